@@ -38,7 +38,19 @@ class Runner(Protocol):
     def is_configured(self) -> bool:
         """Whether the environment names a server that runs can be submitted to."""
 
-    def start(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def prepare(self, runner: str, processes: int | None = None) -> int:
+        """Return for how many processes to plan a run whose shards this task runner executes.
+
+        `processes` are those that were asked for. Raises `UsageError` if it cannot be used.
+        """
+
+    def start(
+        self,
+        run: StoredRun,
+        options: ExecuteOptions,
+        runner: str = "auto",
+        processes: int | None = None,
+    ) -> None:
         """Return when the run has its final state; raise `EvalError` if it cannot get there."""
 
     def cancel(self, run: StoredRun) -> None:

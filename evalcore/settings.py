@@ -43,6 +43,8 @@ class Settings:
     `allow_commands`: plans that this process does not trust, and deployments, may start programs
     (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
     may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
+    `allow_runners`: clusters that a deployment may be asked to execute shards on
+    (EVALCORE_ALLOW_RUNNERS, such as `dask=tcp://scheduler:8786`, separated by commas).
     `allow_addresses`: what such plans may ask beside the providers that the environment and
     `targets.yaml` name (EVALCORE_ALLOW_ADDRESSES, separated by commas).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
@@ -65,6 +67,7 @@ class Settings:
     allow_commands: bool = False
     allow_stores: tuple[str, ...] = ()
     allow_addresses: tuple[str, ...] = ()
+    allow_runners: tuple[str, ...] = ()
     lease_s: float = 20.0
     stall_s: float = 60.0
     take_up_s: float = 60.0
@@ -132,6 +135,7 @@ _LISTS = (
     "allow_datasets",
     "allow_stores",
     "allow_addresses",
+    "allow_runners",
 )
 _SWITCHES = ("otel", "otel_content", "allow_commands")
 _DURATIONS = ("lease_s", "stall_s", "take_up_s")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.futures import PrefectFuture, as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalcore.errors import EvalError, StoreError
+from evalcore.errors import EvalError, StoreError, UsageError
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
@@ -39,6 +40,8 @@ from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
+from flows.cluster_tasks import run_on_cluster, wait_until_left
+from flows.clusters import count_slots, opened_cluster
 from flows.covering import covered
 from flows.decided_failures import log_decisions_without_traceback
 from flows.execution import FlowExecution, is_complete, local_execution, rare_collections
@@ -65,18 +68,27 @@ from flows.publish import (
     publish,
 )
 from flows.retried import earlier_run
-from flows.tasks import execute_shard
+from flows.runner_choice import (
+    RunnerChoice,
+    RunnerKind,
+    parse_runner,
+    permitted_runner,
+    require_installed,
+)
+from flows.shard_workers import own_environment
+from flows.tasks import execute_shard, wait_for_turn
 
-# A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
-_BURST = 100
-_STARTS_PER_S = 30.0
 # Submitted beyond those that are executed, so that no thread waits for the next one.
 _SHARDS_AHEAD = 2
 
 # The plan is cut for as many; `evalcore run --prefect` cuts it alike.
 _PLAN_WORKERS = 2
 
+# Of a runner that has no other number.
+_FEWEST_LANES = 2
+
 Future = PrefectFuture[ShardReceipt | None]
+RunShards = Callable[[FlowExecution, tuple[int, ...], RunProgress], None]
 
 
 def first_name() -> str:
@@ -127,7 +139,8 @@ def evaluate(**fields: Any) -> State[Any]:
 
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
-    execution = local_execution() or _plan(parameters)
+    choice = _runner(parameters)
+    execution = local_execution() or _plan(parameters, choice)
     run = execution.run
     introduce(run)
     if is_complete(run):
@@ -137,11 +150,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     reopen_run(run)
     try:
         with rare_collections():
-            lanes = _lanes(execution, parameters)
-            if lanes:
-                _execute_in_lanes(execution, lanes, parameters)
-            else:
-                _execute(execution)
+            _execute_by(choice, execution, parameters)
     except KeyboardInterrupt:
         execution.stop()
         request_cancel(run)
@@ -166,7 +175,18 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         return states.decided(view.report)
 
 
-def _plan(parameters: EvaluateParameters) -> FlowExecution:
+def _runner(parameters: EvaluateParameters) -> RunnerChoice:
+    """Return what executes the shards; raise `UsageError`, `NotAllowedError`."""
+    choice = parse_runner(parameters.runner)
+    if parameters.lanes and choice.kind is RunnerKind.THREADS:
+        raise UsageError(f"lanes {parameters.lanes}: the runner 'threads' has none")
+    if local_execution() is None:
+        choice = permitted_runner(choice, this_worker().settings)
+    require_installed(choice)
+    return choice
+
+
+def _plan(parameters: EvaluateParameters, choice: RunnerChoice) -> FlowExecution:
     """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
     worker = this_worker()
     settings = worker.settings
@@ -186,11 +206,13 @@ def _plan(parameters: EvaluateParameters) -> FlowExecution:
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS
+        if choice.is_cluster:
+            workers = count_slots(choice, parameters.lanes or None)
         plan = PlanOptions(
             mode=parameters.mode,
             reuse=HISTORY if parameters.reuse else None,
             workers=workers,
-            single_items=not parameters.lanes,
+            single_items=choice.is_cluster or not parameters.lanes,
         )
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
         note_flow_run(run)
@@ -203,13 +225,33 @@ def _plan(parameters: EvaluateParameters) -> FlowExecution:
     return FlowExecution(run, execute)
 
 
-def _lanes(execution: FlowExecution, parameters: EvaluateParameters) -> int:
+def _execute_by(
+    choice: RunnerChoice, execution: FlowExecution, parameters: EvaluateParameters
+) -> None:
+    """Execute the run's shards by this runner."""
+    if choice.is_cluster:
+        environment = own_environment(execution.run, execution.imports)
+        processes = parameters.lanes or None
+        with opened_cluster(choice, execution.run, environment, processes) as cluster:
+            _execute(execution, partial(run_on_cluster, cluster))
+            wait_until_left(execution.run)
+        return
+    lanes = _lanes(choice, execution, parameters)
+    if lanes:
+        _execute_in_lanes(execution, lanes, parameters)
+    else:
+        _execute(execution)
+
+
+def _lanes(choice: RunnerChoice, execution: FlowExecution, parameters: EvaluateParameters) -> int:
     """Return how many lanes execute the run; 0 for tasks in this process.
 
     Where nothing but a pilot can tell, it is executed here.
     """
     lanes, plan = parameters.lanes, execution.plan
-    if local_execution() is not None or lanes:
+    if choice.kind is RunnerKind.LANES:
+        return lanes or _FEWEST_LANES
+    if local_execution() is not None or lanes or choice.kind is RunnerKind.THREADS:
         return lanes
     if not are_many(plan.items) or not has_lane_deployment():
         return 0
@@ -235,15 +277,17 @@ def _execute_in_lanes(execution: FlowExecution, lanes: int, parameters: Evaluate
     )
 
 
-def _execute(execution: FlowExecution) -> None:
+def _execute(execution: FlowExecution, run_shards: RunShards | None = None) -> None:
     """Execute the shards that have no result, one task run each; the pilot goes first.
 
+    `run_shards` executes some of them at the same time, by default in threads of this process.
     Raises `StoreError` once every shard was tried if some could not be executed.
     """
+    run_shards = run_shards or _run_shards
     progress = RunProgress(execution.run.definition.name, execution.plan.items)
     if not execution.plan.settled:
-        _execute_pilot(execution, progress)
-    if execution.stopped:
+        _execute_pilot(execution, progress, run_shards)
+    if execution.stopped or execution.run.is_cancel_requested():
         return
     shards, plan = execution.pending(), execution.plan
     get_run_logger().info(
@@ -256,7 +300,7 @@ def _execute(execution: FlowExecution) -> None:
     progress.earlier = execution.earlier_items(shards)
     for part in _rounds(execution, shards):
         if not execution.stopped:
-            _run_shards(execution, part, progress)
+            run_shards(execution, part, progress)
     progress.show(execution.executed_items, now=True)
 
 
@@ -277,12 +321,14 @@ def _rounds(execution: FlowExecution, shards: tuple[int, ...]) -> Iterator[tuple
         yield left
 
 
-def _execute_pilot(execution: FlowExecution, progress: RunProgress) -> None:
+def _execute_pilot(
+    execution: FlowExecution, progress: RunProgress, run_shards: RunShards | None = None
+) -> None:
     """Execute the first shard of a plan that is not settled, which shows how large the others are.
 
     The plan stays unsettled if the execution was stopped.
     """
-    _run_shards(execution, execution.pending(), progress)
+    (run_shards or _run_shards)(execution, execution.pending(), progress)
     if not execution.stopped:
         execution.settle()
 
@@ -297,7 +343,7 @@ def _run_shards(execution: FlowExecution, shards: tuple[int, ...], progress: Run
             started = time.monotonic()
             for number, shard in enumerate(shards):
                 slots.acquire()
-                _wait_for_turn(number, started)
+                wait_for_turn(number, started)
                 if execution.stopped:
                     break
                 task_parameters = {"execution": execution, "shard": shard, "name": name(shard)}
@@ -313,12 +359,6 @@ def _run_shards(execution: FlowExecution, shards: tuple[int, ...], progress: Run
             execution.stop()
             raise
     _raise_failures(futures)
-
-
-def _wait_for_turn(number: int, started: float) -> None:
-    """Wait until task run `number` of those begun at `started` may be submitted."""
-    due = started + max(0, number - _BURST) / _STARTS_PER_S
-    time.sleep(max(0.0, due - time.monotonic()))
 
 
 def _raise_failures(futures: list[Future]) -> None:

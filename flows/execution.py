@@ -29,6 +29,7 @@ from evalcore.pipeline import (
 )
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.report.escape import inert_message
+from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.rate_limits import PrefectRates
@@ -80,6 +81,18 @@ class FlowExecution:
     def isolation(self) -> Isolation:
         """Where imported functions are called."""
         return self._options.isolation
+
+    @property
+    def settings(self) -> Settings:
+        """This process's settings."""
+        return self._options.settings
+
+    def note_committed(self, receipt: ShardReceipt) -> None:
+        """Note a shard that another process has executed for this one."""
+        with self._lock:
+            self.receipts.append(receipt)
+        if self._options.committed is not None:
+            self._options.committed(self.executed_items)
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""

@@ -154,10 +154,21 @@ class EvaluateParameters(BaseModel):
             ge=0,
             le=64,
             description="Long-lived flow runs on the work pool that share the run; 0 chooses: "
-            "none up to about 1 000 work items or a minute of work.",
+            "none up to about 1 000 work items or a minute of work. With the runners `dask` and "
+            "`ray` the processes of the flow run's own cluster; 0: as many as processors.",
             examples=[4],
         ),
     ] = 0
+    runner: Annotated[
+        str,
+        Field(
+            pattern=r"^(auto|threads|lanes|(dask|ray)(=[a-z]+://\S{1,200})?)$",
+            description="What executes the shards: `threads` of the flow run, `lanes` on the work "
+            "pool, a cluster of `dask` or `ray`; the address of a cluster has to be one of the "
+            "worker's EVALCORE_ALLOW_RUNNERS. `auto` is threads or lanes, as `lanes` says.",
+            examples=["dask", "dask=tcp://dask-scheduler:8786"],
+        ),
+    ] = "auto"
     resume: Annotated[
         str | None,
         Field(

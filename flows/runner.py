@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,8 @@ _SETTINGS = {
 _NOTE_STOP_S = 1.6
 _SEND_STOPPED_S = 0.4
 _SEND_S = 15.0
+# Of a run whose shards are executed in threads of this process.
+_PLAN_WORKERS = 2
 _ANSWER_S = 5.0
 
 
@@ -70,6 +72,33 @@ class PrefectRunner:
     def is_configured(self) -> bool:
         """Whether PREFECT_API_URL names a server."""
         return bool(os.environ.get("PREFECT_API_URL"))
+
+    def prepare(self, runner: str, processes: int | None = None) -> int:
+        """Return for how many processes a run of this task runner is planned.
+
+        Raises `UsageError` if there is none of this name, its package is not installed, or no
+        cluster answers at its address.
+        """
+        from flows.runner_choice import RunnerKind, parse_runner, require_installed
+
+        choice = parse_runner(runner)
+        if processes is not None and choice.kind in (RunnerKind.AUTO, RunnerKind.THREADS):
+            raise UsageError(
+                f"--workers starts processes here; the runner '{choice}' has none: --runner "
+                "lanes, dask or ray"
+            )
+        require_installed(choice)
+        if not choice.is_cluster:
+            return processes or _PLAN_WORKERS
+        if choice.address and not self.is_configured():
+            raise UsageError(
+                f"the workers of '{choice}' tell a Prefect server how their tasks end: set "
+                "PREFECT_API_URL to one that they and this process reach"
+            )
+        _set_defaults()
+        from flows.clusters import count_slots
+
+        return count_slots(choice, processes)
 
     def submit(self, run: StoredRun) -> None:
         """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
@@ -89,23 +118,32 @@ class PrefectRunner:
 
         return withdraw_run(run)
 
-    def start(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def start(
+        self,
+        run: StoredRun,
+        options: ExecuteOptions,
+        runner: str = "auto",
+        processes: int | None = None,
+    ) -> None:
         """Return when the run has its final state, or was stopped through `options.on_start`.
+
+        The task runner executes the shards, in `processes` if it starts them itself.
 
         Raises `UsageError` if the server cannot be reached, `InterruptedRunError` after Ctrl-C, and
         another `EvalError` if the run came to no decision.
         """
-        for name, value in _SETTINGS.items():
-            os.environ.setdefault(name, value)
+        _set_defaults()
         try:
             with _terminated_like_interrupted():
-                self._start(run, options)
+                self._start(run, options, {"runner": runner, "lanes": processes or 0})
         except KeyboardInterrupt:
             # Before the flow began, or a second time.
             _note_stop(run, ())
             raise InterruptedRunError(run.run_id) from None
 
-    def _start(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def _start(
+        self, run: StoredRun, options: ExecuteOptions, parameters: Mapping[str, object]
+    ) -> None:
         from flows.attended import AttendedFlow, Ending
         from flows.evaluate import evaluate
         from flows.execution import FlowExecution, brought_along, is_complete
@@ -118,7 +156,7 @@ class PrefectRunner:
 
         def call() -> Any:
             with brought_along(execution):
-                return evaluate(suite=name, resume=run.run_id, return_state=True)
+                return evaluate(suite=name, resume=run.run_id, **parameters, return_state=True)
 
         flow = AttendedFlow(call, server_answers)
         try:
@@ -153,6 +191,12 @@ class PrefectRunner:
                 f"run {run.run_id} is not executed by this process: cancel its flow run in "
                 "Prefect's UI, or with `prefect flow-run cancel ID`"
             )
+
+
+def _set_defaults() -> None:
+    """Configure Prefect, which reads the environment when it is imported."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
 
 
 @contextmanager

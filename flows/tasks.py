@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 from prefect import Task, task
@@ -13,8 +14,19 @@ from evalcore.errors import StoreError
 from evalcore.execution.stored_shards import ShardReceipt
 from flows.covering import covered
 from flows.execution import FlowExecution
+from flows.shard_workers import open_runs
 
 _RETRY_DELAYS_S = [1.0, 5.0]
+
+# A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
+_BURST = 100
+_STARTS_PER_S = 30.0
+
+
+def wait_for_turn(number: int, began: float) -> None:
+    """Wait until task run `number` of those begun at `began` (monotonic) may be submitted."""
+    due = began + max(0, number - _BURST) / _STARTS_PER_S
+    time.sleep(max(0.0, due - time.monotonic()))
 
 
 def is_storage_fault(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -45,13 +57,40 @@ def execute_shard(
     """
     with covered():
         receipt = execution.execute(shard)
+    return _ended(receipt, execution.item_ends.get(shard, ""))
+
+
+@task(
+    name="execute_shard",
+    retries=len(_RETRY_DELAYS_S),
+    retry_delay_seconds=_RETRY_DELAYS_S,
+    retry_jitter_factor=0.3,
+    retry_condition_fn=is_storage_fault,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def execute_assigned_shard(run_id: str, shard: int, store: str) -> ShardReceipt | None:
+    """Execute a shard in a process of a Dask or Ray cluster, as `execute_shard` does in this one.
+
+    A shard that has a result already ends `Completed`.
+    """
+    with covered(), open_runs().opened(run_id, store) as shards:
+        receipt, item_end = shards.execute(shard)
+        if receipt is None and not shards.stopped:
+            message = "another process has committed it"
+            return cast("None", Completed(message=message, data=None))
+    return _ended(receipt, item_end)
+
+
+def _ended(receipt: ShardReceipt | None, item_end: str) -> ShardReceipt | None:
+    """Return a receipt as what a task returns: the state that says how the shard ended."""
     # Prefect takes a state for the value that it holds.
     if receipt is None:
         return cast("None", Cancelled(message="the run was stopped"))
-    ended = _STATES.get(execution.item_ends.get(shard, ""))
-    if ended is None:
+    name = _STATES.get(item_end)
+    if name is None:
         return receipt
-    return cast("ShardReceipt", Completed(name=ended, data=receipt))
+    return cast("ShardReceipt", Completed(name=name, data=receipt))
 
 
 _STATES = {

@@ -22,6 +22,7 @@ from evalcore.isolation.mode import ISOLATIONS
 
 _WORDS = "evalcore.words"
 _WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
+_RUNNER_HELP = "With --prefect: threads, lanes, dask, dask=tcp://…, ray, ray=ray://…"
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
@@ -44,6 +45,7 @@ class _RunCommand(click.Command):
 @click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
 @click.option("--watch", is_flag=True, help=_WATCH_HELP)
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
+@click.option("--runner", metavar="RUNNER", help=_RUNNER_HELP)
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @export_option

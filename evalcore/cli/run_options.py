@@ -23,16 +23,19 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     from evalcore.pipeline import RunView
 
-_PREFECT_WORKERS = 2
-
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How runs are executed and shown. `observe` is called with each run that has ended."""
+    """How runs are executed and shown. `observe` is called with each run that has ended.
+
+    `runner` is Prefect's, which asks for plans for `planned_workers` processes.
+    """
 
     as_json: bool
     verbose: bool
     prefect: bool = False
+    runner: str = "auto"
+    planned_workers: int = 1
     workers: int | None = None
     forms: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
@@ -61,6 +64,7 @@ class RunOptions:
             imports=policy,
             settings=configured,
             progress=progress,
+            committed=progress.committed,
             on_start=stopper.watch,
             warn=tell_warning,
             keep_workspaces=self.keep_workspaces,
@@ -80,7 +84,7 @@ class RunOptions:
             isolation=self.isolation,
         )
         if self.prefect:
-            return replace(options, workers=_PREFECT_WORKERS, single_items=True)
+            return replace(options, workers=self.planned_workers, single_items=True)
         return options
 
 

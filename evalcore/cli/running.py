@@ -45,8 +45,10 @@ def run_command(
 
     `observe` is called with each run that has ended.
     """
-    if flags["prefect"] and flags["workers"] is not None:
-        raise UsageError("--workers starts processes here; through Prefect they are a work pool's")
+    runner = flags.pop("runner")
+    planned_workers = _prepare(runner or "auto", flags) if flags["prefect"] else 1
+    if runner is not None and not flags["prefect"]:
+        raise UsageError("--runner says what executes the shards of a flow run: add --prefect")
     paths = flags.pop("suites")
     mode = flags.pop("mode")
     options = RunOptions(
@@ -54,6 +56,8 @@ def run_command(
         as_json=flags.pop("as_json"),
         verbose=flags.pop("verbose"),
         prefect=flags.pop("prefect"),
+        runner=runner or "auto",
+        planned_workers=planned_workers,
         workers=flags.pop("workers"),
         forms=report_forms(flags.pop("forms")),
         imports=flags.pop("imports"),
@@ -81,6 +85,13 @@ def run_command(
         portable=options.prefect or options.workers is not None,
     )
     return run_suites(suites, chosen_store(address), options)
+
+
+def _prepare(runner: str, flags: Mapping[str, Any]) -> int:
+    """Return for how many processes the orchestrator's runs are planned; raise `UsageError`."""
+    from evalcore.runners import find_runner
+
+    return find_runner("prefect").prepare(runner, flags["workers"])
 
 
 def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions) -> ExitCode:
@@ -163,7 +174,7 @@ def _execute(
         if options.prefect:
             from evalcore.runners import find_runner
 
-            find_runner("prefect").start(run, execute)
+            find_runner("prefect").start(run, execute, options.runner, options.workers)
         elif options.workers is not None:
             from evalcore.cli.workers import run_workers
 

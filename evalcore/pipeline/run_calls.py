@@ -65,11 +65,13 @@ class ExecuteOptions:
     process of a run that has stalled and does not end by itself. `isolation` says
     where functions run if neither their suite nor the run's plan says it. `meanwhile` is called in
     a thread of its own while the first items wait: what is needed later can be prepared there.
+    `committed` is told how many items other processes have committed for this one.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
     concurrency: int | None = None
     progress: Progress | None = None
+    committed: Callable[[int], None] | None = None
     on_start: Callable[[Pool], None] | None = None
     stopped: Callable[[], bool] = lambda: False
     settings: Settings = DEFAULT_SETTINGS

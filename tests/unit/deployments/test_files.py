@@ -140,7 +140,25 @@ def documents(path: Path) -> list[dict[str, Any]]:
         loaded = yaml.safe_load(text)
         filled: dict[str, Any] = fill(loaded)
         return [filled]
-    return [document for document in yaml.safe_load_all(text) if document]
+    loaded = [document for document in yaml.safe_load_all(text) if document]
+    return [part for document in loaded for part in parts(document)]
+
+
+def parts(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a document, or of a RayCluster, whose schema is KubeRay's, its pods."""
+    if document["kind"] != "RayCluster":
+        return [document]
+    groups = [document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]]
+    name = {"name": "pods"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PodTemplate",
+            "metadata": name,
+            "template": group["template"],
+        }
+        for group in groups
+    ]
 
 
 PLACEHOLDERS: dict[str, Any] = {
@@ -170,7 +188,7 @@ def fill(value: Any) -> Any:
 
 MANIFESTS = [
     pytest.param(document, id=f"{path.stem} {document['kind']} {number}")
-    for path in sorted(KUBERNETES.glob("*.yaml"))
+    for path in sorted(KUBERNETES.rglob("*.yaml"))
     if path.name != "kustomization.yaml"
     for number, document in enumerate(documents(path))
 ]
@@ -198,14 +216,15 @@ def test_the_validator_of_manifests_refuses_what_is_wrong() -> None:
         kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
 
-def test_kustomize_applies_every_manifest_but_the_template() -> None:
-    kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
-    there = {path.name for path in KUBERNETES.glob("*.yaml")}
+@pytest.mark.parametrize("folder", ["", "dask", "ray"])
+def test_kustomize_applies_every_manifest_but_the_template(folder: str) -> None:
+    kustomization = yaml.safe_load((KUBERNETES / folder / "kustomization.yaml").read_text())
+    there = {path.name for path in (KUBERNETES / folder).glob("*.yaml")}
     assert set(kustomization["resources"]) == there - {"kustomization.yaml", JOB_TEMPLATE.name}
 
 
 def pods(manifest: dict[str, Any]) -> dict[str, Any] | None:
-    template = manifest.get("spec", {}).get("template")
+    template = manifest.get("template") or manifest.get("spec", {}).get("template")
     return None if template is None else template["spec"]
 
 
@@ -222,6 +241,26 @@ def test_containers_are_bounded_and_may_do_nothing_special(manifest: dict[str, A
         assert not container["securityContext"]["allowPrivilegeEscalation"]
 
 
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_workers_of_clusters_have_the_secrets_of_flow_runs(engine: str) -> None:
+    flow_run = pods(documents(JOB_TEMPLATE)[0])
+    path = KUBERNETES / {"dask": "dask/dask.yaml", "ray": "ray/raycluster.yaml"}[engine]
+    workers = pods(documents(path)[-1])
+    assert flow_run is not None
+    assert workers is not None
+    shared = workers["containers"][0]["envFrom"]
+    assert [each for each in flow_run["containers"][0]["envFrom"] if each not in shared] == []
+
+
+def test_flow_runs_may_reach_the_clusters() -> None:
+    labels = documents(JOB_TEMPLATE)[0]["spec"]["template"]["metadata"]["labels"]
+    for name in ("dask/dask.yaml", "ray/raycluster.yaml"):
+        policy, *_ = documents(KUBERNETES / name)
+        own, flow_runs = (rule["podSelector"] for rule in policy["spec"]["ingress"][0]["from"])
+        assert flow_runs["matchLabels"] == labels
+        assert own["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"]
+
+
 @pytest.mark.parametrize("manifest", WORKLOADS)
 def test_secrets_are_only_referred_to(manifest: dict[str, Any]) -> None:
     pod = pods(manifest)
@@ -235,7 +274,7 @@ def test_secrets_are_only_referred_to(manifest: dict[str, Any]) -> None:
 def test_what_stays_up_is_probed() -> None:
     found = [one.values[0] for one in WORKLOADS]
     lasting = [one for one in found if isinstance(one, dict) and one["kind"] == "Deployment"]
-    assert len(lasting) == 3
+    assert len(lasting) == 5
     for manifest in lasting:
         for container in manifest["spec"]["template"]["spec"]["containers"]:
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)

@@ -1,0 +1,221 @@
+"""Clusters of Dask and Ray: started for a run, or reached at their address, through Prefect.
+
+The packages are extras and imported where a run asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from prefect import Task
+from prefect.client.orchestration import get_client
+from prefect.futures import PrefectFuture
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.task_runners import TaskRunner
+
+from evalcore.errors import UsageError
+from evalcore.pipeline import is_instant
+from evalcore.storage.runs import StoredRun
+from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
+
+_CONNECT_S: Final = 10.0
+# Of a process whose items wait: one shard starts while another one drains.
+_LIVE_THREADS: Final = 2
+
+
+class ShardCluster(ABC):
+    """Processes that execute task runs, behind one of Prefect's task runners."""
+
+    def __init__(self, runner: TaskRunner[Any]) -> None:
+        self._runner = runner
+
+    def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> PrefectFuture[Any]:
+        """Hand a task to the scheduler."""
+        future: PrefectFuture[Any] = self._runner.submit(task, dict(parameters))
+        return future
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many tasks the cluster executes at the same time, now."""
+
+
+class DaskCluster(ShardCluster):
+    """A Dask cluster."""
+
+    @property
+    def slots(self) -> int:
+        """The threads of all workers."""
+        return sum(self._runner.client.nthreads().values())  # type: ignore[attr-defined]
+
+
+class RayCluster(ShardCluster):
+    """A Ray cluster."""
+
+    @property
+    def slots(self) -> int:
+        """The processors of all nodes."""
+        return count_ray_slots()
+
+
+def count_ray_slots() -> int:
+    """Return how many processors the connected Ray cluster has."""
+    import ray
+
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+def count_slots(choice: RunnerChoice, processes: int | None) -> int:
+    """Return for how many processes a run of this cluster is planned.
+
+    Raises `UsageError` if its package is not installed, or no scheduler answers at its address.
+    """
+    require_installed(choice)
+    if not choice.address:
+        return processes or own_processes()
+    with _reached(choice):
+        if choice.kind is RunnerKind.RAY:
+            connect_ray(choice.address)
+            return max(1, count_ray_slots())
+        import distributed
+
+        with distributed.Client(choice.address, timeout=_CONNECT_S, set_as_default=False) as client:
+            return max(1, len(client.nthreads()))
+
+
+def own_processes() -> int:
+    """Return how many processes a cluster of a run's own has: the processors of this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _reached(choice: RunnerChoice) -> Iterator[None]:
+    """Turn what Dask and Ray raise if nothing answers into a `UsageError`."""
+    try:
+        yield
+    except (OSError, TimeoutError, ConnectionError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UsageError(f"no scheduler answers for the runner '{choice}': {reason}") from error
+
+
+@contextmanager
+def opened_cluster(
+    choice: RunnerChoice,
+    run: StoredRun,
+    environment: Mapping[str, str],
+    processes: int | None = None,
+) -> Iterator[ShardCluster]:
+    """Give the cluster of a runner; one of the run's own ends with the context.
+
+    The processes of such a cluster have `environment` in addition to this process's. Raises
+    `UsageError` if it cannot be reached or started.
+    """
+    require_installed(choice)
+    open_kind = _opened_dask if choice.kind is RunnerKind.DASK else _opened_ray
+    with (
+        _server_of_tasks(),
+        open_kind(choice, run, environment, processes or own_processes()) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def _server_of_tasks() -> Iterator[None]:
+    """Let tasks know the embedded server of this process: they would start one each."""
+    with get_client(sync_client=True) as client:
+        url = str(client.api_url).rstrip("/")
+    with temporary_settings({PREFECT_API_URL: url}):
+        yield
+
+
+@contextmanager
+def _opened_dask(
+    choice: RunnerChoice, run: StoredRun, environment: Mapping[str, str], processes: int
+) -> Iterator[ShardCluster]:
+    from prefect_dask import DaskTaskRunner
+
+    if choice.address:
+        runner = DaskTaskRunner(address=choice.address, client_kwargs={"timeout": _CONNECT_S})
+    else:
+        runner = DaskTaskRunner(
+            cluster_class="distributed.LocalCluster",
+            cluster_kwargs={
+                "n_workers": processes,
+                "threads_per_worker": 1 if is_instant(run.definition) else _LIVE_THREADS,
+                "dashboard_address": "127.0.0.1:0",
+                # Who reaches a scheduler executes code: certificates for this cluster alone.
+                "security": True,
+                "protocol": "tls",
+                "env": dict(environment),
+                # Else the first task of each process waits for its imports.
+                "preload": ["flows.tasks"],
+            },
+        )
+    with runner:
+        with _added_to_environment(_DASK_SETTINGS), _reached(choice):
+            _ = runner.client
+        yield DaskCluster(runner)
+
+
+@contextmanager
+def _opened_ray(
+    choice: RunnerChoice,
+    run: StoredRun,  # noqa: ARG001  (a process of Ray executes a task at a time)
+    environment: Mapping[str, str],
+    processes: int,
+) -> Iterator[ShardCluster]:
+    from prefect_ray import RayTaskRunner
+
+    if choice.address:
+        connect_ray(choice.address)
+        runner = RayTaskRunner(address=choice.address)
+        with runner:
+            yield RayCluster(runner)
+        return
+    own = {
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "num_cpus": processes,
+        "_node_ip_address": "127.0.0.1",
+    }
+    # A runtime environment would stand in Ray's log files, this one is inherited.
+    with _added_to_environment({**_RAY_SETTINGS, **environment}), _reached(choice):
+        runner = RayTaskRunner(init_kwargs=own)
+        runner.__enter__()
+    try:
+        yield RayCluster(runner)
+    finally:
+        runner.__exit__(None, None, None)
+
+
+# Of a run's own cluster: a task that is cancelled is no news.
+_DASK_SETTINGS: Final = {"DASK_LOGGING__DISTRIBUTED": "error"}
+# No reports to Ray's makers, and no environment of its own for programs started by `uv run`.
+_RAY_SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+
+
+def connect_ray(address: str) -> None:
+    """Connect this process to a Ray cluster, unless it is."""
+    import ray
+
+    if not ray.is_initialized():
+        os.environ.update(_RAY_SETTINGS)
+        ray.init(address, namespace="prefect", log_to_driver=False)
+
+
+@contextmanager
+def _added_to_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text

@@ -1,0 +1,176 @@
+"""Shards as tasks of a cluster: the same loop over threads, and real clusters of Dask and Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from evalcore.errors import NotAllowedError, StoreError
+from evalcore.pipeline import ExecuteOptions
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+from flows.cluster_tasks import run_on_cluster, wait_until_left
+from flows.clusters import ShardCluster
+from flows.evaluate import evaluate
+from flows.execution import FlowExecution
+from flows.publish import RunProgress
+from flows.runner import PrefectRunner
+from flows.shard_workers import own_environment
+from tests.support.prefect_runs import flow_run_of, stored_report
+from tests.support.prefect_server import PrefectServer
+from tests.support.reports import stable_report
+from tests.support.worker_runs import (
+    calls,
+    finished_report,
+    plan_shared,
+    undisturbed_report,
+    write_suite,
+)
+
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+
+
+# The loop, over threads of this process in place of a cluster
+
+
+class ThreadCluster(ShardCluster):
+    """Threads of this process that know no more than a process of a cluster does."""
+
+    slots = 2
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: PrefectServer) -> StoredRun:
+    monkeypatch.chdir(tmp_path)
+    suite = write_suite(tmp_path, items=60, sleep_s=0.01)
+    return plan_shared(suite, LocalStore(tmp_path / "store"))
+
+
+def clustered(run: StoredRun, shards: Sequence[int], options: ExecuteOptions) -> None:
+    """Execute shards in a flow run, in two threads."""
+
+    @flow(name="clustered", persist_result=False)
+    def executes() -> None:
+        execution = FlowExecution(run, options)
+        with ThreadPoolTaskRunner[Any](max_workers=2) as threads:
+            progress = RunProgress("shared", execution.plan.items)
+            run_on_cluster(ThreadCluster(threads), execution, shards, progress)
+            wait_until_left(run)
+        execution.close()
+
+    executes()
+
+
+def test_shards_are_executed_by_their_number_alone(
+    run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in own_environment(run, ImportPolicy(roots=(tmp_path,))).items():
+        monkeypatch.setenv(name, text)
+    committed: list[int] = []
+    options = ExecuteOptions(committed=committed.append)
+    clustered(run, (0,), options)
+    settled = FlowExecution(run, options)
+    settled.settle()
+    clustered(run, settled.pending(), options)
+    settled.close()
+    assert committed == sorted(committed)
+    report = stable_report(finished_report(run))
+    assert report == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
+
+
+def test_a_worker_that_may_not_execute_the_run_ends_it(
+    run: StoredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", "elsewhere")
+    with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_STORES"):
+        clustered(run, (0,), ExecuteOptions())
+    assert not run.written_shards()
+
+
+def test_a_cancelled_run_begins_no_other_shard(
+    run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    run.request_cancel()
+    clustered(run, (0,), ExecuteOptions())
+    assert not run.written_shards()
+
+
+def test_a_parameter_names_no_cluster_that_the_worker_does_not_allow(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    state: Any = evaluate(
+        suite="a.eval.yaml", runner="dask=tcp://elsewhere:8786", return_state=True
+    )
+    assert state.name == "NotAllowed"
+    assert "EVALCORE_ALLOW_RUNNERS" in state.message
+
+
+# Clusters
+
+
+def wait_for_calls(folder: Path, number: int) -> list[int]:
+    """Return the processes that have made so many calls, together, once they have."""
+    deadline = time.monotonic() + 90
+    while calls(folder).total() < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return [int(path.name) for path in (folder / "calls").iterdir()]
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
+    engine: str, prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(f"prefect_{engine}")
+    monkeypatch.chdir(tmp_path)
+    suite = write_suite(tmp_path, items=400, sleep_s=0.1)
+    run = plan_shared(suite, LocalStore(tmp_path / "store"))
+    killed: list[int] = []
+
+    def kill_one(committed: int) -> None:
+        if not killed:
+            killed.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)), committed=kill_one)
+    PrefectRunner().start(run, options, engine, 2)
+    assert killed
+    assert run.manifest().decision == "fail"  # a seventh of the cases
+    written = stable_report(stored_report(run))
+    assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
+    states = {task.state_name for task in flow_run_of(run).tasks}
+    assert "Completed" in states
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+def test_a_run_on_dask_that_is_cancelled_goes_on_where_it_was(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("prefect_dask")
+    monkeypatch.chdir(tmp_path)
+    suite = write_suite(tmp_path, items=400, sleep_s=0.1)
+    run = plan_shared(suite, LocalStore(tmp_path / "store"))
+    imports = ImportPolicy(roots=(tmp_path,))
+    cancel = ExecuteOptions(imports=imports, committed=lambda _: run.request_cancel())
+    with pytest.raises(StoreError, match=f"--resume {run.run_id}"):
+        PrefectRunner().start(run, cancel, "dask", 2)
+    assert run.manifest().state == "cancelled"
+    before = run.written_shards()
+    assert before
+    PrefectRunner().start(run, ExecuteOptions(imports=imports), "dask", 2)
+    assert run.manifest().decision == "fail"
+    assert run.written_shards() > before

@@ -158,8 +158,13 @@ def test_suites_beside_each_other_may_have_tools_of_the_same_name(tmp_path: Path
 
 
 def test_a_suite_file_may_shadow_a_tool_of_the_script(tmp_path: Path) -> None:
-    suite = "shared: {tools: [{name: t, do: {eval: 1}}]}\nsuites: {s: {tests: {}}}"
-    load(tmp_path, suite, "tools: [{name: t, do: {eval: 0}}]")
+    suite = (
+        "shared: {tools: [{name: t, do: {eval: 1}}]}\nsuites: {s: {tests: {a: {do: {call: t}}}}}"
+    )
+    loaded = load(tmp_path, suite, "tools: [{name: t, do: {eval: 0}}]")
+
+    assert [case.id for case in loaded.cases] == ["s/a"]
+    assert not loaded.warnings
 
 
 SCRIPTS = {

@@ -25,7 +25,7 @@ from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import State
+from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline import execute_run, plan_run
 from evalcore.pipeline.baseline_choice import settle_baseline
@@ -140,9 +140,27 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     # A plan in a store may have been written by another user.
     accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
     run = accepted.run
+    _check_servers_of_the_rest(run, manifest)
     reopen_run(run)
     decision = _execute(run, options, policy=accepted.imports)
     return ExitCode.ERRORS if decision is None else exit_code([decision])
+
+
+def _check_servers_of_the_rest(run: StoredRun, manifest: Manifest) -> None:
+    """Raise as `check_servers` for the cases of a run's first shard that has no result yet."""
+    from evalcore.execution.readiness import check_servers
+    from evalcore.planning.expand import cases_of_shard
+    from evalcore.planning.shards import pending_shards
+
+    plan = manifest.plan
+    pending = pending_shards(plan, run.written_shards())
+    if not pending:
+        return
+    numbers = cases_of_shard(plan, pending[0])
+    part, first = divmod(numbers.start, plan.part_cases)
+    cases = run.cases(part, plan, opened=True)[first : first + len(numbers)]
+    reuse = run.definition.reuse or bool(manifest.settings.get("reuse"))
+    check_servers(run.definition, cases, mode=manifest.mode, reuse=reuse)
 
 
 def _execute(

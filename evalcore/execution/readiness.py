@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -15,49 +15,87 @@ from evalcore.model.identity import judge_name, judges_named
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.targets.fallbacks import WithFallbacks
 from evalcore.targets.registry import build
-from evalcore.targets.work import AsksServer
+from evalcore.targets.work import AsksServers, Runnable
 
 # Which targets a suite asks shows in its first cases.
 _LOOKED_THROUGH: Final = 1_000
 _CONNECT_S: Final = 5.0
+_BY_CASE: Final = frozenset({"workflow", "script"})
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 def check_ready(suite: Suite, *, mode: str, reuse: bool) -> None:
     """Raise for a target or judge that the suite's cases ask and that cannot answer.
 
+    As `check_servers`; a suite that takes what earlier runs executed (`cache`) is not checked.
+    """
+    reuses = reuse or suite.definition.reuse
+    check_servers(suite.definition, suite.cases, mode=mode, reuse=reuses)
+
+
+def check_servers(
+    definition: SuiteDefinition, cases: Iterable[Case], *, mode: str, reuse: bool = False
+) -> None:
+    """Raise for a target or judge that the first of these cases ask and that cannot answer.
+
     Raises `UsageError` if its key is missing, `UnreachableServerError` if no connection to its
-    server is made in 5 s. One connection is tried for each server, and nothing is sent. Targets
-    with fallbacks are not looked at, nor any where recordings or earlier runs may have all answers.
+    server is made in 5 s. One connection is tried for each server, and nothing is sent. A target
+    with fallbacks cannot answer if none of them can. Of workflows and scripts those models count
+    that each execution asks. Nothing is looked at where recordings or earlier runs may have all
+    answers.
     """
     if mode not in (Mode.LIVE, Mode.RECORD) or reuse:
         return
+    runnables = list(_built_targets(definition, islice(cases, _LOOKED_THROUGH)))
+    connections: dict[tuple[str, int], EvalError | None] = {}
+
+    def reached(endpoint: Endpoint) -> EvalError | None:
+        missing = _missing_key(endpoint)
+        if missing is not None:
+            return missing
+        address = _address_of(endpoint)
+        if address is None:
+            return None
+        if address not in connections:
+            connections[address] = _refused_connection(address, endpoint.provider)
+        return connections[address]
+
+    # A missing key costs no time to notice.
+    for check in (_missing_key, reached):
+        for runnable, case in runnables:
+            fault = _fault(runnable, case, mode, check)
+            if fault is not None:
+                raise fault
+
+
+def _fault(
+    runnable: Runnable, case: Case, mode: str, check: Callable[[Endpoint], EvalError | None]
+) -> EvalError | None:
+    """Return why a target cannot answer the case, None if nothing is known against it."""
+    if isinstance(runnable, WithFallbacks):
+        faults = [_fault(target, case, mode, check) for target in runnable.targets]
+        return None if None in faults else faults[0]
+    if not isinstance(runnable, AsksServers):
+        return None
+    try:
+        faults = [check(endpoint) for endpoint in runnable.ready_endpoints(case, mode)]
+    except (TargetError, UsageError) as error:
+        return UsageError(f"{error}; nothing was executed")
+    except (EvalError, ValueError):  # each item says what is wrong with it
+        return None
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _missing_key(endpoint: Endpoint) -> EvalError | None:
     from evalcore.providers.failures import check_key
 
-    endpoints = list(_endpoints(suite, mode))
-    for endpoint in endpoints:
-        try:
-            check_key(endpoint, endpoint.address)
-        except ProviderError as error:
-            raise UsageError(f"{error.message}; nothing was executed") from error
-    providers: dict[tuple[str, int], str] = {}
-    for endpoint in endpoints:
-        address = _address_of(endpoint)
-        if address is not None:
-            providers.setdefault(address, endpoint.provider)
-    for address, provider in providers.items():
-        _check_reachable(address, provider)
-
-
-def asked_targets(suite: Suite) -> list[tuple[Target, Variant]]:
-    """Return the targets and judges of the suite's first cases, each once with each variant."""
-    definition = suite.definition
-    targets: dict[tuple[str, str], tuple[Target, Variant]] = {}
-    for case in islice(suite.cases, _LOOKED_THROUGH):
-        for target, variant in _asked_by(case, definition):
-            targets[target.name, variant.id] = target, variant
-    return list(targets.values())
+    try:
+        check_key(endpoint, endpoint.address)
+    except ProviderError as error:
+        return UsageError(f"{error.message}; nothing was executed")
+    return None
 
 
 def _asked_by(case: Case, definition: SuiteDefinition) -> Iterator[tuple[Target, Variant]]:
@@ -76,18 +114,28 @@ def _asked_by(case: Case, definition: SuiteDefinition) -> Iterator[tuple[Target,
                 yield judge, DEFAULT_VARIANT
 
 
-def _endpoints(suite: Suite, mode: str) -> Iterator[Endpoint]:
-    folder = Path(suite.definition.source.folder)
-    for target, variant in asked_targets(suite):
-        try:
-            runnable = build(target, variant, folder=folder)
-        except (EvalError, ValueError):  # each item says what is wrong with it
-            continue
-        if isinstance(runnable, AsksServer):
-            try:
-                yield runnable.ready_endpoint(mode)
-            except TargetError as error:
-                raise UsageError(f"{error}; nothing was executed") from error
+def _built_targets(
+    definition: SuiteDefinition, cases: Iterable[Case]
+) -> Iterator[tuple[Runnable, Case]]:
+    """Yield targets and judges with the cases that ask them, each server's question once.
+
+    Only of scripts and workflows does it depend on the case which servers are asked.
+    """
+    folder = Path(definition.source.folder)
+    built: dict[tuple[str, str], Runnable | None] = {}
+    for case in cases:
+        for target, variant in _asked_by(case, definition):
+            key = (target.name, variant.id)
+            if key in built and target.kind not in _BY_CASE:
+                continue
+            if key not in built:
+                try:
+                    built[key] = build(target, variant, folder=folder)
+                except (EvalError, ValueError):  # each item says what is wrong with it
+                    built[key] = None
+            runnable = built[key]
+            if runnable is not None:
+                yield runnable, case
 
 
 def _address_of(endpoint: Endpoint) -> tuple[str, int] | None:
@@ -104,8 +152,9 @@ def _address_of(endpoint: Endpoint) -> tuple[str, int] | None:
     return host, port
 
 
-def _check_reachable(address: tuple[str, int], provider: str) -> None:
+def _refused_connection(address: tuple[str, int], provider: str) -> EvalError | None:
     try:
         socket.create_connection(address, timeout=_CONNECT_S).close()
     except OSError as error:
-        raise UnreachableServerError(provider, "{}:{}".format(*address), str(error)) from error
+        return UnreachableServerError(provider, "{}:{}".format(*address), str(error))
+    return None

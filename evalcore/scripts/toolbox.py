@@ -77,6 +77,11 @@ class NamedTool:
         self._tool = tool
 
     @property
+    def tool(self) -> Tool:
+        """The tool under its own name."""
+        return self._tool
+
+    @property
     def description(self) -> str:
         """What the tool does."""
         return str(getattr(self._tool, "description", ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
+from evalcore.execution.readiness import check_ready
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
@@ -181,6 +182,7 @@ class _Call:
         if chosen.get("baseline") is not None:
             changed["baseline"] = chosen["baseline"]
         loaded = suite.read(self._load_options(), **changed)
+        check_ready(loaded, mode=self._mode, reuse=False)
         imports = import_policy(suite.source.folder, chosen.get("allow_imports") or ())
         execute = ExecuteOptions(
             imports=imports,

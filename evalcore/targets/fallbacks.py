@@ -32,6 +32,11 @@ class WithFallbacks:
         self.first = first.target
         self._fallbacks = tuple(fallbacks)
 
+    @property
+    def targets(self) -> tuple[Runnable, ...]:
+        """The first target and its fallbacks, in their order."""
+        return (self.first, *(target for _, target in self._fallbacks))
+
     def waits(self, case: Case) -> bool:
         """Return whether one of the targets waits."""
         return any(target.waits(case) for _, target in (self._first, *self._fallbacks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -99,10 +100,10 @@ class HttpTarget:
         """Return True: a service takes its time."""
         return True
 
-    def ready_endpoint(self, mode: str) -> Endpoint:
+    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
         """Return the service's endpoint; raise `TargetError` for a secret that is not set."""
         self._context.check(mode)
-        return self._endpoint
+        return (self._endpoint,)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the service's answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -49,10 +49,10 @@ class _ChatTarget:
         """Return True: a model takes its time."""
         return True
 
-    def ready_endpoint(self, mode: str) -> Endpoint:
+    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
         """Return the provider's endpoint; raise `TargetError` for a secret that is not set."""
         self._context.check(mode)
-        return self.chat.endpoint
+        return (self.chat.endpoint,)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the model's answer.

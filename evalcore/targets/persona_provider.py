@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import Endpoint
+from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message, prompt_of
-from evalcore.targets.work import Runnable, Work
+from evalcore.targets.work import AsksServers, Runnable, Work
 from evalcore.workflow.failure import NoExecutorError
 from evalcore.workflow.services import NO_OFFER, Offer, SoulAnswer
 from evalcore.workflow.souls import Soul
@@ -60,6 +62,19 @@ class PersonaProvider:
         question = replace(work, case=case, messages=conversation, prompt=prompt)
         evidence = await runnable.answer(question)
         return _answer_of(evidence, provider, soul)
+
+    def ready_endpoints(self, souls: Iterable[Soul], case: Case, mode: str) -> Iterator[Endpoint]:
+        """Yield the endpoints that these souls ask; raise `UsageError` for a key that is missing.
+
+        A soul that names no provider where none is set up is left to the case's own error.
+        """
+        for soul in souls:
+            if soul.provider is None and not self._configured:
+                continue
+            provider, runnable = self._runnable(soul, NO_OFFER)
+            _check_key(provider, runnable, soul, mode)
+            if isinstance(runnable, AsksServers):
+                yield from runnable.ready_endpoints(case, mode)
 
     def _runnable(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
         key = repr((soul, offer))

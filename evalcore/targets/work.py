@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,11 +69,14 @@ class Runnable(Protocol):
 
 
 @runtime_checkable
-class AsksServer(Protocol):
-    """A target that asks one server."""
+class AsksServers(Protocol):
+    """A target that asks servers."""
 
-    def ready_endpoint(self, mode: str) -> Endpoint:
-        """Return the server's endpoint; raise `TargetError` for a secret that is not set."""
+    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
+        """Return the endpoints of the servers without which the case has no answer.
+
+        Raises `TargetError` or `UsageError` for a secret that is not set.
+        """
 
 
 def with_attachments(work: Work) -> Work:

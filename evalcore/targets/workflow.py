@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from evalcore.errors import UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.exchange import Endpoint
 from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
+from evalcore.workflow.certain_souls import certain_souls
 from evalcore.workflow.definition import WorkflowDefinition
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError, WorkflowError
@@ -93,6 +95,12 @@ class WorkflowTarget:
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True: a workflow takes its time."""
         return True
+
+    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
+        """Return the endpoints of the models that every execution asks; as `PersonaProvider`."""
+        if case.block_fixtures is not None:
+            return ()
+        return self._souls.ready_endpoints(certain_souls(self.definition), case, mode)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the outputs of the blocks that ran.

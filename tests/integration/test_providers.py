@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.registry import load_suite
+from evalcore.pipeline import plan_run
+from evalcore.storage.local import LocalStore
 from tests.support.model_server import UNAUTHORIZED, Failure, model_server
 from tests.support.shell import Json, comparable, evalcore
 
@@ -250,6 +255,17 @@ def test_an_unreachable_server_is_told_before_the_first_item(tmp_path: Path) -> 
     assert (ended.code, ended.out) == (4, "")
     assert "target 'default': no connection to 127.0.0.1:9 (" in ended.err
     assert not (tmp_path / "store").exists()
+
+
+def test_a_resumed_run_is_checked_before_its_next_item(tmp_path: Path) -> None:
+    path = suite(tmp_path, f"targets: [{{name: default, {AWAY.replace(', api_key: k', '')}}}]\n")
+    store = LocalStore(tmp_path / "store")
+    run = plan_run(load_suite(path, LoadOptions()), store, now=datetime.now(UTC))
+    ended = evalcore("run", "--resume", run.run_id, store=tmp_path / "store")
+
+    assert (ended.code, ended.out) == (4, "")
+    assert "target 'default': no connection to 127.0.0.1:9 (" in ended.err
+    assert run.written_shards() == frozenset()
 
 
 def test_an_unreachable_server_that_no_case_asks_stops_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,16 @@ class CallTool(Statement):
     ui_hint: Any = None
 
     _tool: Tool = PrivateAttr()
+    _given_names: frozenset[object] = PrivateAttr(frozenset())
+
+    @property
+    def tool(self) -> Tool:
+        """The tool that is called."""
+        return self._tool
+
+    def gives(self, name: str) -> bool:
+        """Whether a parameter of this name may be given."""
+        return name in self._given_names or (self.params is not None and not self._given_names)
 
     @field_validator("catch", mode="before")
     @classmethod
@@ -57,6 +67,8 @@ class CallTool(Statement):
             mistakes.add((*loc, "call"), message)
             return False
         self._tool = tool
+        written = raw.get("params")
+        self._given_names = frozenset(written if isinstance(written, Mapping) else ())
         params, parameters = raw.get("params"), tool.parameters()
         if isinstance(params, Mapping) and parameters is not None:
             for key in params:

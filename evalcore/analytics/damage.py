@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -66,6 +66,26 @@ def suspicious_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> 
         if by_file.get(str(path))
         != [len(shards[shard]), 0, shards[shard].start, shards[shard].stop - 1]
     ]
+
+
+def describe_parts(
+    files: Mapping[int, Path],
+    shards: Mapping[int, range],
+    suspects: Collection[int],
+    changed: Collection[int],
+) -> list[Damage]:
+    """Return what is wrong with the parts of some shards, in the order of the shards.
+
+    The digests of the `changed` ones differ from those that the run ended with.
+    """
+    damages = []
+    for shard in sorted(suspects):
+        damage = describe_part(shard, files[shard], shards[shard])
+        if damage is None and shard in changed:
+            damage = Damage(f"shard {shard}", "is not as the run ended (its digest differs)", shard)
+        if damage is not None:
+            damages.append(damage)
+    return damages
 
 
 def describe_part(shard: int, path: Path, items: range) -> Damage | None:

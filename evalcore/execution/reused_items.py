@@ -12,9 +12,9 @@ import orjson
 
 from evalcore.checks.scorers.score import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import FinishedItem, row_metrics
 from evalcore.model.assertion import AssertionResult, Outcome
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence
 from evalcore.model.run import DECIDED, State
 from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
@@ -119,14 +119,7 @@ class ReusedItems:
             if row["output_ref"] is not None:
                 output = self._blob(row["output_ref"])
             evidence = Evidence(output)
-        measured = Metrics(
-            row["latency_ms"],
-            row["ttft_ms"],
-            row["cost_usd"],
-            row["input_tokens"],
-            row["output_tokens"],
-        )
-        return Reused(row, evidence._replace(metrics=measured), bool(row["graded"]))
+        return Reused(row, evidence._replace(metrics=row_metrics(row)), bool(row["graded"]))
 
     def _blob(self, digest: str) -> str:
         return self._run.store.get(blob_key(digest)).data.decode("utf-8", "surrogatepass")

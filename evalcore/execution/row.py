@@ -10,7 +10,7 @@ import orjson
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import Evidence
+from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
@@ -43,6 +43,17 @@ class FinishedItem(NamedTuple):
     reason: str | None = None
     attempts: int = 1
     scores: Sequence[Mapping[str, Any]] = ()
+
+
+def row_metrics(row: Mapping[str, Any]) -> Metrics:
+    """Return what a stored row says was measured."""
+    return Metrics(
+        row["latency_ms"],
+        row["ttft_ms"],
+        row["cost_usd"],
+        row["input_tokens"],
+        row["output_tokens"],
+    )
 
 
 def without_evidence(finished: FinishedItem, reason: str) -> FinishedItem:

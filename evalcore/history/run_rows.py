@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import orjson
 
-from evalcore.analytics.damage import changed_parts, describe_part, stored_parts, suspicious_parts
+from evalcore.analytics.damage import changed_parts, describe_parts, stored_parts, suspicious_parts
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
@@ -98,13 +98,7 @@ def _check_parts(manifest: Manifest, files: Mapping[int, Path], *, thorough: boo
     else:
         changed = set()
         suspects |= set(suspicious_parts(files, shards))
-    damages = []
-    for shard in sorted(suspects):
-        damage = describe_part(shard, files[shard], shards[shard])
-        if damage is None and shard in changed:
-            damage = Damage(f"shard {shard}", "is not as the run ended (its digest differs)", shard)
-        if damage is not None:
-            damages.append(damage)
+    damages = describe_parts(files, shards, suspects, changed)
     if damages:
         raise DamagedRunError(manifest.id, tuple(damages))
 

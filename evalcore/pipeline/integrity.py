@@ -222,7 +222,7 @@ def _examined(
     """Return what the parts are, and the damages of those that do not hold their shard's items."""
     from evalcore.analytics.damage import (
         changed_parts,
-        describe_part,
+        describe_parts,
         stored_parts,
         suspicious_parts,
     )
@@ -238,11 +238,4 @@ def _examined(
     suspects = set(changed)
     if final is None:
         suspects |= set(files if thorough else suspicious_parts(files, shards))
-    damages = []
-    for shard in sorted(suspects):
-        damage = describe_part(shard, files[shard], shards[shard])
-        if damage is None and shard in changed:
-            damage = Damage(f"shard {shard}", "is not as the run ended (its digest differs)", shard)
-        if damage is not None:
-            damages.append(damage)
-    return tuple(parts), damages
+    return tuple(parts), describe_parts(files, shards, suspects, changed)

@@ -30,8 +30,9 @@ from evalcore.report.changes import (
 )
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
-from evalcore.report.escape import escape_data, visible
+from evalcore.report.escape import escape_data
 from evalcore.report.html_data import page_data
+from evalcore.report.html_templates import html_templates
 from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.view import ReportView
@@ -111,17 +112,7 @@ def _joined(names: Sequence[str]) -> str:
 
 @cache
 def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = lambda text: visible(str(text))
-    return environment.get_template("report.html.j2")
+    return html_templates(TEMPLATES).get_template("report.html.j2")
 
 
 def _policy(css: str, script: str) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from evalcore.checks.scorers.score import Score, stored_raw
+from evalcore.execution.row import row_metrics
 from evalcore.model.artifact import Artifact, artifact_of
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
@@ -228,17 +229,10 @@ def _case_result(
 
 
 def _evidence(run: StoredRun, row: Mapping[str, Any]) -> Evidence:
-    measured = Metrics(
-        row["latency_ms"],
-        row["ttft_ms"],
-        row["cost_usd"],
-        row["input_tokens"],
-        row["output_tokens"],
-    )
     output = _text(run, row["output"], row["output_ref"])
     text = _text(run, row["evidence"], row["evidence_ref"])
     evidence = Evidence(output) if text is None else decode_evidence(orjson.loads(text))
-    return evidence._replace(metrics=measured)
+    return evidence._replace(metrics=row_metrics(row))
 
 
 def _text(run: StoredRun, text: str | None, reference: str | None) -> str | None:

@@ -11,12 +11,12 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
 from evalcore.report.costs import usd_text
 from evalcore.report.durations import duration_text
-from evalcore.report.escape import visible
 from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
+from evalcore.report.html_templates import html_templates
 from evalcore.version import VERSION
 from evalcore.viewer.site import Site
 from evalcore.viewer.trend_pictures import chart_script_digest
@@ -96,15 +96,8 @@ def asset_digest(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = html_templates(TEMPLATES)
     environment.filters.update(
-        visible=lambda text: visible(str(text)),
         share=lambda value: _ABSENT if value is None else f"{value:.1%}",
         score=lambda value: _ABSENT if value is None else f"{value:.3f}",
         usd=lambda value: _ABSENT if value is None else usd_text(value),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.human import Human, HumanKeys
@@ -13,6 +13,10 @@ from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 
 CHECK = "human"
+SECTION: Final = "evalcore"
+
+ReadQuestions = Callable[[Sequence[Mapping[str, Any]], Loc, Problems], tuple[Assertion, ...]]
+"""Returns the questions of a list `human` at a place of the file; notes its mistakes."""
 
 
 class QuestionKeys(HumanKeys, total=False):
@@ -49,6 +53,27 @@ def read_question(
         weight=float(written.get("weight", weight)),
         required=Human.required_score({"required": required, **written}),
     )
+
+
+def without_section(written: Any) -> Any:
+    """Return a case of a file without its section `evalcore:`."""
+    if not isinstance(written, Mapping) or SECTION not in written:
+        return written
+    return {key: value for key, value in written.items() if key != SECTION}
+
+
+def own_questions(
+    written: Any, shape: Any, loc: Loc, problems: Problems, read: ReadQuestions
+) -> tuple[Assertion, ...]:
+    """Return the questions in the section `evalcore:` of a case; mistakes are noted.
+
+    `shape` is that of the section.
+    """
+    if not isinstance(written, Mapping) or SECTION not in written:
+        return ()
+    loc = (*loc, SECTION)
+    section = problems.sound_part(written[SECTION], shape, loc)
+    return read(section.get("human", ()), (*loc, "human"), problems)
 
 
 def only_read(questions: Sequence[Assertion | None]) -> tuple[Assertion, ...]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.formats.parts.human_questions import only_read, read_question
+from evalcore.formats.parts.human_questions import (
+    only_read,
+    own_questions,
+    read_question,
+    without_section,
+)
 from evalcore.formats.script_suite.shapes import ScriptTestSection
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Assertion
 from evalcore.scripts.judged_values import compile_judged
-
-SECTION: Final = "evalcore"
 
 
 def script_questions(
@@ -43,12 +46,8 @@ def _question(written: Mapping[str, Any], loc: Loc, problems: Problems) -> Asser
 
 def split_test(raw: Any, loc: Loc, problems: Problems) -> tuple[Any, tuple[Assertion, ...]]:
     """Return a test without its section `evalcore:`, and the questions of the section."""
-    if not isinstance(raw, Mapping) or SECTION not in raw:
-        return raw, ()
-    test = {key: value for key, value in raw.items() if key != SECTION}
-    loc = (*loc, SECTION)
-    section = problems.sound_part(raw[SECTION], ScriptTestSection, loc)
-    return test, script_questions(section.get("human", ()), (*loc, "human"), problems)
+    own = own_questions(raw, ScriptTestSection, loc, problems, script_questions)
+    return without_section(raw), own
 
 
 def judged_metadata(questions: Sequence[Assertion]) -> dict[str, Any]:

@@ -12,18 +12,20 @@ from evalcore.checks.conditions.base import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
+from evalcore.formats.parts.human_questions import own_questions, without_section
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.formats.workflow_evals.assertions import condition_check
-from evalcore.formats.workflow_evals.questions import (
-    eval_questions,
-    own_questions,
-    without_section,
+from evalcore.formats.workflow_evals.questions import eval_questions
+from evalcore.formats.workflow_evals.shapes import (
+    EvalsSection,
+    FileEval,
+    OwnSection,
+    WorkflowEvalsFile,
 )
-from evalcore.formats.workflow_evals.shapes import EvalsSection, FileEval, WorkflowEvalsFile
 from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
@@ -62,7 +64,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         loc: Loc = ("evals", index)
         identity = _identity(written, index)
         ids.note(identity, loc, problems)
-        own = own_questions(written, loc, problems)
+        own = own_questions(written, OwnSection, loc, problems, eval_questions)
         saved = _read_eval(without_section(written), loc, problems, blocks)
         if saved is None:
             continue

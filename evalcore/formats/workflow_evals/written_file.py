@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from evalcore.formats.parts.evalcore_section import suite_name
+from evalcore.formats.parts.human_questions import without_section
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
-from evalcore.formats.workflow_evals.questions import without_section
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path

@@ -23,7 +23,6 @@ from evalcore.service.database.tables import (
     EvalRevisionRow,
     EvalRow,
     EvalRunRow,
-    WorkflowVersionRow,
 )
 from evalcore.service.execution.deadly_shards import note_deaths
 from evalcore.service.execution.engine_run import (
@@ -37,6 +36,7 @@ from evalcore.service.execution.engine_run import (
 from evalcore.service.execution.lease import LeaseEndedError, RowLease
 from evalcore.service.execution.planned_runs import end_run, end_unused, new_engine_run, take_up
 from evalcore.service.execution.queue_worker import LOG, MOST_ATTEMPTS, OPEN, QueueWorker
+from evalcore.service.execution.run_versions import version_of
 from evalcore.service.execution.submitted_run import attend_submitted, is_complete
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
@@ -219,14 +219,7 @@ class _RunExecution:
                 .where(EvalResultRow.run_id == row.id)
             )
             self._revisions = {revision.id: revision for revision in revisions}
-            version = await session.scalar(
-                select(WorkflowVersionRow).where(
-                    WorkflowVersionRow.workflow_id == row.workflow_id,
-                    WorkflowVersionRow.version_id == row.version_id,
-                )
-            )
-        if version is None:
-            raise EvalError(f"workflow version '{row.version_id}' does not exist")
+            version = await version_of(session, row)
         self._definition = await self._parts.payloads.get(
             version.definition, version.definition_ref
         )

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 
-from evalcore.errors import EvalError
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow, WorkflowVersionRow
 from evalcore.service.execution.lease import LeaseEndedError, RowLease
 from evalcore.service.execution.planned_runs import end_run, new_engine_run, take_up
 from evalcore.service.execution.queue_worker import QueueWorker
+from evalcore.service.execution.run_versions import version_of
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.execution.workflow_execution import (
     WorkflowOutcome,
@@ -43,14 +43,7 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
     async def execute(self, row: WorkflowRunRow, lease: RowLease) -> None:
         """Execute a run and store its steps and its output together."""
         async with self.parts.database.reading() as session:
-            version = await session.scalar(
-                select(WorkflowVersionRow).where(
-                    WorkflowVersionRow.workflow_id == row.workflow_id,
-                    WorkflowVersionRow.version_id == row.version_id,
-                )
-            )
-        if version is None:
-            raise EvalError(f"workflow version '{row.version_id}' does not exist")
+            version = await version_of(session, row)
         run = await self._planned(row, lease, version)
         executing = asyncio.ensure_future(
             in_thread(execute_workflow, run, self.settings, lease.end_signals)

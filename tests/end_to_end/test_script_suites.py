@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.model_server import ModelServer, model_server
+from tests.support.model_server import Failure, ModelServer, model_server
 from tests.support.model_wire import Answer, Question
 from tests.support.prefect_server import free_port
 from tests.support.servers import running, wait_until_open
@@ -153,14 +153,9 @@ def test_the_complete_example_of_the_source_runs_unchanged(tmp_path: Path) -> No
 
 
 def test_a_call_that_fails_is_caught_and_gives_none(tmp_path: Path) -> None:
-    ended = run(
-        tmp_path,
-        "-n",
-        "1",
-        env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"},
-        script=SCRIPT,
-        suite=COMPLETE,
-    )
+    with model_server(script=lambda _: Failure(400)) as server:
+        env = {"OPENAI_BASE_URL": server.base_url}
+        ended = run(tmp_path, "-n", "1", env=env, script=SCRIPT, suite=COMPLETE)
 
     assert set(scores(ended).values()) == {0.0}
     assert "Error: greeting_tests/recognizes_hello: " in ended.err

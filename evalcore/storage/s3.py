@@ -26,6 +26,7 @@ from evalcore.storage.s3_faults import (
     may_pass,
     status_of,
 )
+from evalcore.storage.s3_pieces import is_large, put_pieces, read_body
 from evalcore.storage.s3_session import new_session
 from evalcore.storage.s3_settings import AddressingStyle, S3Settings
 
@@ -61,8 +62,8 @@ class S3Store:
     Requests that fail on the way or with 5xx are repeated. A conditional write whose answer was
     lost is settled by reading back: each write carries an id of its own, and where the server keeps
     no metadata the bytes decide. (One case stays open: the own swap was lost sight of and its
-    object has been replaced since. None then means "not yours any more".) Objects of up to 5 GiB,
-    S3's limit for one request.
+    object has been replaced since. None then means "not yours any more".) Large files are written,
+    and large objects read, in pieces, four at once. Bytes of up to 5 GiB: S3's limit for a request.
 
     The ETag is the server's.
     """
@@ -95,10 +96,14 @@ class S3Store:
 
         def get() -> StoredObject:
             answer = self._client.get_object(Bucket=self._bucket, Key=name)
-            try:
-                return StoredObject(answer["Body"].read(), _unquoted(answer["ETag"]))
-            finally:
-                answer["Body"].close()
+            data = read_body(
+                self._client,
+                answer,
+                (self._bucket, name),
+                self._settings.piece_bytes,
+                lambda request: self._repeated(key, request),
+            )
+            return StoredObject(data, _unquoted(answer["ETag"]))
 
         return self._repeated(key, get)
 
@@ -233,6 +238,14 @@ class S3Store:
     ) -> str:
         if not isinstance(body, bytes):
             body.seek(0)
+            path, piece_bytes = Path(body.name), self._settings.piece_bytes
+            if "IfNoneMatch" in condition and is_large(path, piece_bytes):
+                repeated = partial(self._repeated, name)
+                metadata = {_WRITE_ID: write_id}
+                target = self._bucket, name
+                return _unquoted(
+                    put_pieces(self._client, path, target, piece_bytes, repeated, metadata)
+                )
         answer = self._client.put_object(
             Bucket=self._bucket,
             Key=name,

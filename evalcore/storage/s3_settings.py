@@ -18,6 +18,8 @@ class S3Settings:
 
     `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
     the first one. `pool_size` connections are kept; more threads than that wait for new ones.
+    Objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3 itself) are
+    read and written in pieces, four at once.
     """
 
     endpoint_url: str | None = None
@@ -27,6 +29,7 @@ class S3Settings:
     read_timeout_s: float = 60.0
     max_attempts: int = 6
     pool_size: int = 32
+    piece_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if self.endpoint_url is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import socket
 import subprocess
 import sys
@@ -170,6 +171,34 @@ def test_a_body_that_breaks_off_is_fetched_again(
     etag = direct.put("a", b"0123456789" * 100_000)
     proxy.inject(Fault(cuts_body=True), Fault(cuts_body=True))
     assert spoilt.get("a") == (b"0123456789" * 100_000, etag)
+
+
+def test_a_large_object_is_read_in_pieces_and_a_broken_one_again(
+    proxy: FaultyProxy, s3: S3Server
+) -> None:
+    settings = S3Settings(endpoint_url=proxy.url, max_attempts=3, piece_bytes=100_000)
+    store = S3Store(BUCKET, uuid4().hex, settings)
+    data = random.Random(18).randbytes(420_000)
+    etag = store.put("large", data)
+    proxy.seen.clear()
+    proxy.inject(Fault(method="GET"), Fault(method="GET", cuts_body=True))
+    assert store.get("large") == (data, etag)
+    assert len(proxy.seen) == 6  # five pieces, one of them twice
+
+
+def test_a_large_file_is_written_in_pieces_once(
+    proxy: FaultyProxy, s3: S3Server, tmp_path: Path
+) -> None:
+    settings = S3Settings(endpoint_url=proxy.url, max_attempts=3, piece_bytes=5 * 2**20)
+    store = S3Store(BUCKET, uuid4().hex, settings)
+    source = tmp_path / "large"
+    source.write_bytes(random.Random(18).randbytes(11 * 2**20))
+    proxy.inject(Fault(500, method="PUT"))
+    proxy.inject(Fault(), Fault(loses_answer=True, method="POST"))
+    etag = store.put_if_absent("large", source)
+    assert etag == store.get("large").etag
+    assert store.get("large").data == source.read_bytes()
+    assert store.put_if_absent("large", source) is None
 
 
 def test_a_body_that_always_breaks_off_is_an_error(

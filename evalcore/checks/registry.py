@@ -46,12 +46,16 @@ class Word(NamedTuple):
 
 
 class CheckRow(NamedTuple):
-    """Where a check stands, and how files write it; its module is imported on first use."""
+    """Where a check stands, and how files write it; its module is imported on first use.
+
+    `is_async`: it has to be awaited. `is_heavy`: it takes a while although it waits for nothing.
+    """
 
     module: str
     name: str
     words: tuple[Word, ...] = ()
     is_async: bool = False
+    is_heavy: bool = False
 
 
 # A `config` whose keys the reading function knows.
@@ -134,9 +138,9 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "json", "ContainsJson", (Word(_W, "contains-json", keys={"value": "schema"}),)
     ),
     "equals-json": CheckRow("json", "EqualsJson"),
-    "levenshtein": CheckRow("similarity", "Levenshtein", (Word(_W, "levenshtein"),)),
-    "bleu": CheckRow("similarity", "Bleu", (Word(_W, "bleu"),)),
-    "rouge-n": CheckRow("similarity", "RougeN", (Word(_W, "rouge-n"),)),
+    "levenshtein": CheckRow("similarity", "Levenshtein", (Word(_W, "levenshtein"),), is_heavy=True),
+    "bleu": CheckRow("similarity", "Bleu", (Word(_W, "bleu"),), is_heavy=True),
+    "rouge-n": CheckRow("similarity", "RougeN", (Word(_W, "rouge-n"),), is_heavy=True),
     "cost": CheckRow(
         "measures",
         "Cost",
@@ -248,6 +252,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "field_accuracy",
         "FieldAccuracy",
         (Word(_T, "field-accuracy", reads="read"),),
+        is_heavy=True,
     ),
     "execution-metrics": CheckRow(
         "execution_metrics",
@@ -288,6 +293,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
 
 # The names of the checks that have to be awaited.
 AWAITED: Final = frozenset(name for name, row in CHECKS.items() if row.is_async)
+# The names of the checks that take a while although they wait for nothing.
+HEAVY: Final = frozenset(name for name, row in CHECKS.items() if row.is_heavy)
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from evalcore.execution.row import FinishedItem
+from evalcore.execution.tally import Tally
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
@@ -73,6 +74,15 @@ class ProgressDisplay:
             waited = finished.ended_us - finished.started_us > 10_000
             if waited or self.done % _ITEMS_PER_LOOK == 0:
                 self._look()
+
+    def add(self, tally: Tally) -> None:
+        """Count items that another process of the run has finished."""
+        with self._lock:
+            self.done += sum(tally)
+            self.passed += tally.passed
+            self.failed += tally.failed
+            self.errors += tally.errors
+            self._look()
 
     def committed(self, items: int) -> None:
         """Note how many items other processes have committed; their outcomes are not known here."""

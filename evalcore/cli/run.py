@@ -23,10 +23,32 @@ from evalcore.isolation.mode import ISOLATIONS
 _WORDS = "evalcore.words"
 _WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
 _RUNNER_HELP = "With --prefect: threads, lanes, dask, dask=tcp://…, ray, ray=ray://…"
-_WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
+_WORKERS_HELP = (
+    "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere; auto: as many as "
+    "there are cores, where nothing is waited for.  [auto]"
+)
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
+
+
+_MOST_WORKERS = 64
+
+
+class _WorkersType(click.ParamType[Any]):
+    """A number of worker processes; None for `auto`."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        if value == "auto":
+            return None
+        if not str(value).isdecimal() or int(value) > _MOST_WORKERS:
+            reason = f"'{value}' is neither auto nor a number from 0 to {_MOST_WORKERS}"
+            self.fail(reason, param, ctx)
+        return int(value)
 
 
 class _RunCommand(click.Command):
@@ -46,7 +68,7 @@ class _RunCommand(click.Command):
 @click.option("--watch", is_flag=True, help=_WATCH_HELP)
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--runner", metavar="RUNNER", help=_RUNNER_HELP)
-@click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
+@click.option("--workers", "--lanes", type=_WorkersType(), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @export_option
 @workspace_option

@@ -57,6 +57,7 @@ class RunOptions:
         stopper: Stopper,
         progress: ProgressDisplay,
         abandon: Callable[[StalledError], None] | None,
+        processes: int = 1,
     ) -> ExecuteOptions:
         """Return how the run is executed, with warnings on standard error."""
         configured = settings()
@@ -72,6 +73,8 @@ class RunOptions:
             abandon=abandon,
             isolation=Isolation(self.isolation or configured.isolation),
             meanwhile=import_end,
+            processes=processes,
+            counted=progress.add,
         )
 
     @property

@@ -29,6 +29,7 @@ from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline import execute_run, plan_run
 from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.local_processes import local_processes
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
@@ -115,7 +116,14 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
         policy = options.policy((folder, Path.cwd()))
-        decision = _execute(planned, options, policy=policy, objects=suite.objects, append=before)
+        decision = _execute(
+            planned,
+            options,
+            policy=policy,
+            objects=suite.objects,
+            append=before,
+            processes=local_processes(suite),
+        )
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -170,11 +178,12 @@ def _execute(
     policy: ImportPolicy,
     objects: Mapping[str, Any] = NOTHING,
     append: bool = False,
+    processes: int = 1,
 ) -> Decision | None:
     """Execute, finish, show and export a run; return its decision, None if it was stopped.
 
     `objects` are this process's functions that it calls; `append` says that a run was shown
-    before it.
+    before it; so many `processes` may execute it where nothing else is asked for.
     """
     manifest = run.manifest()
     stopper = SignalStopper()
@@ -188,7 +197,8 @@ def _execute(
         reserved_stdout(),
     ):
         abandon = None if options.prefect else abandon_process
-        execute = replace(options.execute(policy, stopper, progress, abandon), objects=objects)
+        execute = options.execute(policy, stopper, progress, abandon, processes)
+        execute = replace(execute, objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner
 

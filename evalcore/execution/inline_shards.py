@@ -6,6 +6,7 @@ A run of given outputs never pays for an event loop.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from evalcore.execution.open_shards import OpenShard, OpenShards, ShardWork, Tas
 
 # A completed shard's rows stay in memory until they are committed.
 _MAX_COMMITS = 2
+# The first items import their checks and compile their patterns.
+_WARM_UP_ITEMS = 4
 
 
 class Rest(NamedTuple):
@@ -24,27 +27,59 @@ class Rest(NamedTuple):
 
 
 def run_instant(
-    open_shards: OpenShards, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
+    open_shards: OpenShards,
+    shards: Iterable[int],
+    stopped: Callable[[], bool] = lambda: False,
+    opened: Sequence[Task] = (),
 ) -> Rest:
     """Run shards up to the first item that has to be waited for; return what is left.
 
-    The next shard is asked for when the one before is graded. `stopped` is called between shards;
-    once it returns True, nothing is left to run. A failing commit ends the run with its exception.
+    What is left of an `opened` shard is run first. The next shard is asked for when the one before
+    is graded. `stopped` is called between shards; once it returns True, nothing is left to run. A
+    failing commit ends the run with its exception.
     """
-    behind = not isinstance(shards, Sized) or len(shards) > 1
+    behind = not isinstance(shards, Sized) or len(shards) + bool(opened) > 1
     left = iter(shards)
+    tasks = opened
     with _Commits(open_shards.work, behind=behind) as commits:
-        for number in left:
-            if stopped():
-                break
-            tasks = open_shards.open(number)
+        while True:
             for index, (shard, position, item) in enumerate(tasks):
                 if open_shards.runner.waits(item):
                     return Rest(tasks[index:], left)
                 finished = run_inline(open_shards.runner.run(item))
                 if open_shards.record(shard, position, finished, is_planned=True):
                     commits.add(shard)
-    return Rest()
+            if stopped() or (number := next(left, None)) is None:
+                return Rest()
+            tasks = open_shards.open(number)
+
+
+class Sample(NamedTuple):
+    """What the first items of a shard took: how many were run, and seconds for each of them.
+
+    `item_s` is None if one of them has to be waited for, or if there were too few.
+    """
+
+    items: int
+    item_s: float | None
+
+
+def sample_instant(open_shards: OpenShards, tasks: Sequence[Task], *, most_s: float) -> Sample:
+    """Run the first items of an opened shard for about `most_s` seconds, never its last one."""
+    began = measured = time.perf_counter()
+    count = 0
+    for shard, position, item in tasks[:-1]:
+        if open_shards.runner.waits(item):
+            return Sample(count, None)
+        finished = run_inline(open_shards.runner.run(item))
+        open_shards.record(shard, position, finished, is_planned=True)
+        count += 1
+        now = time.perf_counter()
+        if count == _WARM_UP_ITEMS:
+            measured = now
+        elif count > _WARM_UP_ITEMS and now - began > most_s:
+            return Sample(count, (now - measured) / (count - _WARM_UP_ITEMS))
+    return Sample(count, None)
 
 
 class _Commits:

@@ -13,7 +13,7 @@ from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.lanes.claims import unfinished_claims
-from evalcore.execution.open_shards import OpenShards, Progress
+from evalcore.execution.open_shards import OpenShards, Progress, Task
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
@@ -33,6 +33,7 @@ _MEANWHILE_S = 0.05
 if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.lanes.claims import Claims
+    from evalcore.storage.object_store import ObjectStore
     from evalcore.workflow.run_store import RunStore
 
 
@@ -51,7 +52,14 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
         plan = settle_plan(run, manifest)
         if plan.by_round:
             return _execute_rounds(run, plan, options, calls)
-        return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
+        pending = pending_shards(plan, run.written_shards())
+        if options.processes == 1 or len(pending) == 1 or not calls.only_grades:
+            return execute_shards(run, plan, pending, options)
+        from evalcore.pipeline.forked_execution import execute_forked
+
+        execution = ShardExecution(run, plan, options)
+        execute_forked(execution, pending)
+        return tuple(execution.receipts)
 
 
 def _execute_rounds(
@@ -139,7 +147,7 @@ def execute_with_pilot(
         execution.work.plan = _settle(run, manifest, sorted(took_s)[len(took_s) // 2])
         return shards_of(execution.work.plan)
 
-    execution = _ShardExecution(run, manifest.plan, options, claims, progress)
+    execution = ShardExecution(run, manifest.plan, options, claims, progress)
     rest = run_instant(execution.open_shards, (0,), options.stopped)
     if rest.opened:
         execution.run_pool(rest, following)
@@ -162,7 +170,7 @@ def execute_shards(
     if options.calls is None:
         with RunCalls(run, options, run.manifest()) as calls:
             return execute_shards(run, plan, shards, replace(options, calls=calls), claims)
-    execution = _ShardExecution(run, plan, options, claims)
+    execution = ShardExecution(run, plan, options, claims)
     execution.run(shards)
     return tuple(execution.receipts)
 
@@ -177,7 +185,7 @@ def execute_isolated(
     """
     if not claims.take(shard):
         return ()
-    execution = _ShardExecution(run, plan, options, claims)
+    execution = ShardExecution(run, plan, options, claims)
     open_shards = execution.open_shards
     for task in open_shards.open(shard):
         if options.stopped():
@@ -191,7 +199,7 @@ def execute_isolated(
     return tuple(execution.receipts)
 
 
-class _ShardExecution:
+class ShardExecution:
     """Executes shards of a run in this process; `receipts` are those of the committed ones."""
 
     def __init__(
@@ -204,7 +212,8 @@ class _ShardExecution:
     ) -> None:
         if options.calls is None:
             raise ValueError("the options of an execution need its `calls`")
-        self._calls, self._options = options.calls, options
+        self.run_in_store, self.options = run, options
+        self._calls = options.calls
         self.receipts: list[ShardReceipt] = []
         self.work = StoredShards(
             run,
@@ -221,14 +230,26 @@ class _ShardExecution:
             self._calls.observer,
         )
 
+    def forked(self, store: ObjectStore, options: ExecuteOptions) -> ShardExecution:
+        """Return the same for a fork of this process: with a store and options of its own."""
+        run = self.run_in_store
+        return ShardExecution(
+            replace(run, store=store, known_definition=run.definition), self.work.plan, options
+        )
+
     def _committed(self, receipt: ShardReceipt) -> None:
         self.receipts.append(receipt)
+        if self.options.on_commit is not None:
+            self.options.on_commit(receipt)
         if self._calls.stop_rule is not None:
             self._calls.stop_rule.look()
 
-    def run(self, shards: Iterable[int]) -> None:
-        """Execute shards, without an event loop up to the first item that waits."""
-        rest = run_instant(self.open_shards, shards, self._options.stopped)
+    def run(self, shards: Iterable[int], opened: Sequence[Task] = ()) -> None:
+        """Execute shards, without an event loop up to the first item that waits.
+
+        First what is left of an `opened` shard.
+        """
+        rest = run_instant(self.open_shards, shards, self.options.stopped, opened)
         if rest.opened:
             self.run_pool(rest)
 
@@ -239,7 +260,7 @@ class _ShardExecution:
         from evalcore.execution.limits.adaptive_concurrency import WHOLE
         from evalcore.execution.pool import Pool
 
-        calls, options = self._calls, self._options
+        calls, options = self._calls, self.options
 
         async def execute() -> None:
             pool = Pool(self.open_shards, calls.context, options.share or WHOLE)

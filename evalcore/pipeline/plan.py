@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evalcore.checks.registry import HEAVY
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
@@ -33,7 +34,7 @@ from evalcore.planning.shards import (
     plan_rounds,
     shard_size,
 )
-from evalcore.planning.spool import PART_CASES
+from evalcore.planning.spool import PART_CASES, CaseSpool
 from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
@@ -47,6 +48,8 @@ from evalcore.version import VERSION
 DEFAULT_CONCURRENCY = 16
 # Small in-process runs of given outputs gain nothing from more shards.
 _MIN_LOCAL_SHARD_ITEMS = 1_000
+# Those whose grading takes a while gain from cores.
+_MIN_HEAVY_SHARD_ITEMS = 50
 _GUESSED_LATENCY_S = 1.0
 
 
@@ -111,7 +114,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         latency_s=guess if latency_s is None else latency_s,
         workers=options.workers,
         single_items=options.single_items,
-        min_items=1 if options.single_items else _MIN_LOCAL_SHARD_ITEMS,
+        min_items=1 if options.single_items else _least_items(suite),
     )
     plan = Plan(
         items=items,
@@ -126,6 +129,13 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         settled=not pilot,
     )
     return plan_rounds(plan) if by_round else plan
+
+
+def _least_items(suite: Suite) -> int:
+    """Return how many items a shard of an instant suite has at least."""
+    cases = suite.cases
+    is_heavy = isinstance(cases, CaseSpool) and not HEAVY.isdisjoint(cases.checks())
+    return _MIN_HEAVY_SHARD_ITEMS if is_heavy else _MIN_LOCAL_SHARD_ITEMS
 
 
 def is_instant(definition: SuiteDefinition) -> bool:

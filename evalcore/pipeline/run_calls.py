@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from evalcore.execution.limits.run_limits import RunLimits
     from evalcore.execution.pool import Pool
     from evalcore.execution.reused_items import ReusedItems
+    from evalcore.execution.stored_shards import ShardReceipt
+    from evalcore.execution.tally import Tally
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.pipeline.round_rule import RoundRule
@@ -66,6 +68,8 @@ class ExecuteOptions:
     where functions run if neither their suite nor the run's plan says it. `meanwhile` is called in
     a thread of its own while the first items wait: what is needed later can be prepared there.
     `committed` is told how many items other processes have committed for this one.
+    Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
+    what they have done. `on_commit` is told of each shard that this process has committed.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -84,6 +88,9 @@ class ExecuteOptions:
     abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
     meanwhile: Callable[[], None] | None = None
+    processes: int = 1
+    counted: Callable[[Tally], None] | None = None
+    on_commit: Callable[[ShardReceipt], None] | None = None
 
 
 def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
@@ -174,6 +181,12 @@ class RunCalls:
         from evalcore.pipeline.replayed_limits import prevented_items
 
         return prevented_items(self._run)
+
+    @property
+    def only_grades(self) -> bool:
+        """Whether items depend on nothing that this process keeps beside the store."""
+        rules = (self.observer, self.reused, self.stop_rule, self.ended, self._context)
+        return all(rule is None for rule in rules)
 
     @property
     def mode(self) -> Mode:

@@ -42,6 +42,7 @@ class CaseEncoder:
         self._workspace_indices: dict[int, int] = {}
         self._lines: list[bytes] = []
         self.code_names: set[str] = set()
+        self.checks: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -78,6 +79,7 @@ class CaseEncoder:
             # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
             index = self._indices[id(assertion)] = len(self._assertions)
             self._assertions.append(assertion)
+            self.checks.add(assertion.check)
             if assertion.check in CODE_CHECKS:
                 self.code_names.update(code_names(assertion.params))
         return index
@@ -89,6 +91,11 @@ class CaseEncoder:
             self._workspaces.append(workspace)
             self.code_names.update(code_names(workspace))
         return index
+
+    @property
+    def has_workspaces(self) -> bool:
+        """Whether a case of the block works in a folder."""
+        return bool(self._workspaces)
 
     def block(self) -> bytes:
         """Return the whole block."""

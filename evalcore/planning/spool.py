@@ -38,6 +38,8 @@ class CaseSpool:
         self._blocks: list[_Block] = []
         self._encoder = CaseEncoder()
         self._code_names: set[str] = set()
+        self._checks: set[str] = set()
+        self._has_workspaces = False
         self._end = 0
         self._count = 0
 
@@ -63,6 +65,14 @@ class CaseSpool:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
 
+    def checks(self) -> frozenset[str]:
+        """Return the names of the checks that the cases' assertions are evaluated by."""
+        return frozenset(self._checks | self._encoder.checks)
+
+    def has_workspaces(self) -> bool:
+        """Whether a case works in a folder of its own or of the suite's."""
+        return self._has_workspaces or self._encoder.has_workspaces
+
     def code_names(self) -> frozenset[str]:
         """Return the code that the cases name."""
         return frozenset(self._code_names | self._encoder.code_names)
@@ -81,6 +91,8 @@ class CaseSpool:
         self._blocks.append(_Block(self._end, len(data)))
         self._end += len(data)
         self._code_names |= self._encoder.code_names
+        self._checks |= self._encoder.checks
+        self._has_workspaces = self.has_workspaces()
         self._encoder = CaseEncoder()
 
 

@@ -1,0 +1,36 @@
+"""How many items have finished, by what became of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evalcore.execution.row import FinishedItem
+from evalcore.model.assertion import Outcome
+from evalcore.model.run import State
+
+
+class Tally(NamedTuple):
+    """Finished items: those that passed, those in error, all others."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+
+class RunningTally:
+    """Counts finished items since they were taken last; one thread counts, others may take."""
+
+    def __init__(self) -> None:
+        self._counts = [0, 0, 0]
+
+    def __call__(self, finished: FinishedItem) -> None:
+        """Count an item."""
+        if finished.status is State.ERROR:
+            self._counts[2] += 1
+        else:
+            self._counts[finished.outcome is not Outcome.PASSED] += 1
+
+    def take(self) -> Tally:
+        """Return what was counted, and begin again."""
+        counts, self._counts = self._counts, [0, 0, 0]
+        return Tally(*counts)

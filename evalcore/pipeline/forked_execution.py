@@ -1,0 +1,243 @@
+"""EXECUTE on several cores: forks of this process share the shards of a run whose items wait for
+nothing.
+
+A fork has everything that is loaded, so it costs milliseconds. Shards are handed out by a pipe: a
+process takes the next one when it is done with the one before. What a fork has committed and what
+went wrong in it comes back by another pipe.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from evalcore.errors import EvalError, WorkersFailedError
+from evalcore.execution.inline_shards import run_instant, sample_instant
+from evalcore.execution.tally import RunningTally, Tally
+from evalcore.storage.address import open_store
+
+if TYPE_CHECKING:
+    from evalcore.execution.stored_shards import ShardReceipt
+    from evalcore.pipeline.execute import ShardExecution
+
+# Docs: decisions/0090-processes-of-one-run.md has the measurements.
+WORTH_S: Final = 0.25
+_SAMPLE_S: Final = 0.02
+_NUMBER: Final = struct.Struct("<i")
+
+
+class _Committed(NamedTuple):
+    receipt: ShardReceipt
+    tally: Tally
+
+
+class _ShardQueue:
+    """Hands out shards to processes that were forked after it was made; each gets the next one."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        self._next, end = os.pipe()
+        os.write(end, b"".join(map(_NUMBER.pack, shards)))
+        os.close(end)
+
+    def __iter__(self) -> Iterator[int]:
+        while data := os.read(self._next, _NUMBER.size):
+            yield _NUMBER.unpack(data)[0]
+
+    def close(self) -> None:
+        """Close this process's end."""
+        os.close(self._next)
+
+
+class _StopFlag:
+    """A flag that a process and its forks share; set once, never cleared."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._memory[0] = 1
+
+    def __bool__(self) -> bool:
+        return bool(self._memory[0])
+
+
+def can_fork() -> bool:
+    """Whether a fork of this process is sound: it loses all threads but this one.
+
+    Those of Python wait or draw progress; those of libraries may hold locks that a fork needs.
+    """
+    if sys.platform != "linux":
+        return False
+    return sum(1 for _ in Path("/proc/self/task").iterdir()) == threading.active_count()
+
+
+def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
+    """Execute shards, by several processes (`options.processes`) if that saves time.
+
+    The first items are run here. If what is left of them takes less than `WORTH_S`, or an item has
+    to be waited for, this process executes all. Raises what went wrong in a fork,
+    `WorkersFailedError` if one was killed.
+    """
+    stopped = execution.options.stopped
+    first, *others = shards
+    tasks = execution.open_shards.open(first)
+    sample = sample_instant(execution.open_shards, tasks, most_s=_SAMPLE_S)
+    left = tasks[sample.items :]
+    items = len(left) + sum(len(execution.work.plan.shard_items(shard)) for shard in others)
+    if sample.item_s is None or sample.item_s * items < WORTH_S or not can_fork():
+        execution.run(others, left)
+        return
+    forks = _Forks(execution, others)
+    try:
+        forks.start(min(execution.options.processes - 1, len(others)))
+
+        def is_stopped() -> bool:
+            if stopped():
+                forks.stop()
+            return forks.stopped
+
+        rest = run_instant(execution.open_shards, forks.queue, is_stopped, left)
+        if rest.opened:
+            execution.run_pool(rest)
+        if stopped():
+            forks.stop()
+        forks.join()
+    finally:
+        forks.kill()
+
+
+class _Forks:
+    """Forks of this process that execute shards of one run."""
+
+    def __init__(self, execution: ShardExecution, shards: Sequence[int]) -> None:
+        self._execution = execution
+        self.queue = _ShardQueue(shards)
+        self._flag = _StopFlag()
+        self._counted = execution.options.counted
+        self._alive: set[int] = set()
+        self._readers: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further shard is to be begun, here or in a fork."""
+        return bool(self._flag)
+
+    def stop(self) -> None:
+        """Let each process end the shard that it is in, and begin no other."""
+        self._flag.set()
+
+    def start(self, count: int) -> None:
+        """Fork so many processes; then this one may have threads again."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # What is there now is never looked through again, so its pages stay shared.
+        gc.freeze()
+        connections: list[Connection] = []
+        for _ in range(count):
+            results, sender = Pipe(duplex=False)
+            pid = os.fork()
+            if pid == 0:
+                for connection in (*connections, results):
+                    connection.close()
+                _be_fork(self._execution, self.queue, self._flag, sender)
+            sender.close()
+            self._alive.add(pid)
+            connections.append(results)
+        gc.unfreeze()
+        for results in connections:
+            reader = threading.Thread(target=self._read, args=(results,), name="fork-results")
+            self._readers.append(reader)
+            reader.start()
+
+    def _read(self, results: Connection) -> None:
+        """Take what a fork tells until it ends."""
+        with results:
+            try:
+                while True:
+                    message = results.recv()
+                    if isinstance(message, BaseException):
+                        self._failures.append(message)
+                        self.stop()
+                        continue
+                    self._execution.receipts.append(message.receipt)
+                    if self._counted is not None:
+                        self._counted(message.tally)
+            except EOFError:
+                return
+
+    def join(self) -> None:
+        """Wait for the forks; raise what went wrong in one of them."""
+        for reader in self._readers:
+            reader.join()
+        for pid in tuple(self._alive):
+            _, status = os.waitpid(pid, 0)
+            self._alive.discard(pid)
+            if status and not self._failures:
+                self._failures.append(self._ended_by(os.waitstatus_to_exitcode(status)))
+        if self._failures:
+            raise self._failures[0]
+
+    def _ended_by(self, code: int) -> WorkersFailedError:
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return WorkersFailedError(
+            self._execution.run_in_store.run_id, f"a process of the run ended with {how}"
+        )
+
+    def kill(self) -> None:
+        """End what still runs, and let go of the queue."""
+        for pid in self._alive:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._alive:
+            os.waitpid(pid, 0)
+        self._alive.clear()
+        for reader in self._readers:
+            reader.join()
+        self.queue.close()
+
+
+def _be_fork(
+    execution: ShardExecution, queue: _ShardQueue, flag: _StopFlag, sender: Connection
+) -> None:
+    """Execute shards of the queue and end this process, which is a fork."""
+    code = 1
+    try:
+        # An interrupt of the terminal reaches the parent, too, which sets the flag.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        parent = os.getppid()
+        tally = RunningTally()
+        # Connections to a server belong to the parent.
+        store = open_store(execution.run_in_store.store.url)
+        lock = threading.Lock()
+
+        def committed(receipt: ShardReceipt) -> None:
+            with lock:
+                sender.send(_Committed(receipt, tally.take()))
+
+        options = replace(
+            execution.options,
+            progress=tally,
+            on_commit=committed,
+            stopped=lambda: bool(flag) or os.getppid() != parent,
+        )
+        execution.forked(store, options).run(queue)
+        code = 0
+    except EvalError as error:
+        sender.send(error)
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - the parent raises it
+        sender.send(RuntimeError(f"{type(error).__name__}: {error}"))
+        code = 0
+    finally:
+        os._exit(code)

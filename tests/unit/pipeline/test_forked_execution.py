@@ -1,0 +1,186 @@
+"""Instant suites on several cores: the same rows and reports, and what ends a fork ends the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import StoreError, WorkersFailedError
+from evalcore.execution.inline_shards import Rest
+from evalcore.execution.row import FinishedItem
+from evalcore.execution.tally import Tally
+from evalcore.pipeline import (
+    ExecuteOptions,
+    execute_run,
+    finish_run,
+    forked_execution,
+    load,
+    local_processes,
+    plan_run,
+)
+from evalcore.pipeline import plan as planning
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+
+CASES = 120
+
+
+def write_suite(folder: Path, **more: Any) -> Path:
+    """Write a suite of given outputs, of which every seventh fails."""
+    path = folder / "cases.jsonl"
+    with path.open("w") as file:
+        for number in range(CASES):
+            assertions = [
+                {"type": "contains", "value": f"order-{number}"},
+                {"type": "regex", "value": r"\d+$" if number % 7 else "^never"},
+            ]
+            output = {"output": f"this is order-{number}"}
+            case = {"id": f"case-{number}", "input": "x", "fixtures": output}
+            file.write(json.dumps({**case, "assertions": assertions, **more}) + "\n")
+    return path
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few items be worth a fork, in shards of ten."""
+    monkeypatch.setattr(planning, "_MIN_LOCAL_SHARD_ITEMS", 10)
+    monkeypatch.setattr(planning, "shard_size", lambda *_, **__: 10)
+    monkeypatch.setattr(forked_execution, "WORTH_S", 0.0)
+    monkeypatch.setattr(forked_execution, "_SAMPLE_S", 0.0)
+    monkeypatch.setattr(forked_execution, "can_fork", lambda: True)
+
+
+def planned(folder: Path, name: str = "store") -> StoredRun:
+    """Return a new run of the suite."""
+    suite = load(write_suite(folder))
+    return plan_run(suite, LocalStore(folder / name), now=datetime.now(UTC))
+
+
+def reported(run: StoredRun, options: ExecuteOptions) -> dict[str, Any]:
+    """Execute and decide the run; return its report without what may differ."""
+    receipts = execute_run(run, options)
+    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+        report: dict[str, Any] = json.loads(view.json())
+    return {key: value for key, value in report.items() if key not in ("run", "summary")}
+
+
+def executors(run: StoredRun) -> set[str]:
+    """Return the processes that have executed shards of the run."""
+    claims = (run.store.get(info.key).data for info in run.store.list(run.keys.claims_prefix))
+    return {json.loads(claim)["process"] for claim in claims}
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
+    alone, shared = planned(tmp_path, "alone"), planned(tmp_path, "shared")
+    counted: list[Tally] = []
+    own: list[FinishedItem] = []
+    options = ExecuteOptions(processes=2, counted=counted.append, progress=own.append)
+
+    assert reported(shared, options) == reported(alone, ExecuteOptions())
+    assert len(executors(alone)) == 1
+    assert sum(map(sum, counted)) + len(own) == CASES
+    assert sum(tally.failed for tally in counted) + sum(
+        item.outcome == "failed" for item in own
+    ) == len(range(0, CASES, 7))
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_fork_takes_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = planned(tmp_path)
+    parent = os.getpid()
+    # The parent leaves all shards but its first to the fork.
+    original = forked_execution._ShardQueue.__iter__
+
+    def of_forks(queue: forked_execution._ShardQueue) -> Iterator[int]:
+        return iter(()) if os.getpid() == parent else original(queue)
+
+    monkeypatch.setattr(forked_execution._ShardQueue, "__iter__", of_forks)
+    receipts = execute_run(run, ExecuteOptions(processes=2))
+
+    assert len(executors(run)) == 2
+    assert sorted(receipt.shard for receipt in receipts) == list(range(12))
+    assert all(receipt.committed and receipt.items == 10 for receipt in receipts)
+
+
+def in_forks(effect: Callable[[], None]) -> Callable[[Any, int], list[Any]]:
+    """Return `StoredShards.begin` that has an effect in every process but this one."""
+    from evalcore.execution.stored_shards import StoredShards
+
+    parent, original = os.getpid(), StoredShards.begin
+
+    def begin(work: StoredShards, shard: int) -> list[Any]:
+        if os.getpid() != parent:
+            effect()
+        return original(work, shard)
+
+    return begin
+
+
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose_the_store() -> None:
+    raise StoreError("the disk is full")
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize(
+    ("effect", "error", "message"),
+    [
+        (be_killed, WorkersFailedError, "ended with signal SIGKILL; go on with: evalcore run"),
+        (lose_the_store, StoreError, "the disk is full"),
+    ],
+)
+def test_what_ends_a_fork_ends_the_run_which_can_be_resumed(
+    effect: Callable[[], None],
+    error: type[Exception],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = planned(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("evalcore.execution.stored_shards.StoredShards.begin", in_forks(effect))
+        patched.setattr(forked_execution, "run_instant", lambda *_: Rest())
+        with pytest.raises(error, match=message):
+            execute_run(run, ExecuteOptions(processes=2))
+
+    assert len(run.written_shards()) < 12
+    report = reported(run, ExecuteOptions())
+    assert report["counts"]["planned"] == CASES
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_stopped_run_begins_no_shard_in_any_process(tmp_path: Path) -> None:
+    run = planned(tmp_path)
+    execute_run(run, ExecuteOptions(processes=2, stopped=lambda: True))
+
+    # Each process ends the shard that it is in.
+    assert len(run.written_shards()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("more", "processes"),
+    [
+        ({}, 4),
+        ({"assertions": [{"type": "llm-grader", "prompt": "Is it?"}]}, 1),
+        ({"workspace": {"template": "."}}, 1),
+    ],
+    ids=["given-outputs", "judged", "in-workspaces"],
+)
+def test_only_suites_that_wait_for_nothing_have_several_processes(
+    more: dict[str, Any], processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_processes, "usable_cores", lambda: 4)
+    suite = load(write_suite(tmp_path, **more))
+
+    assert local_processes.local_processes(suite) == processes

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.tally import Tally
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
@@ -75,13 +75,13 @@ class ProgressDisplay:
             if waited or self.done % _ITEMS_PER_LOOK == 0:
                 self._look()
 
-    def add(self, tally: Tally) -> None:
+    def add(self, counts: FinishedCounts) -> None:
         """Count items that another process of the run has finished."""
         with self._lock:
-            self.done += sum(tally)
-            self.passed += tally.passed
-            self.failed += tally.failed
-            self.errors += tally.errors
+            self.done += sum(counts)
+            self.passed += counts.passed
+            self.failed += counts.failed
+            self.errors += counts.errors
             self._look()
 
     def committed(self, items: int) -> None:

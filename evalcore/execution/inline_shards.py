@@ -54,7 +54,7 @@ def run_instant(
             tasks = open_shards.open(number)
 
 
-class Sample(NamedTuple):
+class InstantSample(NamedTuple):
     """What the first items of a shard took: how many were run, and seconds for each of them.
 
     `item_s` is None if one of them has to be waited for, or if there were too few.
@@ -64,13 +64,15 @@ class Sample(NamedTuple):
     item_s: float | None
 
 
-def sample_instant(open_shards: OpenShards, tasks: Sequence[Task], *, most_s: float) -> Sample:
+def sample_instant(
+    open_shards: OpenShards, tasks: Sequence[Task], *, most_s: float
+) -> InstantSample:
     """Run the first items of an opened shard for about `most_s` seconds, never its last one."""
     began = measured = time.perf_counter()
     count = 0
     for shard, position, item in tasks[:-1]:
         if open_shards.runner.waits(item):
-            return Sample(count, None)
+            return InstantSample(count, None)
         finished = run_inline(open_shards.runner.run(item))
         open_shards.record(shard, position, finished, is_planned=True)
         count += 1
@@ -78,8 +80,8 @@ def sample_instant(open_shards: OpenShards, tasks: Sequence[Task], *, most_s: fl
         if count == _WARM_UP_ITEMS:
             measured = now
         elif count > _WARM_UP_ITEMS and now - began > most_s:
-            return Sample(count, (now - measured) / (count - _WARM_UP_ITEMS))
-    return Sample(count, None)
+            return InstantSample(count, (now - measured) / (count - _WARM_UP_ITEMS))
+    return InstantSample(count, None)
 
 
 class _Commits:

@@ -18,17 +18,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from evalcore.errors import EvalError, WorkersFailedError
+from evalcore.execution.finished_counts import FinishedCounts, RunningCounts
 from evalcore.execution.inline_shards import run_instant, sample_instant
-from evalcore.execution.tally import RunningTally, Tally
+from evalcore.isolation.forking import can_fork
 from evalcore.storage.address import open_store
 
 if TYPE_CHECKING:
     from evalcore.execution.stored_shards import ShardReceipt
-    from evalcore.pipeline.execute import ShardExecution
+    from evalcore.pipeline.shard_execution import ShardExecution
 
 # Docs: decisions/0090-processes-of-one-run.md has the measurements.
 WORTH_S: Final = 0.25
@@ -38,7 +38,7 @@ _NUMBER: Final = struct.Struct("<i")
 
 class _Committed(NamedTuple):
     receipt: ShardReceipt
-    tally: Tally
+    counts: FinishedCounts
 
 
 class _ShardQueue:
@@ -69,16 +69,6 @@ class _StopFlag:
 
     def __bool__(self) -> bool:
         return bool(self._memory[0])
-
-
-def can_fork() -> bool:
-    """Whether a fork of this process is sound: it loses all threads but this one.
-
-    Those of Python wait or draw progress; those of libraries may hold locks that a fork needs.
-    """
-    if sys.platform != "linux":
-        return False
-    return sum(1 for _ in Path("/proc/self/task").iterdir()) == threading.active_count()
 
 
 def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
@@ -172,7 +162,7 @@ class _Forks:
                         continue
                     self._execution.receipts.append(message.receipt)
                     if self._counted is not None:
-                        self._counted(message.tally)
+                        self._counted(message.counts)
             except EOFError:
                 return
 
@@ -216,18 +206,18 @@ def _be_fork(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         parent = os.getppid()
-        tally = RunningTally()
+        counts = RunningCounts()
         # Connections to a server belong to the parent.
         store = open_store(execution.run_in_store.store.url)
         lock = threading.Lock()
 
         def committed(receipt: ShardReceipt) -> None:
             with lock:
-                sender.send(_Committed(receipt, tally.take()))
+                sender.send(_Committed(receipt, counts.take()))
 
         options = replace(
             execution.options,
-            progress=tally,
+            progress=counts,
             on_commit=committed,
             stopped=lambda: bool(flag) or os.getppid() != parent,
         )

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import Final
-
 from evalcore.checks.registry import AWAITED
+from evalcore.isolation.forking import MOST_PROCESSES, usable_cores
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant
 from evalcore.planning.spool import CaseSpool
-
-# Each of them needs memory of its own.
-_MOST: Final = 8
 
 
 def local_processes(suite: Suite) -> int:
@@ -25,11 +20,4 @@ def local_processes(suite: Suite) -> int:
         return 1
     if cases.has_workspaces() or definition.scorers or not AWAITED.isdisjoint(cases.checks()):
         return 1
-    return min(usable_cores(), _MOST)
-
-
-def usable_cores() -> int:
-    """Return on how many cores this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return min(usable_cores(), MOST_PROCESSES)

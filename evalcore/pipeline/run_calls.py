@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from evalcore.execution.call_context import RunCallContext
+    from evalcore.execution.finished_counts import FinishedCounts
     from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
     from evalcore.execution.limits.budget import Spent
     from evalcore.execution.limits.prevented_items import PreventedItem
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.execution.stored_shards import ShardReceipt
-    from evalcore.execution.tally import Tally
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.pipeline.round_rule import RoundRule
@@ -89,7 +89,7 @@ class ExecuteOptions:
     isolation: Isolation = Isolation.INLINE
     meanwhile: Callable[[], None] | None = None
     processes: int = 1
-    counted: Callable[[Tally], None] | None = None
+    counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None
 
 

@@ -47,13 +47,15 @@ def spool_rows(
     noun: str,
     references: ReferenceFields,
     rules: RowRules = NOTHING_DECLARED,
+    spool: CaseSpool | None = None,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
     The first collector is the suite's own. `rules` are those for rows of data.
-    `noun` is what a case is called in the suite's format.
+    `noun` is what a case is called in the suite's format. The cases go into `spool`, by default a
+    new one.
     """
-    spool, unjudged = CaseSpool(), UnjudgedCases()
+    spool, unjudged = CaseSpool() if spool is None else spool, UnjudgedCases()
     every = {id(collector): collector for collector in collectors}
     last = collectors[0]
     read = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
@@ -84,6 +84,7 @@ def file_tests(
     columns: Mapping[str, str],
     suite: Problems,
     required: Sequence[str] = REQUIRED,
+    shared: SharedLines | None = None,
 ) -> Iterator[RawTest]:
     """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
 
@@ -91,7 +92,7 @@ def file_tests(
     has to have the `required` columns.
     """
     if path.suffix.lower() == ".jsonl":
-        yield from jsonl_tests(path, name)
+        yield from jsonl_tests(path, name, shared)
     elif is_table(path):
         yield from table_tests(path, name, columns, suite, required)
     else:
@@ -109,14 +110,44 @@ def file_tests(
             problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
 
 
-def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
-    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
-    number = 0
+class LinePosition(NamedTuple):
+    """The beginning of a line: how many lines and bytes stand before it."""
+
+    lines: int = 0
+    offset: int = 0
+
+
+class SharedLines(Protocol):
+    """Lines that other processes read: those after the first `lines`."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines are read here."""
+
+    def join(self, problems: Problems) -> LinePosition:
+        """Take what the others have read; return from where on the rest is to be read here."""
+
+
+def jsonl_tests(
+    path: Path, name: str, shared: SharedLines | None = None, start: LinePosition | None = None
+) -> Iterator[RawTest]:
+    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake.
+
+    The lines from `start` on, without those that are `shared` with other processes.
+    """
+    number, offset = start or LinePosition()
     problems = Problems(name, lambda _: number, cheap=True)
     mark = MARK.encode()
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(_lines(file), start=1):
+            file.seek(offset)
+            for line in _lines(file):
+                if shared is not None and number == shared.lines:
+                    number, offset = shared.join(problems)
+                    shared = None
+                    file.seek(offset)
+                    continue
+                number += 1
                 if line is None:
                     limit = MAX_LINE_BYTES // 2**20
                     problems.add((), f"a line of more than {limit} MiB; move the input to a file")

@@ -41,6 +41,10 @@ class UnjudgedCases:
         if len(names) < _MAX_NAMES:
             names.append(case.id)
 
+    def __bool__(self) -> bool:
+        """Whether there is such a case."""
+        return bool(self._counts)
+
     def warnings(self, definition: SuiteDefinition, *, strict: bool) -> list[str]:
         """Return the warnings, none where each case has a judge; in strict mode raise them."""
         texts = [*self._of_cases(definition), *_of_scorers(definition)]

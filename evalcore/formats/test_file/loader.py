@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
-from evalcore.formats.parts.case_spooling import spool_rows
+from evalcore.formats.parts.case_spooling import Spooled, spool_rows
 from evalcore.formats.parts.data_row_rules import RowRules, declared_types
 from evalcore.formats.parts.defaults_file import defaults_beside
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
+from evalcore.formats.parts.forked_lines import LineReader, Notes, forked_lines
 from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
+from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS, RawTest
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
@@ -32,10 +34,7 @@ from evalcore.formats.parts.test_sources import (
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.test_file.cases import (
-    SuiteDefaults,
-    TestReader,
-)
+from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     as_messages,
@@ -58,6 +57,7 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
+from evalcore.planning.spool import CaseSpool
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -121,20 +121,29 @@ def _load(
     selection = Selection(options)
     versions: list[DatasetSource] = []
     files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
-    rows = (
-        file_tests(path, tests, files.columns, problems)
-        if path.suffix.lower() in ROW_SUFFIXES
-        else suite_tests(tests, (key,), files, problems, noun="test")
-    )
-    spool, collectors, absent, unjudged = spool_rows(
-        rows,
-        reader,
-        selection,
-        [problems, *level.file_problems],
-        noun="test",
-        references=level.graders.reference_fields,
-        rules=RowRules(declared_types(suite), level.programs),
-    )
+
+    def read(rows: Iterator[RawTest], spool: CaseSpool) -> Spooled:
+        return spool_rows(
+            rows,
+            reader,
+            selection,
+            [problems, *level.file_problems],
+            noun="test",
+            references=level.graders.reference_fields,
+            rules=RowRules(declared_types(suite), level.programs),
+            spool=spool,
+        )
+
+    with ExitStack() as stack:
+        cases = CaseSpool()
+        if path.suffix.lower() not in ROW_SUFFIXES:
+            rows = suite_tests(tests, (key,), files, problems, noun="test")
+        else:
+            lines = LineReader(path, tests, read, reader.ids, level.notes_of(reader))
+            processes = 1 if selection.active else options.processes
+            shared = stack.enter_context(forked_lines(lines, cases, processes))
+            rows = file_tests(path, tests, files.columns, problems, shared=shared)
+        spool, collectors, absent, unjudged = read(rows, cases)
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
@@ -211,6 +220,10 @@ class _SuiteLevel:
         self.policy = self._policy()
         self._limits = self._settings.limits()
         self.evidence = self._settings.evidence()
+
+    def notes_of(self, reader: TestReader) -> Notes:
+        """Return what tests add to the suite beside cases: warnings, targets that they name."""
+        return lambda: (self.notes.texts, reader.warnings.texts, list(self.targets.used))
 
     @property
     def file_problems(self) -> list[Problems]:

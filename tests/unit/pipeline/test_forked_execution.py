@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError, WorkersFailedError
+from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.inline_shards import Rest
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.tally import Tally
 from evalcore.pipeline import (
     ExecuteOptions,
     execute_run,
@@ -80,14 +80,14 @@ def executors(run: StoredRun) -> set[str]:
 @pytest.mark.usefixtures("small_shards")
 def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
     alone, shared = planned(tmp_path, "alone"), planned(tmp_path, "shared")
-    counted: list[Tally] = []
+    counted: list[FinishedCounts] = []
     own: list[FinishedItem] = []
     options = ExecuteOptions(processes=2, counted=counted.append, progress=own.append)
 
     assert reported(shared, options) == reported(alone, ExecuteOptions())
     assert len(executors(alone)) == 1
     assert sum(map(sum, counted)) + len(own) == CASES
-    assert sum(tally.failed for tally in counted) + sum(
+    assert sum(counts.failed for counts in counted) + sum(
         item.outcome == "failed" for item in own
     ) == len(range(0, CASES, 7))
 

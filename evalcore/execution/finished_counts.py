@@ -9,7 +9,7 @@ from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 
 
-class Tally(NamedTuple):
+class FinishedCounts(NamedTuple):
     """Finished items: those that passed, those in error, all others."""
 
     passed: int = 0
@@ -17,11 +17,12 @@ class Tally(NamedTuple):
     errors: int = 0
 
 
-class RunningTally:
-    """Counts finished items since they were taken last; one thread counts, others may take."""
+class RunningCounts:
+    """Counts finished items since they were taken last: in one thread, taken in one other."""
 
     def __init__(self) -> None:
         self._counts = [0, 0, 0]
+        self._before = FinishedCounts()
 
     def __call__(self, finished: FinishedItem) -> None:
         """Count an item."""
@@ -30,7 +31,8 @@ class RunningTally:
         else:
             self._counts[finished.outcome is not Outcome.PASSED] += 1
 
-    def take(self) -> Tally:
-        """Return what was counted, and begin again."""
-        counts, self._counts = self._counts, [0, 0, 0]
-        return Tally(*counts)
+    def take(self) -> FinishedCounts:
+        """Return what was counted since the last call."""
+        counts, before = FinishedCounts(*self._counts), self._before
+        self._before = counts
+        return FinishedCounts(*(now - then for now, then in zip(counts, before, strict=True)))

@@ -1,0 +1,215 @@
+"""The lines of a large file of tests, read by several processes.
+
+This process reads the first lines, forks of it the others, each as if the ones before it were
+sound. What a fork has read counts only if it is plain: every line a case with a given output, no
+mistake, no warning, nothing that concerns the suite. From the first fork on of which that is not
+true, this process reads the lines itself, and says what there is to say.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.checks.registry import AWAITED
+from evalcore.formats.parts.case_spooling import Spooled
+from evalcore.formats.parts.raw_test import NO_TEST, RawTest
+from evalcore.formats.parts.test_sources import LinePosition, jsonl_tests
+from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.isolation.forking import MOST_PROCESSES, can_fork
+from evalcore.mistakes.problems import Problems
+from evalcore.planning.spool import PART_CASES, CaseSpool, SpoolFacts
+
+# Less is read in the time that a fork takes.
+LEAST_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
+# What these compare or ask concerns the whole suite.
+_OF_THE_SUITE: Final = AWAITED | {"field-accuracy", "human"}
+
+Read = Callable[[Iterator[RawTest], CaseSpool], Spooled]
+"""Reads rows into a spool, and returns what there was to note."""
+Notes = Callable[[], tuple[list[str], ...]]
+
+
+class _Fork(NamedTuple):
+    """A process that reads lines: where they begin and end, and where it leaves what it read."""
+
+    pid: int
+    begin: LinePosition
+    end: LinePosition
+    blocks: IO[bytes]
+    facts: IO[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class LineReader:
+    """How the lines of a file become cases.
+
+    `ids` are those of the cases so far. `notes` returns what was noted of the suite: it must be the
+    same before and after lines that a fork may read.
+    """
+
+    path: Path
+    name: str
+    read: Read
+    ids: UniqueIds
+    notes: Notes
+
+
+class ForkedLines:
+    """Lines of a file that forks read; to be closed.
+
+    `parts` are where the lines of each fork begin, and where the last one's end.
+    """
+
+    def __init__(self, reader: LineReader, spool: CaseSpool, parts: list[LinePosition]) -> None:
+        self._reader, self._spool = reader, spool
+        self._begin = parts[0]
+        self._forks: list[_Fork] = []
+        for begin, end in pairwise(parts):
+            self._forks.append(self._fork(begin, end))
+
+    @property
+    def lines(self) -> int:
+        """How many lines are not read by a fork."""
+        return self._begin.lines
+
+    def close(self) -> None:
+        """End the forks whose lines were not taken."""
+        for fork in self._forks:
+            os.kill(fork.pid, signal.SIGKILL)
+            os.waitpid(fork.pid, 0)
+        self._forks.clear()
+
+    def _fork(self, begin: LinePosition, end: LinePosition) -> _Fork:
+        blocks, facts = TemporaryFile(), TemporaryFile()  # noqa: SIM115 - as long as the fork
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = 0 if self._read(begin, end, blocks, facts) else 1
+            finally:
+                os._exit(code)
+        return _Fork(pid, begin, end, blocks, facts)
+
+    def _read(
+        self, begin: LinePosition, end: LinePosition, blocks: IO[bytes], facts: IO[bytes]
+    ) -> bool:
+        """Read lines in a fork; return whether all of them are plain."""
+        reader, before = self._reader, self._reader.notes()
+        ids_before = len(reader.ids.names)
+        spool = CaseSpool(blocks)
+        count = end.lines - begin.lines
+        rows = jsonl_tests(reader.path, reader.name, start=begin)
+        spooled = reader.read(_plain(islice(rows, count)), spool)
+        read = spool.facts()
+        is_plain = (
+            read.cases == count
+            and not any(problems.count for problems in spooled.collectors)
+            and not spooled.absent_fields
+            and not spooled.unjudged
+            and not read.has_workspaces
+            and _OF_THE_SUITE.isdisjoint(read.checks)
+            and reader.notes() == before
+        )
+        if is_plain:
+            ids = list(islice(reader.ids.names, ids_before, None))
+            document = {**read._asdict(), "ids": ids}
+            facts.write(orjson.dumps(document, default=sorted))
+            facts.flush()
+        return is_plain
+
+    def join(self, problems: Problems) -> LinePosition:
+        """Take what the forks have read, up to the first that met something else."""
+        position = self._begin
+        while self._forks and self._spool.is_aligned and len(self._spool) == position.lines:
+            fork = self._forks[0]
+            _, status = os.waitpid(fork.pid, 0)
+            self._forks.pop(0)
+            if status:
+                break
+            fork.facts.seek(0)
+            document: dict[str, Any] = orjson.loads(fork.facts.read())
+            ids = document.pop("ids")
+            if not self._reader.ids.note_lines(ids, position.lines + 1, problems):
+                break
+            self._spool.take_over(fork.blocks, SpoolFacts(**document))
+            fork.blocks.close()
+            fork.facts.close()
+            position = fork.end
+        return position
+
+
+class _NotPlainError(Exception):
+    """A line needs what only the process has that reads the suite."""
+
+
+def _plain(rows: Iterator[RawTest]) -> Iterator[RawTest]:
+    for row in rows:
+        value = row.value
+        if row.marked or value is NO_TEST or type(value) is not dict or not value.get("fixtures"):
+            raise _NotPlainError
+        yield row
+
+
+@contextmanager
+def forked_lines(
+    reader: LineReader, spool: CaseSpool, processes: int
+) -> Iterator[ForkedLines | None]:
+    """Give the lines of a file that forks read from now on; leave no process behind.
+
+    None for a file of other than JSON lines or of less than `LEAST_BYTES`, and where this process
+    cannot be forked.
+    """
+    parts = _parts(reader.path, min(processes, MOST_PROCESSES))
+    if len(parts) < 2 or not can_fork():
+        yield None
+        return
+    lines = ForkedLines(reader, spool, parts)
+    try:
+        yield lines
+    finally:
+        lines.close()
+
+
+def _parts(path: Path, count: int) -> list[LinePosition]:
+    """Return where the lines of each fork begin, and where the last one's end.
+
+    A part begins where a block of the plan does, if each line is a case. None for a file that this
+    process reads alone.
+    """
+    if count == 1 or path.suffix.lower() != ".jsonl":
+        return []
+    size = path.stat().st_size if path.is_file() else 0
+    if size < LEAST_BYTES:
+        return []
+    targets = [size * number // count for number in range(1, count)]
+    parts: list[LinePosition] = []
+    lines = offset = 0
+    is_ended = True
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            is_ended = chunk.endswith(b"\n")
+            if targets and offset + len(chunk) > targets[0]:
+                targets.pop(0)
+                file.seek(offset)
+                while line := file.readline():
+                    offset += len(line)
+                    lines += 1
+                    if lines % PART_CASES == 0 and line.endswith(b"\n"):
+                        parts.append(LinePosition(lines, offset))
+                        break
+                continue
+            offset += len(chunk)
+            lines += chunk.count(b"\n")
+    end = LinePosition(lines + (not is_ended), offset)
+    return [*dict.fromkeys(part for part in parts if part != end), end]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import Final
 
@@ -15,13 +14,6 @@ _MODULES: Final = (
 
 
 def import_end() -> None:
-    """Import what settles calls, writes rows and reports.
-
-    Harmless at any moment: modules that are imported already cost nothing.
-    """
-    if "evalcore.providers.transport" in sys.modules:  # models are asked, so calls are priced
-        from evalcore.providers.prices import load_prices
-
-        load_prices()
+    """Import what writes rows and reports."""
     for name in _MODULES:
         import_module(name)

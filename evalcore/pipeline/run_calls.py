@@ -65,8 +65,8 @@ class ExecuteOptions:
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
     told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
     process of a run that has stalled and does not end by itself. `isolation` says
-    where functions run if neither their suite nor the run's plan says it. `meanwhile` is called in
-    a thread of its own while the first items wait: what is needed later can be prepared there.
+    where functions run if neither their suite nor the run's plan says it. `meanwhile` is called
+    while the first items wait: what is needed later can be prepared then.
     `committed` is told how many items other processes have committed for this one.
     Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
     what they have done. `on_commit` is told of each shard that this process has committed.

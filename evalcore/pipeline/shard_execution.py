@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from evalcore.storage.object_store import ObjectStore
     from evalcore.workflow.run_store import RunStore
 
-# The first calls are on their way by then.
-_MEANWHILE_S = 0.05
+# After the first items have begun to wait.
+_FIRST_CALLS_OUT_S = 0.05
 
 
 class ShardExecution:
@@ -97,20 +97,13 @@ class ShardExecution:
             if options.on_start is not None:
                 options.on_start(pool)
             if options.meanwhile is not None:
-                asyncio.get_running_loop().call_soon(_call_soon_after, options.meanwhile)
+                # Here and not in a thread, which would take turns with each call.
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_later, _FIRST_CALLS_OUT_S, options.meanwhile)
             with calls.stopping(pool), calls.watchdog.watching(pool):
                 await pool.run(rest.shards, rest.opened, following)
 
         asyncio.run(execute())
-
-
-def _call_soon_after(meanwhile: Callable[[], None]) -> None:
-    """Call it in a thread, a moment after the first items have begun to wait."""
-    import asyncio
-    import threading
-
-    thread = threading.Thread(target=meanwhile, name="meanwhile", daemon=True)
-    asyncio.get_running_loop().call_later(_MEANWHILE_S, thread.start)
 
 
 def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:

@@ -58,11 +58,6 @@ def has_price(
     return cost_of(model, provider, Usage(1, 1), prices) is not None
 
 
-def load_prices() -> None:
-    """Import the bundled table: it takes a while, and the first price needs it."""
-    import genai_prices.data  # noqa: F401
-
-
 @lru_cache(maxsize=1024)
 def _bundled(model: str, provider: str) -> _Rule | None:
     """Return the rule of the bundled table for this model, None if it has none."""

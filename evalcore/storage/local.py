@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
@@ -38,6 +39,13 @@ _ETAG_ATTRIBUTE = "user.evalcore.etag"
 _LEFTOVER_AGE_S = 24 * 3600
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+class _Written(NamedTuple):
+    """A finished file, not under its key yet."""
+
+    path: Path
+    etag: str
 
 
 class LocalStore:
@@ -80,9 +88,9 @@ class LocalStore:
         """Write the object, replacing any; return its ETag."""
         path = self._path(key)
         # Under the lock, so that it falls wholly before or after a compare-and-swap.
-        with self._explained(key, "write"), self._finished(data) as file, self._locked(key):
-            _replace(file, path)
-        return _hash(data)
+        with self._explained(key, "write"), self._finished(data) as written, self._locked(key):
+            _replace(written.path, path)
+        return written.etag
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
         """Write the object unless one exists (a file is linked in where that is possible)."""
@@ -91,22 +99,22 @@ class LocalStore:
             if _is_taken(path):
                 return None
             if isinstance(data, bytes):
-                with self._finished(data) as file:
-                    return _hash(data) if self._appear_first(key, file, path) else None
+                with self._finished(data) as written:
+                    return written.etag if self._appear_first(key, written.path, path) else None
             return self._take_in(key, data, path)
 
     def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
         """Replace the object if its ETag is still `etag`; None if it is not (or it is gone)."""
         path = self._path(key)
-        with self._explained(key, "write"), self._finished(data) as file, self._locked(key):
+        with self._explained(key, "write"), self._finished(data) as written, self._locked(key):
             try:
                 current = _content_etag(path)
             except _NOT_THERE:
                 return None
             if current != etag:
                 return None
-            _replace(file, path)
-        return _hash(data)
+            _replace(written.path, path)
+        return written.etag
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, in byte order of their keys."""
@@ -169,7 +177,7 @@ class LocalStore:
         return StoreError(f"{key}: cannot {action} in {self._root}: {reason}")
 
     @contextmanager
-    def _finished(self, data: bytes | Path) -> Iterator[Path]:
+    def _finished(self, data: bytes | Path) -> Iterator[_Written]:
         """Give a whole, synced file in the hidden folder; remove that name at the end."""
         folder = self._hidden / "unfinished"
         _make_folder(folder)
@@ -178,8 +186,7 @@ class LocalStore:
             self._swept = True
         temporary = folder / uuid4().hex
         try:
-            _write(temporary, data)
-            yield temporary
+            yield _Written(temporary, _write(temporary, data))
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -197,7 +204,7 @@ class LocalStore:
             if error.errno not in _CANNOT_LINK:
                 raise
         with self._finished(source) as copy:
-            return etag if self._appear_first(key, copy, path) else None
+            return copy.etag if self._appear_first(key, copy.path, path) else None
 
     def _appear_first(self, key: str, file: Path, path: Path) -> bool:
         """Give a finished file of the store's own its key, unless taken; say whether it was free.
@@ -273,8 +280,8 @@ def _content_etag(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _write(path: Path, data: bytes | Path) -> None:
-    """Create the file and hand it to the disk; `path` must be new."""
+def _write(path: Path, data: bytes | Path) -> str:
+    """Create the file and hand it to the disk; return its ETag. `path` must be new."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - opened by its descriptor
         if isinstance(data, bytes):
@@ -283,8 +290,11 @@ def _write(path: Path, data: bytes | Path) -> None:
             with data.open("rb") as source:
                 shutil.copyfileobj(source, file, 1024 * 1024)
         file.flush()
-        _remember_etag(path, _hash(data) if isinstance(data, bytes) else _content_etag(path))
+        # Hashed once: a report has tens of megabytes.
+        etag = _hash(data) if isinstance(data, bytes) else _content_etag(path)
+        _remember_etag(path, etag)
         os.fsync(descriptor)
+    return etag
 
 
 def _link(file: Path, path: Path) -> bool:

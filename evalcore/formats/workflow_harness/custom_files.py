@@ -1,4 +1,4 @@
-"""Souls and tools in files of their own: `custom/souls/*.yaml`, `custom/tools/*.yaml`.
+"""Souls, tools and providers in files of their own: `custom/souls/*.yaml` and so on.
 
 They are looked for upward from the workflow file to the root of its repository.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from evalcore.errors import LoadError
 from evalcore.formats.text.documents import as_json, read_document
+from evalcore.formats.workflow_harness.custom_providers import provider_entry
 from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -46,7 +47,7 @@ class ToolManifest(WorkflowPart):
 
 
 class CustomFiles:
-    """The souls and tools beside a workflow file; what is wrong in their files is collected."""
+    """What stands beside a workflow file in `custom/`; what is wrong there is collected."""
 
     def __init__(self, folder: Path) -> None:
         self.file_problems: list[Problems] = []
@@ -98,6 +99,18 @@ class CustomFiles:
             request=request,
             timeout_seconds=manifest.timeout_seconds or TOOL_TIMEOUT_S,
         )
+
+    def provider(self, name: str) -> tuple[dict[str, Any], Problems] | None:
+        """Return the entry of a provider's file and where its mistakes are noted.
+
+        None if there is no file, or if it is wrong, which is noted.
+        """
+        document = self._document("providers", name)
+        if document is None:
+            return None
+        raw, problems = document
+        entry = provider_entry(raw, name, problems)
+        return None if entry is None else (entry, problems)
 
     def _document(self, kind: str, name: str) -> tuple[dict[str, Any], Problems] | None:
         """Return a file of `custom/` and where its mistakes are noted."""

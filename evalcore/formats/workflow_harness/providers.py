@@ -1,4 +1,4 @@
-"""The providers that the souls of a workflow name: entries of the nearest `targets.yaml`."""
+"""The providers that the souls of a workflow name: of `targets.yaml` or `custom/providers`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.interpolation import variables_for
+from evalcore.formats.parts.interpolation import interpolate, variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
@@ -27,20 +28,29 @@ def judges_of(folder: Path, options: LoadOptions, problems: Problems) -> Graders
 def find_providers(
     names: Mapping[str, Loc], folder: Path, options: LoadOptions, problems: Problems
 ) -> tuple[dict[str, dict[str, Any]], list[Problems]]:
-    """Return `{kind, options}` by name, and the collector of the `targets.yaml`.
+    """Return `{kind, options}` by name, and the collectors of the files that have them.
 
-    A name that is neither an entry nor `openai` or `anthropic` is noted at its place.
+    A provider is an entry of the `targets.yaml`, else a file `custom/providers/NAME.yaml`. A name
+    that is neither, nor `openai` or `anthropic`, is noted at its place.
     """
     if not names:
         return {}, []
+    variables = variables_for(folder, options)
     try:
-        targets = Targets(None, folder, variables_for(folder, options), problems)
+        targets = Targets(None, folder, variables, problems)
     except LoadError as error:
         problems.include(error.problems)
         return {}, []
+    custom = CustomFiles(folder)
     for name, loc in names.items():
+        files = len(custom.file_problems)
+        if name not in targets and (manifest := custom.provider(name)) is not None:
+            raw, in_file = manifest
+            targets.define(name, interpolate(raw, variables, (), in_file, _is_key), (), in_file)
         if name in targets:
             targets.use(name, loc, problems, without=("model",))  # the soul names it
+        elif len(custom.file_problems) > files:
+            continue  # its file is wrong
         elif name not in _PROTOCOLS and targets.complete:
             providers = dict.fromkeys([*targets.names, *_PROTOCOLS])
             problems.add(loc, f"unknown provider '{name}'.{suggest(name, providers)}")
@@ -50,4 +60,9 @@ def find_providers(
         if name in names
     }
     file_problems = targets.file_problems
-    return entries, [] if file_problems is None else [file_problems]
+    of_targets = [] if file_problems is None else [file_problems]
+    return entries, [*of_targets, *custom.file_problems]
+
+
+def _is_key(loc: Loc) -> bool:
+    return loc == ("api_key",)

@@ -260,3 +260,71 @@ def test_code_imports_what_it_says_it_may(tmp_path: Path, allowed: str, sound: b
     else:
         (problem,) = problems_of(tmp_path, text)
         assert problem.message == "imports 'math', which 'allowed_imports' does not name"
+
+
+PROVIDED = """\
+version: "1.0"
+souls: {writer: {system_prompt: s, provider: %s, model_name: m}}
+blocks: {write: {type: linear, soul_ref: writer}}
+workflow: {name: w, entry: write}
+eval: {cases: [{id: a, expected: {write: [{type: contains, value: x}]}}]}
+"""
+
+
+def provided(folder: Path, name: str, manifest: str) -> dict[str, Any]:
+    write(folder, {f"custom/providers/{name}.yaml": manifest, ".env": "GROQ_API_KEY=k\n"})
+    definition = load_text(folder, PROVIDED % name, "flow.yaml").definition
+    (target,) = definition.targets.values()
+    entry: dict[str, Any] = target.options["providers"][name]
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("manifest", "kind", "options"),
+    [
+        (
+            "{id: p, kind: provider, type: groq, api_key: '${GROQ_API_KEY}', models: [m]}",
+            "openai",
+            {"base_url": "https://api.groq.com/openai/v1", "api_key": "${{ GROQ_API_KEY }}"},
+        ),
+        (
+            "{id: p, kind: provider, type: ollama, base_url: 'http://localhost:1', status: ok}",
+            "openai",
+            {"base_url": "http://localhost:1/v1"},
+        ),
+        ("{id: p, type: anthropic}", "anthropic", {}),
+    ],
+    ids=["a known address", "ollama", "a protocol"],
+)
+def test_a_provider_may_stand_in_a_file_of_its_own(
+    tmp_path: Path, manifest: str, kind: str, options: dict[str, str]
+) -> None:
+    assert provided(tmp_path, "p", manifest) == {"kind": kind, "options": options}
+
+
+def test_an_entry_of_targets_goes_before_a_providers_file(tmp_path: Path) -> None:
+    write(tmp_path, {"targets.yaml": "targets: [{name: p, provider: echo}]"})
+
+    assert provided(tmp_path, "p", "{id: p, type: anthropic}")["kind"] == "echo"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("{id: q, type: openai}", "the file is that of 'p'"),
+        ("{id: p, type: openai, is_active: false}", "is switched off"),
+        ("{id: p, type: cohere}", "provider: any-llm"),
+        ("{id: p, type: mine}", "needs 'base_url'"),
+        ("{id: p, type: openai, key: k}", "unknown key 'key'"),
+        ("{id: p, type: openai, api_key: sk-12345678901234567890}", "must not be written here"),
+    ],
+)
+def test_a_wrong_providers_file_is_a_mistake_with_its_name(
+    tmp_path: Path, manifest: str, message: str
+) -> None:
+    write(tmp_path, {"custom/providers/p.yaml": manifest})
+
+    (problem,) = problems_of(tmp_path, PROVIDED % "p", "flow.yaml")
+
+    assert problem.file.endswith("custom/providers/p.yaml")
+    assert message in problem.message

@@ -9,7 +9,7 @@ from evalcore.conversion.converted import Converted, Notes
 from evalcore.conversion.exported_rows import ExportedRow, convert_rows, metadata_of, parsed_cell
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import BraintrustRow, check_shape
-from evalcore.conversion.registry import ImportOptions
+from evalcore.conversion.registry import ImportOptions, braintrust_rows
 from evalcore.formats.text.documents import raise_problem
 
 _MEASURES: Final = {
@@ -21,16 +21,21 @@ _MEASURES: Final = {
 
 def convert_braintrust(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
     """Return the suite of an export; raise `LoadError` if a row has no input."""
-    value = file.value.get("events") if isinstance(file.value, Mapping) else file.value
+    value = braintrust_rows(file.value)
     if not isinstance(value, list) or not value:
         raise_problem(file.name, None, "an export of Braintrust has rows with 'input'")
     rows = []
     for number, raw in enumerate(value, 1):
-        if isinstance(raw, Mapping) and raw.get("is_root") is False:
+        if isinstance(raw, Mapping) and _is_inner(raw):
             notes.add("spans below a row's own are not taken over", f"row {number}")
             continue
         rows.append(_row(file, number, raw, notes))
     return convert_rows(file, rows, options, notes)
+
+
+def _is_inner(raw: Mapping[str, Any]) -> bool:
+    """Whether a row is a span below another one."""
+    return raw.get("is_root") is False or bool(parsed_cell(raw.get("span_parents")))
 
 
 def _row(file: ForeignFile, number: int, raw: Any, notes: Notes) -> ExportedRow:

@@ -14,6 +14,7 @@ from evalcore.formats.text.documents import raise_problem
 
 # What says the answer of a run, beside the reference that it is compared with.
 _REFERENCES: Final = ("reference_outputs", "reference_output", "expected_outputs", "reference")
+_IDS: Final = ("id", "example_id", "run_id", "name")
 _FEEDBACK: Final = ("feedback", "feedback_stats", "scores")
 _SINGLE: Final = ("output", "answer", "expected", "response", "text", "result", "content")
 
@@ -23,7 +24,12 @@ def convert_langsmith(file: ForeignFile, options: ImportOptions, notes: Notes) -
     value = file.value.get("examples") if isinstance(file.value, Mapping) else file.value
     if not isinstance(value, list) or not value:
         raise_problem(file.name, None, "an export of LangSmith has rows with 'inputs'")
-    rows = [_row(file, number, each, notes) for number, each in enumerate(value, 1)]
+    rows = []
+    for number, raw in enumerate(value, 1):
+        if isinstance(raw, Mapping) and parsed_cell(raw.get("parent_run_id")):
+            notes.add("runs below a trace's own are not taken over", f"row {number}")
+            continue
+        rows.append(_row(file, number, raw, notes))
     return convert_rows(file, rows, options, notes)
 
 
@@ -42,7 +48,7 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes) -> ExportedRow:
     splits = raw.get("split") or metadata.get("dataset_split") or ()
     splits = splits if isinstance(splits, list) else [splits] if splits else []
     return ExportedRow(
-        id=str(raw.get("id") or raw.get("example_id") or raw.get("name") or ""),
+        id=str(next((raw[key] for key in _IDS if raw.get(key)), "")),
         input=_only_value(parsed_cell(raw["inputs"])),
         expected=_only_value(parsed_cell(expected)),
         output=_only_value(parsed_cell(output)),

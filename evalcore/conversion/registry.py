@@ -78,13 +78,16 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         "evalcore.conversion.braintrust",
         "convert_braintrust",
         "rows of a dataset or of an experiment (.jsonl, .json, .csv)",
-        lambda value: "input" in _first(value) or "input" in _first(_events(value)),
+        lambda value: "input" in _first(braintrust_rows(value)),
     ),
 }
 
 
-def _events(value: Any) -> Any:
-    return value.get("events") if isinstance(value, Mapping) else None
+def braintrust_rows(value: Any) -> Any:
+    """Return the rows of an export: a list, or what `fetch` (events) and BTQL (data) answer."""
+    if not isinstance(value, Mapping):
+        return value
+    return value.get("events", value.get("data"))
 
 
 def _is_own(value: Any) -> bool:

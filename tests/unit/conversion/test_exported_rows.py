@@ -121,3 +121,37 @@ def test_a_list_that_is_no_conversation_is_none() -> None:
 
 def test_criteria_name_no_file_and_have_no_variables() -> None:
     assert as_criteria("reads {{notes}} of file.md") == "Criteria: reads { {notes}} of file.md\n"
+
+
+RUNS = """\
+{"run_id": "r1", "trace_id": "t", "name": "agent", "run_type": "chain", "parent_run_id": null, \
+"inputs": {"question": "Where is Ghent?"}, "outputs": {"answer": "Belgium"}}
+{"run_id": "r2", "trace_id": "t", "name": "model", "run_type": "llm", "parent_run_id": "r1", \
+"inputs": {"messages": []}, "outputs": {"output": "Belgium"}}
+"""
+EVENTS = """\
+{"data": [
+  {"id": "e1", "input": "1 + 1", "expected": "2", "span_id": "s1", "root_span_id": "s1", \
+"span_parents": null},
+  {"id": "e2", "input": "1 + 1", "expected": "2", "span_id": "s2", "root_span_id": "s1", \
+"span_parents": ["s1"]}
+], "cursor": null}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "case_id", "note"),
+    [
+        ("runs.jsonl", RUNS, "r1", "runs below a trace's own are not taken over"),
+        ("events.json", EVENTS, "e1", "spans below a row's own are not taken over"),
+    ],
+    ids=["runs of LangSmith", "BTQL of Braintrust"],
+)
+def test_traces_give_one_case_for_each_root(
+    tmp_path: Path, name: str, text: str, case_id: str, note: str
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    suite, notes = converted(None, name, tmp_path)
+
+    assert [test["id"] for test in yaml.safe_load(suite.read_text("utf-8"))["tests"]] == [case_id]
+    assert any(note in each for each in notes)

@@ -53,7 +53,7 @@ class SearchIndex:
                 folder = TemporaryDirectory(prefix="evalcore-search-")
                 try:
                     self._write(Path(folder.name) / "texts.parquet")
-                except BaseException:
+                except BaseException:  # an interrupt leaves no file behind, too
                     folder.cleanup()
                     raise
                 self._folder = folder

@@ -43,7 +43,7 @@ async def export_workflow(parts: Parts, caller: Caller, workflow_id: str) -> Bin
             separator = b","
         file.write(b"]}")
         file.seek(0)
-    except BaseException:
+    except BaseException:  # also of a request that is cancelled
         file.close()
         raise
     return file

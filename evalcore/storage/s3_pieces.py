@@ -106,7 +106,7 @@ def put_pieces(
             MultipartUpload={"Parts": parts},
             IfNoneMatch="*",
         )
-    except BaseException:
+    except BaseException:  # an interrupt leaves no unfinished upload behind, too
         with suppress(ClientError, BotoCoreError):
             client.abort_multipart_upload(Bucket=bucket, Key=name, UploadId=upload)
         raise

@@ -10,9 +10,10 @@ from urllib.parse import urljoin, urlsplit
 from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.iteration import Iteration, Scope, WaitingTool
+from evalcore.scripts.page_elements import XPathError, elements_at
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
-_PARAMETERS: Final = ("url", "headers", "on_no_content", "on_error")
+_PARAMETERS: Final = ("url", "xpath", "headers", "on_no_content", "on_error")
 _ON: Final = ("raise_exception", "return_error", "return_empty")
 _AGENT: Final = "Mozilla/5.0 (compatible; evalcore)"
 _HIDDEN: Final = frozenset({"script", "style", "noscript", "template", "head"})
@@ -82,25 +83,40 @@ class FetchTool(WaitingTool):
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
             raise ToolError("ValueError", f"{self.name}: 'url' is no web address: {url!r}")
         try:
-            text = await self._text(url, params, run)
+            text = await self._text(url, options, run)
         except ProviderError as error:
             if error.status == 404:
-                return self._instead(params, "on_no_content", f"there is nothing at {url}")
-            if params.get("on_error", "raise_exception") == "raise_exception":
+                return self._instead(options, "on_no_content", f"there is nothing at {url}")
+            if options.get("on_error", "raise_exception") == "raise_exception":
                 raise
-            return self._instead(params, "on_error", f"{url}: {error}")
-        return _read(self._kind, text, url)
+            return self._instead(options, "on_error", f"{url}: {error}")
+        xpath = options.get("xpath")
+        if not xpath or self._kind == "fetch_content":
+            return _read(self._kind, text, url)
+        return self._elements(str(xpath), text, url, options)
 
-    async def _text(self, url: str, params: Mapping[str, Any], run: Iteration) -> str:
-        headers = {"User-Agent": _AGENT, **dict(params.get("headers") or {})}
+    def _elements(self, xpath: str, text: str, url: str, options: Mapping[str, Any]) -> Any:
+        try:
+            parts = [_read(self._kind, part, url) for part in elements_at(text, xpath)]
+        except XPathError as error:
+            raise ToolError("ValueError", f"{self.name}: {error}") from None
+        if not parts:
+            message = f"nothing at {url} matches '{xpath}'"
+            return self._instead(options, "on_no_content", message)
+        if self._kind == "fetch_page_links":
+            return [link for links in parts for link in links]
+        return "\n".join(parts)
+
+    async def _text(self, url: str, options: Mapping[str, Any], run: Iteration) -> str:
+        headers = {"User-Agent": _AGENT, **dict(options.get("headers") or {})}
         parts = urlsplit(url)
         endpoint = Endpoint("http", "fetch", f"{parts.scheme}://{parts.netloc}")
         parameters = {"method": "GET", "url": url, "headers": headers}
         reply = await run.complete(Request(endpoint=endpoint, parameters=parameters))
         return reply.text
 
-    def _instead(self, params: Mapping[str, Any], option: str, message: str) -> Any:
-        chosen = params.get(option, "return_empty")
+    def _instead(self, options: Mapping[str, Any], option: str, message: str) -> Any:
+        chosen = options.get(option, "return_empty")
         if chosen == "return_empty":
             return [] if self._kind == "fetch_page_links" else ""
         kind = "ToolException" if chosen == "return_error" else "ValueError"

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from prefect import Task
 from prefect.client.orchestration import get_client
+from prefect.context import SettingsContext, get_settings_context
 from prefect.futures import PrefectFuture
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner
 
 from evalcore.errors import UsageError
@@ -35,7 +36,8 @@ class ShardCluster(ABC):
 
     def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> PrefectFuture[Any]:
         """Hand a task to the scheduler."""
-        future: PrefectFuture[Any] = self._runner.submit(task, dict(parameters))
+        with _own_settings():
+            future: PrefectFuture[Any] = self._runner.submit(task, dict(parameters))
         return future
 
     @property
@@ -60,6 +62,11 @@ class RayCluster(ShardCluster):
     def slots(self) -> int:
         """The processors of all nodes."""
         return count_ray_slots()
+
+
+def _own_settings() -> _OwnSettings:
+    context = get_settings_context()
+    return _OwnSettings.model_construct(profile=context.profile, settings=context.settings)
 
 
 def count_ray_slots() -> int:
@@ -116,20 +123,29 @@ def opened_cluster(
     """
     require_installed(choice)
     open_kind = _opened_dask if choice.kind is RunnerKind.DASK else _opened_ray
-    with (
-        _server_of_tasks(),
-        open_kind(choice, run, environment, processes or own_processes()) as cluster,
-    ):
+    environment = {**_prefect_environment(), **environment}
+    with open_kind(choice, run, environment, processes or own_processes()) as cluster:
         yield cluster
 
 
-@contextmanager
-def _server_of_tasks() -> Iterator[None]:
-    """Let tasks know the embedded server of this process: they would start one each."""
+def _prefect_environment() -> dict[str, str]:
+    """Return this process's settings of Prefect, with the address of its server if embedded."""
     with get_client(sync_client=True) as client:
         url = str(client.api_url).rstrip("/")
-    with temporary_settings({PREFECT_API_URL: url}):
-        yield
+    variables = get_current_settings().to_environment_variables(exclude_unset=True)
+    return {**variables, "PREFECT_API_URL": url}
+
+
+class _OwnSettings(SettingsContext):
+    """Settings that tasks do not take along: each worker has its own.
+
+    A worker needs longer to build settings from those of a task than for all the rest of Prefect's
+    part in it, and they hold the server's key.
+    """
+
+    def serialize(self, include_secrets: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:
     """Return a runner that a flow's parameter names.
 
     Raises `NotAllowedError` for the address of a cluster that the worker's settings do not name:
-    what answers there is sent Prefect's key and executes code in the flow run's name.
+    what answers there sends objects that the flow run unpickles.
     """
     if choice.address and str(choice) not in settings.allow_runners:
         raise NotAllowedError(

@@ -8,9 +8,10 @@ from typing import Any, cast
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.settings import get_current_settings
 from prefect.states import Cancelled, Completed
 
-from evalcore.errors import StoreError
+from evalcore.errors import StoreError, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from flows.covering import covered
 from flows.execution import FlowExecution
@@ -74,6 +75,11 @@ def execute_assigned_shard(run_id: str, shard: int, store: str) -> ShardReceipt 
 
     A shard that has a result already ends `Completed`.
     """
+    if get_current_settings().api.url is None:
+        raise UsageError(
+            "a worker of the cluster has no PREFECT_API_URL in its environment: it cannot say how "
+            "its tasks end"
+        )
     with covered(), open_runs().opened(run_id, store) as shards:
         receipt, item_end = shards.execute(shard)
         if receipt is None and not shards.stopped:

@@ -54,8 +54,10 @@ class ItemEvidence:
             return False
         try:
             return self._runnable(item).waits(case)
-        except Exception:  # noqa: BLE001 - `obtain` raises it again, for the item's row
+        except TargetError:  # `obtain` raises it again, for the item's row
             return False
+        except Exception:  # noqa: BLE001 - as an import that another thread is in the middle of
+            return True
 
     def needs_workspace(self, item: WorkItem) -> bool:
         """Whether the item is executed in a workspace; stored evidence needs none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class SchemaRow(NamedTuple):
@@ -34,6 +34,8 @@ SCHEMAS: Mapping[str, SchemaRow] = {
         "workflow_evals_schema",
     ),
 }
+SCHEMA_KEY: Final = "$schema"
+"""The key by which editors find the schema of a file; it has no effect."""
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -41,4 +43,6 @@ def json_schema(format_: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a format of `SCHEMAS`."""
     row = SCHEMAS[format_]
     schema = getattr(import_module(row.module), row.function)()
+    if format_ != "script-suite" and "properties" in schema:
+        schema["properties"] = {SCHEMA_KEY: {"type": "string"}, **schema["properties"]}
     return {"$schema": _DIALECT, "title": row.title, **schema}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.json_schema import SCHEMA_KEY
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
@@ -127,6 +128,8 @@ def _load(format_: Format, document: Document, path: Path, options: LoadOptions)
         readable = ", ".join(name for name in Format if name in FORMATS)
         message = f"is a {format_}; this version reads {readable}"
         raise LoadError((Problem(document.file, None, "", message),))
+    if isinstance(document.value, dict):
+        document.value.pop(SCHEMA_KEY, None)
     load = cast("Loader", getattr(import_module(row.module), row.function))
     return load(document, path, options)
 

@@ -24,6 +24,7 @@ from evalcore.formats.test_file.input_messages import (
     as_messages,
     check_file,
     check_messages,
+    is_message,
     read_reference,
     with_files,
 )
@@ -321,7 +322,9 @@ class TestReader:
         skip = defaults.skip or execution.get("skip_defaults")
         files = test.get("input_files", () if skip else defaults.input_files)
         before = () if skip else defaults.messages
-        own = test["input"]
+        own: Any = test["input"]
+        if is_message(own):
+            own = [own]
         if values is not None:
             files, before = values.fill(list(files)), values.fill(list(before))
             self._note_unused(values, (*loc, "vars"), problems, _label(test["id"]))

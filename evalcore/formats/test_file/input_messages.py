@@ -13,6 +13,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.trust.files import repository_root, resolve_inside
 
 _ELSEWHERE: Final = ("http://", "https://", "data:")
+_ROLES: Final = ("system", "user", "assistant", "tool")
 _FILE_SEGMENTS: Final = frozenset({"file", "image"})
 _LARGEST_REFERENCE: Final = 64 * 1024
 
@@ -28,11 +29,18 @@ class InputOrigin(NamedTuple):
 
 def as_messages(value: Any) -> list[Any]:
     """Return an input as a list of messages; a text or an object is one user message."""
+    if is_message(value):
+        return [_message(value)]
     if isinstance(value, list):
         return [_message(message) for message in value]
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     return [{"role": "user", "content": json.dumps(value, ensure_ascii=False)}]
+
+
+def is_message(value: Any) -> bool:
+    """Whether an object is a message by itself, and not what a message holds."""
+    return isinstance(value, Mapping) and "content" in value and value.get("role") in _ROLES
 
 
 def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -145,6 +145,7 @@ class TestShape(TypedDict, total=False):
 
     id: Required[Text]
     description: str
+    suite: str
     vars: dict[str, Any]
     criteria: str
     expected_outcome: str

@@ -303,3 +303,24 @@ def test_targets_of_a_test_that_choose_nothing_are_a_mistake(
 
     assert problem.path.startswith("tests[0].execution.targets")
     assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("{role: user, content: hi}", [{"role": "user", "content": "hi"}]),
+        ("{role: admin, content: hi}", {"role": "admin", "content": "hi"}),
+        ("{role: user, name: Ada}", {"role": "user", "name": "Ada"}),
+    ],
+    ids=["a message", "no role of messages", "no content"],
+)
+def test_an_object_with_role_and_content_is_a_message(
+    tmp_path: Path, written: str, expected: object
+) -> None:
+    test = f"{{id: a, input: {written}, suite: s, assertions: [{{type: is-json}}]}}"
+
+    assert case(tmp_path, TARGETS, test).input == expected
+
+
+def test_the_key_by_which_editors_find_a_schema_has_no_effect(tmp_path: Path) -> None:
+    assert case(tmp_path, "$schema: ./test-file.json").id == "a"

@@ -156,8 +156,8 @@ def execute(work: Work, suite: Path, flags: Sequence[str]) -> Execution:
     command_s = time.perf_counter() - began
     manifest = run.manifest()
     if code != 0 or (manifest.counts or {}).get("passed") != work.items:
-        said = (folder / "log").read_text("utf-8", "replace")[-2000:]
-        raise RunFailedError(f"{' '.join(command)}: exit code {code}\n{said}")
+        output = (folder / "log").read_text("utf-8", "replace")[-2000:]
+        raise RunFailedError(f"{' '.join(command)}: exit code {code}\n{output}")
     facts = manifest.execution
     first = datetime.fromisoformat(facts["first_shard_started_at"])
     last = datetime.fromisoformat(facts["last_shard_committed_at"])

@@ -44,7 +44,7 @@ class ProgressDisplay:
         # Items that ended before the time that is measured, and those of the last line.
         self._unmeasured = self._printed = 0
         self._bar: Any = None
-        self.done = self.passed = self.failed = self.errors = 0
+        self.done = self.passed = self.failed = self.errors = self.skipped = 0
 
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
@@ -69,6 +69,8 @@ class ProgressDisplay:
                 self.errors += 1
             elif finished.outcome is Outcome.PASSED:
                 self.passed += 1
+            elif finished.status is State.SKIPPED:
+                self.skipped += 1
             else:
                 self.failed += 1
             waited = finished.ended_us - finished.started_us > 10_000
@@ -98,9 +100,10 @@ class ProgressDisplay:
             self._show()
 
     def _counted(self) -> str:
-        if self.passed + self.failed + self.errors < self.done:
+        if self.passed + self.failed + self.errors + self.skipped < self.done:
             return "committed"
-        return f"{self.passed} passed, {self.failed} failed, {self.errors} errors"
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed, {self.errors} errors{skipped}"
 
     def _show(self) -> None:
         self._printed = self.done

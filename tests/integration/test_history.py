@@ -35,6 +35,7 @@ from tests.support.history_stores import (
     suite_of,
 )
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.shell import evalcore
 
 CASES = (case_of(0), case_of(1, passes=False))
 TABLES = ("assertions", "cases", "gates", "runs")
@@ -235,3 +236,22 @@ def test_gates_have_their_number_and_its_bound(tmp_path: Path) -> None:
     sync(store)
     rows = {row["gate"]: (row["value"], row["threshold"]) for row in rows_of(store, "gates")}
     assert rows == expected
+
+
+def test_a_case_has_no_row_of_a_variant_that_it_is_not_for(tmp_path: Path) -> None:
+    path = tmp_path / "s.eval.yaml"
+    path.write_text(
+        """
+        execution: {targets: [one, two]}
+        targets: [{name: one, provider: echo}, {name: two, provider: echo}]
+        tests:
+          - {id: a, input: hi, execution: {targets: [one]}, assertions: [{type: equals, value: hi}]}
+        """,
+        "utf-8",
+    )
+    store = tmp_path / "store"
+    ended = [evalcore("run", path, *more, store=store).code for more in ((), ("--iterations", "2"))]
+    query = "SELECT variant, passed, iterations FROM cases ORDER BY iterations"
+    rows = evalcore("query", query, "--format", "csv", store=store).out.splitlines()
+
+    assert (ended, rows[1:]) == ([0, 0], ["one,true,1", "one,true,2"])

@@ -1,4 +1,5 @@
--- A run's rows of the history's table `cases`, over the tables `items` and `cases`.
+-- A run's rows of the history's table `cases`, over the tables `items` and `cases`. A case that is
+-- for the targets of other variants has no row.
 -- The variable `run` has `run_id`, `suite` and `month` of each row, `variants` and `iterations` of the
 -- plan, `quarantined`: ids of cases, and
 -- `cluster` is the metadata key by which cases belong together, and `cluster_path` its JSON path;
@@ -20,6 +21,7 @@ WITH keyed AS (
 summed AS (
     SELECT
         case_number, variant_number,
+        bool_and(left_out AND NOT stopped) AS unplanned,
         count(*) FILTER (counted) AS iterations,
         count(*) FILTER (passed) AS passed_iterations,
         count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
@@ -44,4 +46,5 @@ SELECT
 FROM cases
 JOIN summed USING (case_number, variant_number)
 JOIN keyed USING (case_number, variant_number)
+WHERE NOT unplanned
 ORDER BY case_number, variant_number

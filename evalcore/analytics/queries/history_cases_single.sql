@@ -25,4 +25,5 @@ JOIN (
     SELECT item, exec_key, metadata, case_group
     FROM read_parquet(getvariable('files'), hive_partitioning = false)
 ) AS stored USING (item)
+WHERE NOT (items.left_out AND NOT items.stopped)
 ORDER BY items.item

@@ -67,3 +67,15 @@ def test_a_bar_shows_the_items_that_ended_since_it_was_drawn(
         console.print(*display._bar.get_renderables())
 
     assert "60/60 60 passed, 0 failed, 0 errors" in console.export_text()
+
+
+def test_skipped_items_are_no_failures(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressDisplay("s", 5, clock=clock) as display:
+        for clock.now_s in (1.0, 5.0):
+            display(PASSED._replace(status=State.SKIPPED, outcome=None))
+
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[0]
+        .startswith("s: 2/5, 0 passed, 0 failed, 0 errors, 2 skipped")
+    )

@@ -10,7 +10,7 @@ import orjson
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
@@ -104,30 +104,9 @@ class RowEncoder:
         self, finished: FinishedItem, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
     ) -> bytes:
         """Return the row as one line; add texts beyond `inline_bytes` to `blobs`, by SHA-256."""
-        item, evidence = finished.item, finished.evidence
-        case = item.case
-        row: dict[str, Any] = {
-            "item": item.number,
-            "case_id": case.id,
-            "case_group": case.group,
-            "variant": item.variant.id,
-            "target": None if item.target is None else item.target.name,
-            "iteration": item.iteration,
-            "exec_key": item.exec_key,
-            "grade_key": item.grade_key,
-            "status": finished.status,
-            "reason": finished.reason,
-            "outcome": finished.outcome,
-            "score": finished.score,
-            "threshold": case.threshold,
-            "error": finished.error,
-            "attempts": finished.attempts,
-            "started_at": finished.started_us,
-            "ended_at": finished.ended_us,
-            "tags": case.tags,
-            "metadata": case.metadata or None,
-            "assertions": [self._result(result) for result in finished.results],
-        }
+        case, evidence = finished.item.case, finished.evidence
+        row = _item_fields(finished)
+        row["assertions"] = [self._result(result) for result in finished.results]
         scores = finished.scores
         for assertion in case.assertions:  # a third of the time of `any` with a generator
             if assertion.metric:
@@ -160,6 +139,42 @@ class RowEncoder:
         return fragment
 
 
+def _item_fields(finished: FinishedItem) -> dict[str, Any]:
+    """Return the fields of the item itself; a key that is left out is NULL and need not be read."""
+    item = finished.item
+    case = item.case
+    row: dict[str, Any] = {
+        "item": item.number,
+        "case_id": case.id,
+        "variant": item.variant.id,
+        "iteration": item.iteration,
+        "exec_key": item.exec_key,
+        "grade_key": item.grade_key,
+        "status": finished.status,
+        "attempts": finished.attempts,
+        "started_at": finished.started_us,
+        "ended_at": finished.ended_us,
+        "tags": case.tags,
+    }
+    if case.group is not None:
+        row["case_group"] = case.group
+    if item.target is not None:
+        row["target"] = item.target.name
+    if finished.outcome is not None:
+        row["outcome"] = finished.outcome
+    if finished.score is not None:
+        row["score"] = finished.score
+    if finished.reason is not None:
+        row["reason"] = finished.reason
+    if finished.error is not None:
+        row["error"] = finished.error
+    if case.threshold is not None:
+        row["threshold"] = case.threshold
+    if case.metadata:
+        row["metadata"] = case.metadata
+    return row
+
+
 def _with_text(result: AssertionResult, evidence: Evidence) -> AssertionResult:
     """Return the result with the beginning of its block's text, if it says nothing of it."""
     if result.block is None or result.actual is not None:
@@ -178,8 +193,9 @@ def _fields(result: AssertionResult) -> dict[str, Any]:
         "outcome": outcome,
         "score": score,
         "weight": weight,
-        "expected": expected,
     }
+    if expected is not None:
+        fields["expected"] = expected
     if block is not None:
         fields["block"] = block
     if required is not None:
@@ -224,11 +240,12 @@ def _add_evidence(
     row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes], inline_bytes: int
 ) -> None:
     metrics = evidence.metrics
-    if (problem := measure_problem(metrics)) is not None:
-        raise ValueError(problem)
-    row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
-    row["cost_usd"] = metrics.cost_usd
-    row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
+    if metrics is not UNMEASURED:
+        if (problem := measure_problem(metrics)) is not None:
+            raise ValueError(problem)
+        row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
+        row["cost_usd"] = metrics.cost_usd
+        row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
     _add_text(row, "output", evidence.output, blobs, inline_bytes)
     if evidence.outputs or evidence.details or evidence.block_metrics:
         text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()

@@ -22,7 +22,7 @@ from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
-from evalcore.isolation.forking import usable_cores
+from evalcore.isolation.forking import process_limit
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
@@ -80,7 +80,7 @@ def run_command(
     # A replay asks no provider and needs no key.
     needed = options.mode != Mode.REPLAY
     overrides = load_options(flags, address, options.imports)
-    processes = usable_cores() if options.workers is None else 1
+    processes = process_limit() if options.workers is None else 1
     suites = load_suites(
         paths,
         replace(overrides, secrets_required=needed, processes=processes),

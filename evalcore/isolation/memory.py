@@ -19,18 +19,19 @@ def memory_limit() -> int | None:
 
     It is three quarters of the machine's memory, or of the container's.
     """
-    total = _total()
+    total = total_memory()
     return None if total is None else max(_LEAST_LIMIT, int(total * _SHARE_OF_ONE))
 
 
 def memory_is_short() -> bool:
     """Whether a further process is likely to make this machine run out of memory."""
     available = _read_kilobytes("MemAvailable:")
-    total = _total()
+    total = total_memory()
     return available is not None and total is not None and available < total * _LEFT_FREE
 
 
-def _total() -> int | None:
+def total_memory() -> int | None:
+    """Return how many bytes of memory the machine has, or the container; None if not known."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

@@ -25,7 +25,7 @@ from evalcore.formats.parts.case_spooling import Spooled
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.test_sources import LinePosition, jsonl_tests
 from evalcore.formats.parts.unique_ids import UniqueIds
-from evalcore.isolation.forking import MOST_PROCESSES, can_fork
+from evalcore.isolation.forking import can_fork
 from evalcore.mistakes.problems import Problems
 from evalcore.planning.spool import PART_CASES, CaseSpool, SpoolFacts
 
@@ -170,7 +170,7 @@ def forked_lines(
     None for a file of other than JSON lines or of less than `LEAST_BYTES`, and where this process
     cannot be forked.
     """
-    parts = _parts(reader.path, min(processes, MOST_PROCESSES))
+    parts = _parts(reader.path, processes)
     if len(parts) < 2 or not can_fork():
         yield None
         return

@@ -16,6 +16,7 @@ from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.inline_shards import Rest
 from evalcore.execution.row import FinishedItem
+from evalcore.isolation import forking
 from evalcore.pipeline import (
     ExecuteOptions,
     execute_run,
@@ -180,7 +181,23 @@ def test_a_stopped_run_begins_no_shard_in_any_process(tmp_path: Path) -> None:
 def test_only_suites_that_wait_for_nothing_have_several_processes(
     more: dict[str, Any], processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_processes, "usable_cores", lambda: 4)
+    monkeypatch.setattr(local_processes, "process_limit", lambda: 4)
     suite = load(write_suite(tmp_path, **more))
 
     assert local_processes.local_processes(suite) == processes
+
+
+@pytest.mark.parametrize(
+    ("quota", "memory", "processes"),
+    [("max 100000", 64 << 30, 8), ("150000 100000", 64 << 30, 2), ("max 100000", 1 << 30, 2)],
+    ids=["the-most", "cores-of-a-container", "memory-of-a-container"],
+)
+def test_a_container_has_no_more_processes_than_it_may_use(
+    quota: str, memory: int, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(forking, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(forking, "total_memory", lambda: memory)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+
+    assert forking.process_limit() == processes

@@ -28,7 +28,7 @@ class AssertionTemplate(NamedTuple):
 
 def is_include(entry: object) -> bool:
     """Whether an entry of a list of assertions stands for those of a template."""
-    return isinstance(entry, dict) and set(entry) == {"include"}
+    return isinstance(entry, dict) and len(entry) == 1 and "include" in entry
 
 
 class AssertionTemplates:

@@ -84,7 +84,7 @@ class AssertionReader:
                 if criteria is None:
                     criteria = _rubric([text for text in raw if isinstance(text, str)])
                     assertion = self.read(criteria, (*loc, index), problems, label)
-            elif assertion is None and self._templates is not None and is_include(entry):
+            elif assertion is None and is_include(entry) and self._templates is not None:
                 at = (*loc, index, "include")
                 assertions += self._include(entry["include"], at, problems, label)
                 continue

@@ -31,6 +31,7 @@ from evalcore.formats.test_file.input_messages import (
 from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
 from evalcore.formats.test_file.turn_reader import (
     DEFAULT_GRADER,
+    TURN_KEYS,
     GradedTurns,
     on_transcript,
     read_turns,
@@ -122,13 +123,18 @@ class TestReader:
         before = problems.count
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
-        values = self._values(raw)
-        test = self._checked(raw if values is None else values.fill_test(raw), loc, problems)
+        values = None
+        if type(raw) is dict and isinstance(raw.get("vars"), dict):
+            values = CaseVariables(raw["vars"])
+            raw = values.fill_test(raw)
+        test = self._checked(raw, loc, problems)
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)
-        label, folder = _label(test["id"]), self.defaults.folder
-        graded = read_turns(test, loc, problems, label, folder, self._reader)
+        graded, label = None, _label(test["id"])
+        if not TURN_KEYS.isdisjoint(test):
+            folder = self.defaults.folder
+            graded = read_turns(test, loc, problems, label, folder, self._reader)
         assertions = self._assertions(test, loc, problems, graded)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
@@ -139,21 +145,17 @@ class TestReader:
             case = _with_turns(case, graded, (*loc, "fixtures"), problems, label)
         return case if problems.count == before else None
 
-    def _values(self, raw: Any) -> CaseVariables | None:
-        """Return the values for `{{ name }}` that a test has."""
-        values = raw.get("vars") if type(raw) is dict else None
-        return CaseVariables(values) if isinstance(values, dict) else None
-
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> TestShape | None:
         """Return the validated test with the aliases resolved."""
         checked: Any
-        raw = _without_dependencies(raw, loc, problems)
         try:
             if type(raw) is not dict or "assert" in raw or "evaluators" in raw:
                 checked = adapter(TestAlias).validate_python(raw)
             else:
                 checked = self._validate(raw)
         except ValidationError as error:
+            if type(raw) is dict and not raw.keys().isdisjoint(_DEPENDENCIES):
+                return self._checked(_without_dependencies(raw, loc, problems), loc, problems)
             case_id = raw.get("id") if isinstance(raw, dict) else None
             problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
             self.ids.note(case_id, loc, problems)
@@ -248,6 +250,9 @@ class TestReader:
         elif fixture is None and not self.defaults.has_target:
             problems.add(loc, NO_ANSWER, label=_label(test["id"]))
 
+    def _targets(self, execution: TestExecution) -> tuple[str, ...]:
+        return () if self.defaults.forced_target else tuple(execution["targets"])
+
     def _check_targets(
         self, execution: TestExecution, loc: Loc, problems: Problems, label: str
     ) -> None:
@@ -296,7 +301,7 @@ class TestReader:
             metadata=metadata,
             workspace=self._workspace(test, loc, problems),
             conversation=test.get("conversation", defaults.conversation),
-            targets=() if defaults.forced_target else tuple(execution.get("targets", ())),
+            targets=self._targets(execution) if "targets" in execution else (),
         )
 
     def _workspace(self, test: TestShape, loc: Loc, problems: Problems) -> Mapping[str, Any] | None:
@@ -361,10 +366,8 @@ def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, l
     return case._replace(fixture=fixture)
 
 
-def _without_dependencies(raw: Any, loc: Loc, problems: Problems) -> Any:
+def _without_dependencies(raw: dict[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
     """Return a test without the keys that order it after others; note them."""
-    if type(raw) is not dict or raw.keys().isdisjoint(_DEPENDENCIES):
-        return raw
     key = next(key for key in _DEPENDENCIES if key in raw)
     problems.add((*loc, key), NO_ORDER, label=_label(raw.get("id")))
     return {key: value for key, value in raw.items() if key not in _DEPENDENCIES}

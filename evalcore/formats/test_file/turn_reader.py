@@ -23,6 +23,8 @@ from evalcore.model.turns import TRANSCRIPT, Turns, turn_block
 
 DEFAULT_GRADER: Final = {"type": "llm-grader"}
 _NEEDS_TURNS: Final = ("mode", "aggregation", "on_turn_failure", "window_size")
+TURN_KEYS: Final = frozenset({"turns", *_NEEDS_TURNS})
+"""The keys of a test that `read_turns` reads."""
 _LISTS: Final = ("assertions", "assert", "evaluators")
 
 

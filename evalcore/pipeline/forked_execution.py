@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.pipeline.shard_execution import ShardExecution
 
-# Docs: decisions/0090-processes-of-one-run.md has the measurements.
+# Below it a fork does not pay (docs/decisions/0090-processes-of-one-run.md).
 WORTH_S: Final = 0.25
 _SAMPLE_S: Final = 0.02
 _NUMBER: Final = struct.Struct("<i")

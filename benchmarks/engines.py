@@ -108,10 +108,15 @@ WORKS: Mapping[str, Work] = {
 
 
 class Execution(NamedTuple):
-    """One run: seconds of its shards and of the whole command, items that were called again."""
+    """One run: seconds of its shards and of the whole command, items that were called again.
+
+    `cpu_s` are the processor seconds of the command and of the processes that it has waited for:
+    those of lanes and of Dask's workers, of Ray's none.
+    """
 
     shards_s: float
     command_s: float
+    cpu_s: float
     repeated: int
     shards: int
 
@@ -152,7 +157,8 @@ def execute(work: Work, suite: Path, flags: Sequence[str]) -> Execution:
         )
         if work.kills:
             kill_first(folder / "calls", work.items // 3)
-        code = process.wait(_PATIENCE_S)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
     command_s = time.perf_counter() - began
     manifest = run.manifest()
     if code != 0 or (manifest.counts or {}).get("passed") != work.items:
@@ -162,8 +168,10 @@ def execute(work: Work, suite: Path, flags: Sequence[str]) -> Execution:
     first = datetime.fromisoformat(facts["first_shard_started_at"])
     last = datetime.fromisoformat(facts["last_shard_committed_at"])
     calls = sum(path.stat().st_size for path in (folder / "calls").iterdir())
+    cpu_s = usage.ru_utime + usage.ru_stime
     repeated = calls - work.items if work.latency_s else 0
-    return Execution((last - first).total_seconds(), command_s, repeated, manifest.plan.shards)
+    shards_s = (last - first).total_seconds()
+    return Execution(shards_s, command_s, cpu_s, repeated, manifest.plan.shards)
 
 
 def environment() -> dict[str, str]:
@@ -209,6 +217,7 @@ def rows_of(work: Work, measured: Mapping[str, Sequence[Execution]]) -> list[Row
             "" if way == reference else f"{ratio:.2f}×",
             "" if bound is None else f"{bound:g}×",
             f"{median(each.command_s for each in executions):.1f}",
+            "" if way == "ray" else f"{median(each.cpu_s for each in executions):.1f}",
             str(round(median(each.repeated for each in executions))) if work.latency_s else "",
         )
         rows.append(Row(cells, missed))
@@ -218,7 +227,16 @@ def rows_of(work: Work, measured: Mapping[str, Sequence[Execution]]) -> list[Row
 
 def write_table(rows: Sequence[Row], rounds: int, beside: str) -> None:
     """Print what was measured until now, and write it into RESULTS.md."""
-    header = ("work", "by", "shards (s)", "ratio", "bound", "command (s)", "called again")
+    header = (
+        "work",
+        "by",
+        "shards (s)",
+        "ratio",
+        "bound",
+        "command (s)",
+        "CPU (s)",
+        "called again",
+    )
     text = table(header, rows)
     print(text)
     about = f"two processes each, median of {rounds} in turn, {machine()}{beside}"

@@ -152,6 +152,7 @@ class _OwnSettings(SettingsContext):
 def _opened_dask(
     choice: RunnerChoice, run: StoredRun, environment: Mapping[str, str], processes: int
 ) -> Iterator[ShardCluster]:
+    import dask
     from prefect_dask import DaskTaskRunner
 
     if choice.address:
@@ -172,7 +173,12 @@ def _opened_dask(
             },
         )
     with runner:
-        with _added_to_environment(_DASK_SETTINGS), _reached(choice):
+        # A profile of every hundredth of a second costs a tenth of the processors.
+        with (
+            _added_to_environment(_DASK_SETTINGS),
+            dask.config.set({"distributed.worker.profile.enabled": False}),
+            _reached(choice),
+        ):
             _ = runner.client
         yield DaskCluster(runner)
 
@@ -210,8 +216,13 @@ def _opened_ray(
 
 # Of a run's own cluster: a task that is cancelled is no news.
 _DASK_SETTINGS: Final = {"DASK_LOGGING__DISTRIBUTED": "error"}
-# No reports to Ray's makers, and no environment of its own for programs started by `uv run`.
-_RAY_SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+# No reports to Ray's makers, no environment of its own for programs started by `uv run`, and
+# workers that are served as every other process of this user is.
+_RAY_SETTINGS: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_worker_niceness": "0",
+}
 
 
 def connect_ray(address: str) -> None:

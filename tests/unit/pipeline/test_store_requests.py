@@ -58,8 +58,10 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
 def test_a_lane_asks_besides_only_for_its_claims(store: CountingStore, tmp_path: Path) -> None:
     run = planned(store, tmp_path)
     store.taken()
-    execute_lane(run, lane="a")
-    assert store.taken() == {
+    execute_lane(run, lane="a", lease_s=600)
+    taken = store.taken()
+    taken.pop("HEAD CANCEL", None)  # once a second
+    assert taken == {
         **{"GET manifest.json": 2, "GET plan": 2, "LIST claims": 2, "LIST results": 2},
         **{"PUT claims": 3, "PUT results": 3},
     }

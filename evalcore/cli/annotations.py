@@ -25,6 +25,7 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import parse_json
+from evalcore.gates.wording import counted
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
@@ -90,7 +91,7 @@ def import_command(file: Path, form: str | None, store: str | None, as_json: boo
         click.echo(on_one_line(orjson.dumps(done._asdict()).decode()))
         return
     click.echo(
-        f"{done.stored} labels stored, {done.unchanged} were stored already"
+        f"{counted(done.stored, 'label')} stored, {done.unchanged} were stored already"
         + (f", {done.outdated} are older than what is stored" if done.outdated else "")
     )
 

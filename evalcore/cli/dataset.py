@@ -12,6 +12,7 @@ from evalcore.cli.dataset_promote import promote_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
+from evalcore.gates.wording import counted
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def list_command(store: str | None, as_json: bool) -> None:
         click.echo(one_line(f"no dataset in {opened.url}"))
     for each in summaries:
         version = "no version" if each.version is None else f"@{each.version}"
-        click.echo(one_line(f"{each.name}  {version}  {each.cases} cases  {each.pending} pending"))
+        cases = counted(each.cases, "case")
+        click.echo(one_line(f"{each.name}  {version}  {cases}  {each.pending} pending"))
 
 
 @dataset.command("show")
@@ -128,13 +130,13 @@ def show_command(
         mark = "*" if version.version == cases.version.version else " "
         click.echo(
             one_line(
-                f"{mark} {version.reference}  {version.cases} cases  {version.created_at}  "
-                f"{version.origin}  {version.sha256[:12]}"
+                f"{mark} {version.reference}  {counted(version.cases, 'case')}  "
+                f"{version.created_at}  {version.origin}  {version.sha256[:12]}"
             )
         )
     for case in cases.cases:
-        count = len(case.get("assertions") or ())
-        click.echo(one_line(f"  {case['id']}  {_excerpt(case['input'])}  {count} assertions"))
+        checks = counted(len(case.get("assertions") or ()), "assertion")
+        click.echo(one_line(f"  {case['id']}  {_excerpt(case['input'])}  {checks}"))
     last = offset + len(cases.cases)
     if last < cases.total:
         click.echo(f"  … {cases.total - last} more: --offset {last}")

@@ -20,6 +20,7 @@ from evalcore.cli.options import (
 )
 from evalcore.errors import ExitCode, LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.gates.wording import counted
 from evalcore.model.suite import Suite
 from evalcore.pipeline import PlanOptions, plan_size
 from evalcore.pipeline.demands import DemandKind, demands_of
@@ -109,7 +110,7 @@ def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:
 def _show_valid(entry: dict[str, Any]) -> None:
     for warning in entry["warnings"]:
         click.echo(sanitize_terminal(f"Warning: {entry['file']}: {warning}"), err=True)
-    what = f"{entry['format']} '{entry['suite']}', {entry['cases']} cases"
+    what = f"{entry['format']} '{entry['suite']}', {counted(entry['cases'], 'case')}"
     click.echo(sanitize_terminal(f"{entry['file']}: valid, {what}"))
 
 

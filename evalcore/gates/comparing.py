@@ -71,7 +71,7 @@ class NoRegressions(Gate, compares=True):
         }
         if hard:
             details["allowed"] = _allowed(compared)
-        unmeasured = [*filter(None, map(_unmeasured, comparison.variants))]
+        unmeasured = [*dict.fromkeys(filter(None, map(_unmeasured, comparison.variants)))]
         if unmeasured:
             details["unmeasured"] = unmeasured
         messages: list[str] = []

@@ -203,7 +203,10 @@ class Recorder:
             redacted = replace(question, identity=redaction.identity(question.identity))
             near = self._known_neighbours().nearest(redacted)
         if near is None:
-            return f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}"
+            return (
+                f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}, "
+                "`evalcore recordings import FOLDER` brings exported ones"
+            )
         different = differences(near.question, redacted) or "something secret"
         return (
             f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "

@@ -68,7 +68,8 @@ def no_comparison(report: Report) -> tuple[str, ...]:
     comparison = report.summary.comparison
     if comparison is None:
         return ()
-    unmeasured = (compared.unmeasured for compared in comparison.variants)
+    # All candidates have the same reason where nothing is measured in their baseline.
+    unmeasured = dict.fromkeys(compared.unmeasured for compared in comparison.variants)
     return (*(reason for reason in unmeasured if reason is not None), *comparison.unavailable)
 
 

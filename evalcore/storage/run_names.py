@@ -195,4 +195,5 @@ def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest
     }.get(name, f"no completed run for {name!r}")
     of = "" if suite is None else f" of suite '{suite}'"
     older = "" if before is None else f" before {before.id}"
-    return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them"
+    hint = "; `last` is the newest completed run" if name == _LAST_PASS else ""
+    return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them{hint}"

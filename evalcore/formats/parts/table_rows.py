@@ -87,7 +87,10 @@ def _has_columns(
             suite.add(loc, message + suggest(column, header))
     for field in table.required:
         if field not in columns and field not in header:
-            message = f"has no column '{field}'; name another with `columns: {{{field}: …}}`."
+            beside = Path(table.file).with_suffix(".yaml").name
+            where = suite.file if suite.file != table.file else f"{beside} beside it"
+            columns_key = f"`columns: {{{field}: …}}`"
+            message = f"has no column '{field}'; name another in {where}: {columns_key}."
             line = 1 if table.csv else None
             table.include([Problem(table.file, line, "", message + suggest(field, header))])
     return table.count + suite.count == before

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import jiter
 import orjson
@@ -47,6 +47,7 @@ MAX_EXPANDED_NODES = 5_000_000
 MAX_COMPOSED_EVENTS = 2_500_000
 MAX_JSON_MARKS = 10_000_000
 _LOOKED_AT = 8192
+_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods", ".tsv")
 
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
@@ -210,6 +211,8 @@ def parse_document(
 
 def decode(data: bytes, file: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
+    if file.lower().endswith(_SPREADSHEETS):
+        raise_problem(file, None, "is a spreadsheet; save it as CSV, with a test in each row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise_problem(file, None, "is UTF-16; save it as UTF-8")
     try:

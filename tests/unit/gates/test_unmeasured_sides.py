@@ -100,6 +100,11 @@ def test_a_side_says_why_nothing_is_measured() -> None:
     )
 
 
+def test_a_baseline_without_a_measured_case_is_named_once_for_all_candidates() -> None:
+    found = decide(summarise(base=unmeasured("error"), cand=good(), more=good()))
+    assert found.message == "nothing is measured in baseline 'base': of 3 cases 3 in error"
+
+
 def test_a_candidate_in_error_does_not_hide_that_another_is_worse() -> None:
     bad = [{**row, "passed": False, "overall": 0.0} for row in good()]
     found = decide(summarise(base=good(), dead=unmeasured("error"), cand=bad))

@@ -192,7 +192,9 @@ def missed(store: LocalStore, request: Request, **turn: int) -> str:
 
 
 def test_a_miss_in_an_empty_store_says_how_to_record(store: LocalStore) -> None:
-    assert "the store has no recordings; `--mode auto`" in missed(store, ask())
+    message = missed(store, ask())
+    assert "the store has no recordings; `--mode auto`" in message
+    assert "`evalcore recordings import FOLDER` brings exported ones" in message
 
 
 @pytest.mark.parametrize(

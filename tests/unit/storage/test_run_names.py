@@ -75,6 +75,7 @@ def test_the_candidates_of_an_ambiguous_beginning_are_listed(store: LocalStore) 
         ("2026-01-01", "no completed run for '2026-01-01' in file:"),
         ("unknown/latest", "no run of suite 'unknown' in file:"),
         ("branch:gone", "no completed run for 'branch:gone'"),
+        ("unknown/last-pass", "no run that passed of suite .*; `last` is the newest completed run"),
     ],
 )
 def test_what_no_run_has_is_refused(store: LocalStore, name: str, message: str) -> None:

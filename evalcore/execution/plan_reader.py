@@ -19,12 +19,14 @@ class PlanReader:
     """Reads the cases of shards. To be used by one thread at a time.
 
     A request to a remote store takes as long as thousands of instant items. So the parts of a shard
-    are requested together, and those of the shard after it while its items run.
+    are requested together. Where shards follow each other, those of the next one are requested
+    while the items of a shard run; processes that take shards in turn read nothing for each other.
     """
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
         self._last: tuple[int, list[Case]] = (-1, [])
+        self._shard: int | None = None
         self._requested: dict[int, Future[bytes]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
@@ -53,6 +55,10 @@ class PlanReader:
             first = number * plan.part_cases
             start, stop = max(numbers.start - first, 0), min(numbers.stop - first, plan.part_cases)
             cases.extend(self._last[1][start:stop])
+        is_next = self._shard is not None and shard == self._shard + 1
+        self._shard = shard
+        if is_next:
+            self.request(plan, shard + 1)
         return cases
 
     def _part(self, plan: Plan, number: int) -> list[Case]:

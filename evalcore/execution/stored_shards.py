@@ -112,10 +112,9 @@ class StoredShards:
         return noted.result(), items
 
     def _expanded(self, shard: int) -> list[WorkItem]:
-        """Return all items of a shard; the cases of the one after it are requested."""
+        """Return all items of a shard."""
         self._reader.request(self.plan, shard)
         cases = self._reader.cases(self.plan, shard)
-        self._reader.request(self.plan, shard + 1)
         return expand_shard(self._expander, self.plan, shard, cases)
 
     def store_blobs(self, shard: OpenShard) -> None:

@@ -214,17 +214,21 @@ def leave(code: int) -> NoReturn:
     must not keep a process whose report is printed.
     """
     if "prefect" in sys.modules:
-        with suppress(BrokenPipeError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        _flush()
         timer = threading.Timer(_TEARDOWN_S, os._exit, (code,))
         timer.daemon = True
         timer.start()
     atexit._run_exitfuncs()
-    with suppress(BrokenPipeError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    _flush()
     os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Python has none where the caller has closed it.
+        if stream is not None:
+            with suppress(BrokenPipeError, ValueError):
+                stream.flush()
 
 
 def show_usage_error(error: click.ClickException) -> None:

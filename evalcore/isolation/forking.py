@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -20,9 +21,10 @@ _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 def can_fork() -> bool:
     """Whether a fork of this process is sound: it loses all threads but this one.
 
-    Those of Python wait or draw progress; those of libraries may hold locks that a fork needs.
+    Those of Python wait or draw progress; those of libraries may hold locks that a fork needs. A
+    process whose parent ignored SIGCHLD cannot learn how its forks ended.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         return False
     return sum(1 for _ in Path("/proc/self/task").iterdir()) == threading.active_count()
 

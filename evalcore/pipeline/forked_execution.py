@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 # Below it a fork does not pay (docs/decisions/0090-processes-of-one-run.md).
 WORTH_S: Final = 0.25
 _SAMPLE_S: Final = 0.02
-_NUMBER: Final = struct.Struct("<i")
+# The smallest pipe holds 4096 bytes, which `MAX_SHARDS` of these numbers do not fill.
+_NUMBER: Final = struct.Struct("<H")
 
 
 class _Committed(NamedTuple):
@@ -128,19 +129,23 @@ class _Forks:
         self._flag.set()
 
     def start(self, count: int) -> None:
-        """Fork so many processes; then this one may have threads again."""
+        """Fork so many processes, or as many as the system lets; then this one may have threads."""
         sys.stdout.flush()
         sys.stderr.flush()
         # What is there now is never looked through again, so its pages stay shared.
         gc.freeze()
         connections: list[Connection] = []
+        parent = os.getpid()
         for _ in range(count):
-            results, sender = Pipe(duplex=False)
-            pid = os.fork()
+            try:
+                results, sender = Pipe(duplex=False)
+                pid = os.fork()
+            except OSError:  # no process, memory or descriptor for it: there are fewer
+                break
             if pid == 0:
                 for connection in (*connections, results):
                     connection.close()
-                _be_fork(self._execution, self.queue, self._flag, sender)
+                _be_fork(self._execution, self.queue, self._flag, sender, parent)
             sender.close()
             self._alive.add(pid)
             connections.append(results)
@@ -197,15 +202,18 @@ class _Forks:
 
 
 def _be_fork(
-    execution: ShardExecution, queue: _ShardQueue, flag: _StopFlag, sender: Connection
+    execution: ShardExecution,
+    queue: _ShardQueue,
+    flag: _StopFlag,
+    sender: Connection,
+    parent: int,
 ) -> None:
-    """Execute shards of the queue and end this process, which is a fork."""
+    """Execute shards of the queue and end this process, which is a fork of `parent`."""
     code = 1
     try:
-        # An interrupt of the terminal reaches the parent, too, which sets the flag.
+        # Terminals, `timeout` and supervisors signal the whole group: the parent sets the flag.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        parent = os.getppid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         counts = RunningCounts()
         # Connections to a server belong to the parent.
         store = open_store(execution.run_in_store.store.url)
@@ -223,10 +231,11 @@ def _be_fork(
         )
         execution.forked(store, options).run(queue)
         code = 0
-    except EvalError as error:
+    except (EvalError, OSError, MemoryError) as error:
         sender.send(error)
         code = 0
     except BaseException as error:  # noqa: BLE001 - the parent raises it
+        # Of other code it may not survive pickling.
         sender.send(RuntimeError(f"{type(error).__name__}: {error}"))
         code = 0
     finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -49,6 +49,11 @@ class _Fork(NamedTuple):
     blocks: IO[bytes]
     facts: IO[bytes]
 
+    def close(self) -> None:
+        """Give back the room of what it has read."""
+        self.blocks.close()
+        self.facts.close()
+
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
@@ -76,7 +81,10 @@ class ForkedLines:
         self._begin = parts[0]
         self._forks: list[_Fork] = []
         for begin, end in pairwise(parts):
-            self._forks.append(self._fork(begin, end))
+            try:
+                self._forks.append(self._fork(begin, end))
+            except OSError:  # no process, memory or file for it: its lines are read here
+                break
 
     @property
     def lines(self) -> int:
@@ -88,29 +96,35 @@ class ForkedLines:
         for fork in self._forks:
             os.kill(fork.pid, signal.SIGKILL)
             os.waitpid(fork.pid, 0)
+            fork.close()
         self._forks.clear()
 
     def _fork(self, begin: LinePosition, end: LinePosition) -> _Fork:
         blocks, facts = TemporaryFile(), TemporaryFile()  # noqa: SIM115 - as long as the fork
-        pid = os.fork()
+        parent, pid = os.getpid(), os.fork()
         if pid == 0:
             code = 1
             try:
-                code = 0 if self._read(begin, end, blocks, facts) else 1
+                code = 0 if self._read(begin, end, blocks, facts, parent) else 1
             finally:
                 os._exit(code)
         return _Fork(pid, begin, end, blocks, facts)
 
     def _read(
-        self, begin: LinePosition, end: LinePosition, blocks: IO[bytes], facts: IO[bytes]
+        self,
+        begin: LinePosition,
+        end: LinePosition,
+        blocks: IO[bytes],
+        facts: IO[bytes],
+        parent: int,
     ) -> bool:
-        """Read lines in a fork; return whether all of them are plain."""
+        """Read lines in a fork of `parent`; return whether all of them are plain."""
         reader, before = self._reader, self._reader.notes()
         ids_before = len(reader.ids.names)
         spool = CaseSpool(blocks)
         count = end.lines - begin.lines
         rows = jsonl_tests(reader.path, reader.name, start=begin)
-        spooled = reader.read(_plain(islice(rows, count)), spool)
+        spooled = reader.read(_plain(islice(rows, count), parent), spool)
         read = spool.facts()
         is_plain = (
             read.cases == count
@@ -135,26 +149,31 @@ class ForkedLines:
             fork = self._forks[0]
             _, status = os.waitpid(fork.pid, 0)
             self._forks.pop(0)
-            if status:
-                break
-            fork.facts.seek(0)
-            document: dict[str, Any] = orjson.loads(fork.facts.read())
-            ids = document.pop("ids")
-            if not self._reader.ids.note_lines(ids, position.lines + 1, problems):
-                break
-            self._spool.take_over(fork.blocks, SpoolFacts(**document))
-            fork.blocks.close()
-            fork.facts.close()
+            with closing(fork):
+                if status or not self._take(fork, position, problems):
+                    break
             position = fork.end
         return position
 
+    def _take(self, fork: _Fork, position: LinePosition, problems: Problems) -> bool:
+        """Take what a fork has read; return False if an id of it stands before `position`, too."""
+        fork.facts.seek(0)
+        document: dict[str, Any] = orjson.loads(fork.facts.read())
+        ids = document.pop("ids")
+        if not self._reader.ids.note_lines(ids, position.lines + 1, problems):
+            return False
+        self._spool.take_over(fork.blocks, SpoolFacts(**document))
+        return True
+
 
 class _NotPlainError(Exception):
-    """A line needs what only the process has that reads the suite."""
+    """A line needs what only the process has that reads the suite, or that process has ended."""
 
 
-def _plain(rows: Iterator[RawTest]) -> Iterator[RawTest]:
+def _plain(rows: Iterator[RawTest], parent: int) -> Iterator[RawTest]:
     for row in rows:
+        if os.getppid() != parent:
+            raise _NotPlainError
         value = row.value
         if row.marked or value is NO_TEST or type(value) is not dict or not value.get("fixtures"):
             raise _NotPlainError
@@ -170,7 +189,10 @@ def forked_lines(
     None for a file of other than JSON lines or of less than `LEAST_BYTES`, and where this process
     cannot be forked.
     """
-    parts = _parts(reader.path, processes)
+    try:
+        parts = _parts(reader.path, processes)
+    except OSError:  # the reading of the file says why
+        parts = []
     if len(parts) < 2 or not can_fork():
         yield None
         return
@@ -202,10 +224,11 @@ def _parts(path: Path, count: int) -> list[LinePosition]:
             if targets and offset + len(chunk) > targets[0]:
                 targets.pop(0)
                 file.seek(offset)
-                while line := file.readline():
-                    offset += len(line)
-                    lines += 1
-                    if lines % PART_CASES == 0 and line.endswith(b"\n"):
+                while piece := file.readline(_CHUNK_BYTES):
+                    offset += len(piece)
+                    is_ended = piece.endswith(b"\n")
+                    lines += is_ended
+                    if is_ended and lines % PART_CASES == 0:
                         parts.append(LinePosition(lines, offset))
                         break
                 continue

@@ -12,6 +12,8 @@ import pytest
 from evalcore.errors import EvalError
 from evalcore.formats.parts import forked_lines
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.raw_test import RawTest
+from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import Suite
 from evalcore.pipeline import load
 from evalcore.planning import spool
@@ -112,3 +114,38 @@ def test_lines_that_are_not_plain_are_read_as_by_one_process(
     for pid in forks:
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def refuse() -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize(
+    "missing", ["os.fork", "evalcore.formats.parts.forked_lines.TemporaryFile"]
+)
+def test_a_system_that_lets_no_fork_be_made_costs_nothing_but_time(
+    missing: str, tmp_path: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path, {})
+    alone = described(path, 1)
+    monkeypatch.setattr(missing, refuse)
+
+    assert described(path, 2) == alone
+    assert not forks
+
+
+def test_a_fork_whose_parent_has_ended_reads_no_further() -> None:
+    rows = iter([RawTest({"fixtures": {"output": "a"}}, (), Problems("x", lambda _: 1))])
+
+    with pytest.raises(forked_lines._NotPlainError):
+        next(forked_lines._plain(rows, os.getpid()))
+
+
+def test_a_long_line_is_counted_in_pieces(
+    tmp_path: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked_lines, "_CHUNK_BYTES", 16)
+    path = write_lines(tmp_path, {80: line(80, input="x" * 40_000)}, end="")
+
+    assert described(path, 2) == described(path, 1)
+    assert len(forks) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from evalcore.pipeline import (
     plan_run,
 )
 from evalcore.pipeline import plan as planning
+from evalcore.planning.shards import MAX_SHARDS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 
@@ -133,12 +135,17 @@ def lose_the_store() -> None:
     raise StoreError("the disk is full")
 
 
+def run_out_of_memory() -> None:
+    raise MemoryError("no room")
+
+
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize(
     ("effect", "error", "message"),
     [
         (be_killed, WorkersFailedError, "ended with signal SIGKILL; go on with: evalcore run"),
         (lose_the_store, StoreError, "the disk is full"),
+        (run_out_of_memory, MemoryError, "no room"),
     ],
 )
 def test_what_ends_a_fork_ends_the_run_which_can_be_resumed(
@@ -158,6 +165,52 @@ def test_what_ends_a_fork_ends_the_run_which_can_be_resumed(
     assert len(run.written_shards()) < 12
     report = reported(run, ExecuteOptions())
     assert report["counts"]["planned"] == CASES
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_signal_to_the_group_ends_no_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_terminated() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run = planned(tmp_path)
+    monkeypatch.setattr(
+        "evalcore.execution.stored_shards.StoredShards.begin", in_forks(be_terminated)
+    )
+    monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
+
+    assert len(execute_run(run, ExecuteOptions(processes=2))) == 11
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_without_a_fork_the_process_executes_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    run = planned(tmp_path)
+    monkeypatch.setattr(os, "fork", refuse)
+
+    assert len(execute_run(run, ExecuteOptions(processes=3))) == 12
+
+
+def test_a_process_that_ignores_how_its_children_end_is_not_forked() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert not forking.can_fork()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_the_largest_plan_fits_into_the_smallest_pipe() -> None:
+    queue = forked_execution._ShardQueue(range(1, MAX_SHARDS + 1))
+    try:
+        assert list(queue) == list(range(1, MAX_SHARDS + 1))
+    finally:
+        queue.close()
+    assert forked_execution._NUMBER.size * MAX_SHARDS <= select.PIPE_BUF
 
 
 @pytest.mark.usefixtures("small_shards")

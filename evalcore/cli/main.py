@@ -159,6 +159,7 @@ def main() -> None:
     """Call the command line with the process's arguments and end the process."""
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
+    _replace_closed_streams()
     from evalcore.redaction.streams import redact_standard_streams
 
     redact_standard_streams()
@@ -167,6 +168,18 @@ def main() -> None:
 
         register_shells()
     leave(call())
+
+
+def _replace_closed_streams() -> None:
+    """Let the standard streams that the caller has closed lead nowhere.
+
+    Python has None for them, and their descriptors would be those of the next files.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode)  # noqa: SIM115 - as long as the process
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 def call(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
@@ -214,21 +227,17 @@ def leave(code: int) -> NoReturn:
     must not keep a process whose report is printed.
     """
     if "prefect" in sys.modules:
-        _flush()
+        with suppress(BrokenPipeError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         timer = threading.Timer(_TEARDOWN_S, os._exit, (code,))
         timer.daemon = True
         timer.start()
     atexit._run_exitfuncs()
-    _flush()
+    with suppress(BrokenPipeError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        # Python has none where the caller has closed it.
-        if stream is not None:
-            with suppress(BrokenPipeError, ValueError):
-                stream.flush()
 
 
 def show_usage_error(error: click.ClickException) -> None:

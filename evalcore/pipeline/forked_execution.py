@@ -130,8 +130,10 @@ class _Forks:
 
     def start(self, count: int) -> None:
         """Fork so many processes, or as many as the system lets; then this one may have threads."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # Python has none where the caller has closed it.
+            if stream is not None:
+                stream.flush()
         # What is there now is never looked through again, so its pages stay shared.
         gc.freeze()
         connections: list[Connection] = []

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -194,6 +195,16 @@ def test_without_a_fork_the_process_executes_all(
     monkeypatch.setattr(os, "fork", refuse)
 
     assert len(execute_run(run, ExecuteOptions(processes=3))) == 12
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_closed_standard_output_hinders_no_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = planned(tmp_path)
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert len(execute_run(run, ExecuteOptions(processes=2))) == 12
 
 
 def test_a_process_that_ignores_how_its_children_end_is_not_forked() -> None:

@@ -147,17 +147,19 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
 
 
 def test_what_no_worker_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
-    suite = {
-        "name": "unpriced",
-        "targets": [{"name": "m", "provider": "openai", "model": "no-such-model"}],
-        "execution": {"target": "m"},
-        "evalcore": {"limits": {"max_cost_usd": 1}},
-        "assertions": [{"type": "contains", "value": "word"}],
-        "tests": [{"id": "t", "input": "word"}],
-    }
-    (tmp_path / "unpriced.eval.yaml").write_text(json.dumps(suite))
-    run = plan_shared(tmp_path / "unpriced.eval.yaml", open_store(str(tmp_path / "store")))
-    ended = run_with_workers(tmp_path, "--resume", run.run_id, "--workers", "2")
+    with model_server() as server:
+        target = {"name": "m", "provider": "openai", "model": "no-such-model"}
+        suite = {
+            "name": "unpriced",
+            "targets": [target | {"base_url": server.base_url}],
+            "execution": {"target": "m"},
+            "evalcore": {"limits": {"max_cost_usd": 1}},
+            "assertions": [{"type": "contains", "value": "word"}],
+            "tests": [{"id": "t", "input": "word"}],
+        }
+        (tmp_path / "unpriced.eval.yaml").write_text(json.dumps(suite))
+        run = plan_shared(tmp_path / "unpriced.eval.yaml", open_store(str(tmp_path / "store")))
+        ended = run_with_workers(tmp_path, "--resume", run.run_id, "--workers", "2")
     assert ended.code == 2
     assert ended.err.count("model 'no-such-model' has no known price") == 1, ended.err
     assert "starting another" not in ended.err

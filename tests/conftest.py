@@ -18,7 +18,7 @@ from tests.support.prefect_server import (  # noqa: F401  (fixtures)
     prefect,
     running_prefect,
 )
-from tests.support.servers import IDLE_SERVERS, S3Server, s3_server
+from tests.support.servers import S3Server, s3_server
 
 
 def pytest_configure() -> None:
@@ -67,33 +67,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Else each process would make what one of them can make for all.
     """
     for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
         if item.path.stem == "test_dev":
             item.add_marker(pytest.mark.xdist_group("dev"))
-        elif _needs_prefect(item):
+        elif fixtures & {"running_prefect", "new_prefect_database"}:
             item.add_marker(pytest.mark.xdist_group("prefect"))
         elif _uses_fixture_of_module(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the servers of Prefect go on for the tests that need them."""
-    if _needs_prefect(item):
-        IDLE_SERVERS.resume()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop the servers of Prefect until a test needs them; fixtures of a module may need them."""
-    if nextitem is None or nextitem.path == item.path:
-        return
-    if _needs_prefect(item) and not _needs_prefect(nextitem):
-        IDLE_SERVERS.pause()
-
-
-def _needs_prefect(item: pytest.Item) -> bool:
-    fixtures = set(getattr(item, "fixturenames", ()))
-    return bool(fixtures & {"running_prefect", "new_prefect_database"})
 
 
 def _uses_fixture_of_module(item: pytest.Item) -> bool:

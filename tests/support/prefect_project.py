@@ -18,7 +18,7 @@ from evalcore.cli.main import call
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_server import PrefectServer
-from tests.support.servers import IDLE_SERVERS, running
+from tests.support.servers import running
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 TOML = """\
@@ -101,10 +101,7 @@ def working(
         "PYTHONPATH": os.pathsep.join([str(project.folder), *sys.path[:1]]),
     }
     environment = running_prefect.environment | more
-    with (
-        running(command, environment, project.folder / "worker.log") as worker,
-        IDLE_SERVERS.including(worker),
-    ):
+    with running(command, environment, project.folder / "worker.log"):
         yield project
 
 

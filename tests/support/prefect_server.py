@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import IDLE_SERVERS, running, wait_until_ready
+from tests.support.servers import running, wait_until_ready
 
 _BATCH = "200"
 _DATABASE = "prefect.db"
@@ -74,10 +74,7 @@ def prefect_server(home: Path, port: int | None = None) -> Iterator[PrefectServe
     command += ["--host", "127.0.0.1", "--port", str(port)]
     home.mkdir(parents=True, exist_ok=True)
     log = home / "server.log"
-    with (
-        running(command, server.environment | _SERVER_SETTINGS, log) as process,
-        IDLE_SERVERS.including(process),
-    ):
+    with running(command, server.environment | _SERVER_SETTINGS, log) as process:
         wait_until_ready(process, f"{server.url}/health", log)
         yield server
 

@@ -128,43 +128,6 @@ def _seaweedfs(folder: Path, ports: list[int]) -> Iterator[None]:
         yield
 
 
-class IdleServers:
-    """Servers that take a tenth of a core while nobody asks them: they are stopped meanwhile."""
-
-    def __init__(self) -> None:
-        self._groups: set[int] = set()
-
-    @contextlib.contextmanager
-    def including(self, server: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Include the process group of a server, until the context ends."""
-        self._groups.add(server.pid)
-        try:
-            yield
-        finally:
-            self._groups.remove(server.pid)
-            # A stopped process does not end by SIGTERM.
-            _signal_group(server.pid, signal.SIGCONT)
-
-    def pause(self) -> None:
-        """Stop them, until `resume`."""
-        for group in self._groups:
-            _signal_group(group, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let them go on."""
-        for group in self._groups:
-            _signal_group(group, signal.SIGCONT)
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, number)
-
-
-IDLE_SERVERS = IdleServers()
-"""Those of this process that only some tests need."""
-
-
 @contextlib.contextmanager
 def running(
     command: list[str], environment: dict[str, str], log: Path

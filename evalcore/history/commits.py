@@ -12,6 +12,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
+    import duckdb
     from deltalake import CommitProperties
     from deltalake.transaction import AddAction
 
@@ -25,13 +26,14 @@ def commit_runs(
     store: ObjectStore,
     table: HistoryTable,
     staged: Mapping[str, StagedRows],
+    writer: duckdb.DuckDBPyConnection,
     *,
     anew: bool = False,
 ) -> None:
     """Write the rows of runs (by id) in one commit, each exactly once per version of its manifest.
 
     Runs whose version the table has already are left out, unless they are written `anew`; the rows
-    of an earlier version are replaced. Raises `StoreError`.
+    of an earlier version are replaced. `writer` is that of `open_writer`. Raises `StoreError`.
     """
     stored: dict[tuple[str, ...], list[AddAction]] = {}
 
@@ -49,9 +51,9 @@ def commit_runs(
             return
         # After a conflict the same files are committed again.
         if tuple(runs) not in stored:
-            stored[tuple(runs)] = store_runs(store, table, runs.values())
+            stored[tuple(runs)] = store_runs(store, table, runs.values(), writer)
         replaced = {run_id: staged[run_id] for run_id in changed}
-        rewritten = store_without_runs(store, table, current, replaced) if replaced else []
+        rewritten = store_without_runs(store, table, current, replaced, writer) if replaced else []
         current.create_write_transaction(
             [*rewritten, *stored[tuple(runs)]],
             mode="append",

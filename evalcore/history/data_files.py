@@ -45,8 +45,16 @@ class StagedRows(NamedTuple):
     file: Path
 
 
+def open_writer() -> duckdb.DuckDBPyConnection:
+    """Return a database that writes data files, for the tables of one commit after another."""
+    return open_database(_MEMORY_LIMIT_MB)
+
+
 def store_runs(
-    store: ObjectStore, table: HistoryTable, staged: Collection[StagedRows]
+    store: ObjectStore,
+    table: HistoryTable,
+    staged: Collection[StagedRows],
+    writer: duckdb.DuckDBPyConnection,
 ) -> list[AddAction]:
     """Store one data file for each partition with the staged rows; return what a commit adds.
 
@@ -55,16 +63,19 @@ def store_runs(
     by_partition: dict[Partition, list[Path]] = {}
     for rows in staged:
         by_partition.setdefault(rows.partition, []).append(rows.file)
-    with open_database(_MEMORY_LIMIT_MB) as connection:
-        stored = (
-            _store_file(store, table, connection, partition, _rows_query(table, files))
-            for partition, files in by_partition.items()
-        )
-        return [added for added in stored if added is not None]
+    stored = (
+        _store_file(store, table, writer, partition, _rows_query(table, files))
+        for partition, files in by_partition.items()
+    )
+    return [added for added in stored if added is not None]
 
 
 def store_without_runs(
-    store: ObjectStore, table: HistoryTable, current: DeltaTable, runs: Mapping[str, StagedRows]
+    store: ObjectStore,
+    table: HistoryTable,
+    current: DeltaTable,
+    runs: Mapping[str, StagedRows],
+    writer: duckdb.DuckDBPyConnection,
 ) -> list[AddAction | RemoveAction]:
     """Store the files that have rows of some runs again without these; return a commit's actions.
 
@@ -78,16 +89,13 @@ def store_without_runs(
     ]
     actions: list[AddAction | RemoveAction] = []
     paths = local_files(store, files)
-    with open_database(_MEMORY_LIMIT_MB) as connection:
-        for file, path in zip(files, paths, strict=True):
-            if not _has_runs(connection, path, runs):
-                continue
-            actions.append(_removal(file))
-            query = f"{_rows_query(table, [path])} WHERE run_id NOT IN ({_listed(runs)})"
-            rewritten = _store_file(
-                store, table, connection, Partition(file.suite, file.month), query
-            )
-            actions += [] if rewritten is None else [rewritten]
+    for file, path in zip(files, paths, strict=True):
+        if not _has_runs(writer, path, runs):
+            continue
+        actions.append(_removal(file))
+        query = f"{_rows_query(table, [path])} WHERE run_id NOT IN ({_listed(runs)})"
+        rewritten = _store_file(store, table, writer, Partition(file.suite, file.month), query)
+        actions += [] if rewritten is None else [rewritten]
     return actions
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, RUNS
 from evalcore.history.commits import commit_runs
+from evalcore.history.data_files import open_writer
 from evalcore.history.known_runs import EndedRun
 from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
 from evalcore.storage.object_store import ObjectStore
@@ -67,10 +68,11 @@ class Entrance:
         return entered
 
     def _commit(self, staged: Sequence[RunRows]) -> None:
-        for table in COMMIT_ORDER:
-            runs = {rows.run_id: rows.tables[table.name] for rows in staged}
-            commit_runs(self.store, table, runs, anew=self.anew)
-            self.step(f"committed {table.name}")
+        with open_writer() as writer:
+            for table in COMMIT_ORDER:
+                runs = {rows.run_id: rows.tables[table.name] for rows in staged}
+                commit_runs(self.store, table, runs, writer, anew=self.anew)
+                self.step(f"committed {table.name}")
 
 
 def _batches(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:

@@ -134,9 +134,10 @@ def _load(
             spool=spool,
         )
 
+    is_table = path.suffix.lower() in ROW_SUFFIXES
     with ExitStack() as stack:
         cases = CaseSpool()
-        if path.suffix.lower() not in ROW_SUFFIXES:
+        if not is_table:
             rows = suite_tests(tests, (key,), files, problems, noun="test")
         else:
             lines = LineReader(path, tests, read, reader.ids, level.notes_of(reader))
@@ -147,16 +148,11 @@ def _load(
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
-    file = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
-    warnings = [
-        *level.targets.warnings,
-        *level.notes.texts,
-        *reader.warnings.texts,
-        *selection.finish(file),
-    ]
-    source = Source(file, str(path.resolve().parent), sha256)
+    file = tests if is_table else problems.file
+    warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
+    warnings += selection.finish(file)
     definition = replace(
-        _definition(level, suite, path, source),
+        _definition(level, suite, path, Source(file, str(path.resolve().parent), sha256)),
         limits=level.limits_of(len(spool)),
         absent_fields=absent,
         datasets=tuple(versions),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from evalcore.frozen import frozen
 from evalcore.history.returning_cases import returning_cases
 from evalcore.history.trend import CaseHistory, SuiteHistory
 from evalcore.model.trend import Trend
@@ -16,7 +15,7 @@ from flows.publish import PublishedRun
 _MIN_POINTS = 2
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class FailingCase:
     """A case that does not pass: the first run since which it does not, and the last that it did.
 
@@ -30,7 +29,7 @@ class FailingCase:
     is_new: bool
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class NightHistory:
     """What the history says of a suite's run.
 

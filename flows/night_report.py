@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.schemas.objects import State
 
+from evalcore.frozen import frozen
 from evalcore.model.gate import Decision
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
@@ -21,7 +21,7 @@ PASSED = "Passed"
 _LONGEST_CELL = 1_000
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SuiteEnd:
     """What became of one suite: its flow run's state, and its report if it came to a decision."""
 

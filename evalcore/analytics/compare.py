@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.named_queries import query_text
+from evalcore.frozen import frozen
 from evalcore.model.comparison import (
     HARD_KINDS,
     CaseState,
@@ -36,7 +37,7 @@ ALPHA = 0.05
 TOLERANCES = Tolerances()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlierRun:
     """A run whose variants are the baseline: its result parts, its plan, its variants in order."""
 
@@ -46,7 +47,7 @@ class EarlierRun:
     variants: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparisonPlan:
     """What the run's `variants` are compared with: one of them, or an earlier run.
 
@@ -72,7 +73,7 @@ def match_variants(
     return pairs, [name for name in candidates if name not in baselines]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Comparer:
     """Compares within the connection that holds `items` and `cases` of the candidates' run.
 

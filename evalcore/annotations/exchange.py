@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Required
 
@@ -17,6 +16,7 @@ from evalcore.annotations.labels import LONGEST_COMMENT, LabelRecord, check_anno
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions
 from evalcore.errors import EvalError
+from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
@@ -87,7 +87,7 @@ class ImportedLabels(NamedTuple):
     outdated: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Placed:
     """A label and the content that it is about; `dated` says whether the row has a time."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import UsageError
+from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import quote
 from evalcore.model.annotation import Label
 from evalcore.storage.layout import NameKey, annotations_prefix, suite_key
@@ -22,7 +23,7 @@ _OBJECT: Final = re.compile(r"annotations/([^/]+)/([0-9a-f]{64})/([^/]+)-([1-9]\
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelRecord:
     """One label of one annotator. `at` is ISO 8601 in UTC; `seconds` is how long it took.
 
@@ -83,7 +84,7 @@ def check_annotator(name: str) -> str:
     return stripped
 
 
-@with_config({"extra": "allow", "strict": True})
+@with_config({"extra": "allow", "strict": True, "defer_build": True})
 class _StoredLabel(TypedDict):
     label: str | int | None
     comment: str | None

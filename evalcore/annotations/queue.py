@@ -7,13 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evalcore.annotations.judging import judged, latest_by_annotator
 from evalcore.annotations.label_store import DamagedLabel, LabelBook, add_label, withdraw_label
 from evalcore.annotations.labels import LabelRecord, check_annotator
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions, TaskContent
 from evalcore.errors import UsageError
+from evalcore.frozen import frozen
 from evalcore.model.annotation import AnswerForm
 from evalcore.model.suite import Case
 from evalcore.storage.layout import suite_key
@@ -21,7 +22,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskState:
     """How far a task is: `labels` are counted, `missing` are awaited.
 
@@ -33,7 +34,7 @@ class TaskState:
     annotators: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueProgress:
     """How far a queue is: tasks, those that have all labels, and the labels that are missing."""
 

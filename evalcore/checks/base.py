@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from functools import cache
 from typing import (
     Any,
@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import or_null
+from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
@@ -102,7 +103,7 @@ class Check:
     def __init_subclass__(cls) -> None:
         """Make the subclass a frozen dataclass."""
         super().__init_subclass__()
-        dataclass(frozen=True, kw_only=True)(cls)
+        frozen(slots=False, kw_only=True)(cls)
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Self:

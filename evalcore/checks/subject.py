@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -24,7 +25,7 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckContext:
     """What belongs to the run rather than to the item.
 

@@ -7,7 +7,6 @@ the names of its flags. What goes wrong offers nothing and prints nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +21,10 @@ from click.shell_completion import (
 
 from evalcore.cli import completion_values as values
 from evalcore.cli.examples import EXAMPLES
+from evalcore.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandWords:
     """The words before the one that is completed: the command, its arguments, its flags' values."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
+from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
@@ -46,7 +46,7 @@ def judge() -> None:
     """Look at the quality of judges."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _JudgedAssertion:
     """What the judge is asked: an assertion, and the definition of its suite."""
 

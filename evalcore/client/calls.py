@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
+from evalcore.frozen import frozen
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, WorkflowEvalRun
 from evalcore.service.wire.evals import CreateEval, UpdateEval, WorkflowEval
@@ -25,7 +26,7 @@ Answer = TypeVar("Answer")
 EVALS = "/v1/workflows/evals"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call(Generic[Answer]):
     """One request, and the type that its answer is read as (None: no content)."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.suite import Format
 
@@ -13,7 +14,7 @@ DEFAULT_TARGET: Final = "default"
 _LISTED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvertedCase:
     """A case; `assertions` are written as the suite's format writes them.
 
@@ -30,7 +31,7 @@ class ConvertedCase:
     tags: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Converted:
     """A suite in the making.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
@@ -13,6 +13,7 @@ from evalcore.conversion.expected_checks import JUDGE, as_input, expected_check,
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.registry import ImportOptions
 from evalcore.formats.text.documents import raise_problem
+from evalcore.frozen import frozen
 from evalcore.model.suite import Format
 
 _DEFAULT_CHECK: Final = "contains"
@@ -23,7 +24,7 @@ _ASSUMED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedRow:
     """A row: what is asked, what is expected, and what was answered; None where it is absent."""
 

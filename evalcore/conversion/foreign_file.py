@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from evalcore.formats.text.documents import (
     raise_problem,
     read_bytes,
 )
+from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
@@ -36,7 +36,7 @@ def _row_line(loc: Loc) -> int | None:
     return loc[0] + 1 if loc and isinstance(loc[0], int) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForeignFile:
     """A file that was read: `value` is its document, or the list of its rows.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import fsum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
+from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
@@ -32,7 +33,7 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
     return replace(result, remedy=remedy_of_threshold(sample, threshold))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ScoreAtLeast(Gate, example="0.8"):
     """The run's score is at least this. Without a score the gate fails."""
 
@@ -62,12 +63,12 @@ class ScoreAtLeast(Gate, example="0.8"):
         return with_remedy(result, summary.score_sample, self.threshold)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Threshold(ScoreAtLeast, example="0.8"):
     """The same as `score_at_least`. Default of workflow files, with the file's threshold."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class PassRate(Gate, example="0.9"):
     """The share of cases that passed is at least this; with `per_variant` in every variant.
     Without cases the gate fails. Default of test files, with 1.0.
@@ -129,7 +130,7 @@ CaseIds = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RequiredCases(Gate, example="case-1,case-2"):
     """Each of these cases passed in every variant. An id that the suite does not have is a
     mistake.
@@ -170,7 +171,7 @@ class RequiredCases(Gate, example="case-1,case-2"):
         return self.passes_if(not missed, message, details)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RequiredAssertions(Gate):
     """Every required assertion of every completed item reaches its threshold."""
 
@@ -192,7 +193,7 @@ class RequiredAssertions(Gate):
         return self.passes_if(not missed, message, {"failures": missed, "examples": examples})
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Errors(Gate):
     """No item and no assertion is in error (with the policy `exclude`: no more than the allowed
     share of items). Part of every run, except with the policy `zero`.
@@ -222,7 +223,7 @@ def _in_error(items: int, planned: int, assertions: int) -> str:
     return f"{' and '.join(parts)} {'is' if items + assertions == 1 else 'are'} in error"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ErrorRateUnder(Gate, example="0.05"):
     """The share of items in error is below this."""
 
@@ -261,7 +262,7 @@ class _MaximumGate(Gate):
         return self.fails(f"latency of {unmeasured} of {planned} items was not measured")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the slowest took less."""
 
@@ -285,7 +286,7 @@ class LatencyUnder(_MaximumGate, example="2000"):
         return self.passes_if(passed, message, details)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class P95LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the 95th percentile is less."""
 
@@ -298,7 +299,7 @@ class P95LatencyUnder(_MaximumGate, example="2000"):
         return self.below("p95 latency (ms)", value, self.max_ms)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CostUnder(_MaximumGate, example="0.5"):
     """The cost was measured, and the run cost less; with `per_case`: the most expensive work item
     cost less. The costs of judges count with `include_judges`; otherwise the message names them.
@@ -333,7 +334,7 @@ class CostUnder(_MaximumGate, example="0.5"):
         return replace(result, message=message, details=details)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class TokensUnder(_MaximumGate, example="100000"):
     """Tokens were measured, and the run used fewer."""
 

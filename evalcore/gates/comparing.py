@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
+from evalcore.frozen import frozen
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number, unmeasured_items
@@ -28,7 +28,7 @@ _NO_BASELINE = (
 )
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class NoRegressions(Gate, compares=True):
     """There is no regression against the [baseline](#comparison-with-a-baseline). With
     `allow_metric_regressions` only failing and missing cases count. Without a baseline the outcome
@@ -165,7 +165,7 @@ def _chance(compared: Sequence[VariantComparison]) -> str:
     return f"{case}; {more} more iterations would decide"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class NoSignificantRegression(Gate, compares=True):
     """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
     above −`margin`, for every candidate.

@@ -7,10 +7,10 @@ The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
+from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
@@ -68,7 +68,7 @@ class _PairedRow(NamedTuple):
         return clustered_moments(self.cases, self.mean, self.clusters, self.cluster_square_sum)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class NoDropFromHistory(
     PastGate,
     query="""
@@ -214,7 +214,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     return p > _CHANCE
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class NoNewFailures(
     PastGate,
     query="""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any
 
 from evalcore.declared.parameter_types import FUNCTION, MaybeText
 from evalcore.declared.parameters import REQUIRED, Key
+from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateOutcome, GateResult
 
@@ -18,7 +19,7 @@ def _refuse(reference: str) -> Callable[..., Any]:
     raise LookupError(f"'{reference}' cannot be called here")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CustomGate(Gate, example="module:function"):
     """[Your function](#a-gate-of-your-own) returns it.
 
@@ -48,7 +49,7 @@ DecideElsewhere = Callable[[CustomGate, Mapping[str, Any]], GateResult | None]
 """Decides a gate over the report; None if its function exists in this process only."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateFunctions:
     """How custom gates reach their functions.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
 from evalcore.declared.parameter_types import Count, Share
+from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Reliable(
     Gate,
     example="3",

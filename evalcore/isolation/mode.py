@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from evalcore.frozen import frozen
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker_pool import WorkerPool
@@ -22,7 +23,7 @@ class Isolation(StrEnum):
 ISOLATIONS: Final = tuple(map(str, Isolation))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workers:
     """The worker processes of a run, and whether functions use them that do not say so."""
 

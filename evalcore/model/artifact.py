@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import error_texts, output_values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """The evidence of one work item.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
+
+from evalcore.frozen import frozen
 
 
 class DifferenceKind(StrEnum):
@@ -95,7 +97,7 @@ class Unsettled(NamedTuple):
     alpha: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariantComparison:
     """One candidate against its baseline: exact counts, and the first differences of each list.
 
@@ -174,7 +176,7 @@ def _why_unmeasured(cases: Mapping[CaseState, int]) -> str:
     return f"of {total} {noun} {', '.join(parts)}" if parts else "it has no result"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """Every candidate against its baseline; `unavailable` says why some or all have none.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from evalcore.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Metrics:
     """Measured quantities of one execution or one block; None where nothing was measured."""
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
 from evalcore.errors import TargetError
+from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING
 
 _SLASHES: Final = re.compile("(?<!:)//+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where a provider listens.
 
@@ -50,7 +51,7 @@ class Endpoint:
         return url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One call to a provider; JSON values throughout.
 
@@ -116,7 +117,7 @@ class StreamEvent(NamedTuple):
     data: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """What came back. `latency_ms` from sending to the last byte of the successful attempt.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
+
+from evalcore.frozen import frozen
 
 
 class GateOutcome(StrEnum):
@@ -25,7 +27,7 @@ class Decision(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateSpec:
     """A gate by its name in `gates.registry`, with its checked parameters."""
 
@@ -33,7 +35,7 @@ class GateSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateResult:
     """What a gate decided and why. `details` are JSON values.
 

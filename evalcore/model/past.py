@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from evalcore.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class PastRuns:
     """The runs by id, oldest first.
 

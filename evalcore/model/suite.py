@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from evalcore.frozen import frozen
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
@@ -102,7 +103,7 @@ class Case(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderLimits:
     """What a provider takes, over all workers; None means no bound."""
 
@@ -111,7 +112,7 @@ class ProviderLimits:
     max_concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Bounds of a run. Durations in seconds; None means no bound (concurrency: chosen).
 
@@ -132,7 +133,7 @@ class Limits:
         return self.max_cost_usd is not None or self.max_tokens is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScorerSpec:
     """A measurement that is reported beside the results and decides nothing by itself.
 
@@ -146,7 +147,7 @@ class ScorerSpec:
     named: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """Where a suite came from: the file as it was named, its absolute folder, its SHA-256."""
 
@@ -155,7 +156,7 @@ class Source:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetSource:
     """The version of a dataset that a suite's cases came from, and the SHA-256 of its cases."""
 
@@ -164,7 +165,7 @@ class DatasetSource:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """How results become a decision: repetitions, reducer, error policy, gates.
 
@@ -201,7 +202,7 @@ class Policy:
         return self.reducer in {Reducer.MIN, Reducer.PASS_ALL_K}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SuiteDefinition:
     """A suite without its cases: what the plan keeps once, and every worker reads.
 
@@ -258,7 +259,7 @@ class CaseSource(Protocol):
         """Return the code that cases name: in assertions, workspaces, attached files."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suite:
     """Everything a run needs. `warnings` are for people and change nothing.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from evalcore.frozen import frozen
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.comparison import Comparison
 from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """Work items by lifecycle, and the completed ones by outcome."""
 
@@ -37,7 +38,7 @@ class Counts:
         return self.planned == ended and self.completed == self.passed + self.failed + self.blocked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extreme:
     """The work item that holds a maximum, and the maximum."""
 
@@ -46,7 +47,7 @@ class Extreme:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariantSummary:
     """Cases of one variant: how many there are and how many passed; their mean score.
 
@@ -61,7 +62,7 @@ class VariantSummary:
     pass_sample: Sample = NO_SAMPLE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequiredFailure:
     """A required assertion that did not reach its threshold."""
 
@@ -72,7 +73,7 @@ class RequiredFailure:
     required: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequiredCase:
     """A case that a gate requires and that did not pass in a variant, or was not run there."""
 
@@ -81,7 +82,7 @@ class RequiredCase:
     was_run: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """Aggregates of a run, all computed in SQL. None means not measured, never zero.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from evalcore.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Target:
     """Something that answers a case. `kind` is a row of `targets.registry`.
 
@@ -19,7 +21,7 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant:
     """A small named change to the target's configuration.
 

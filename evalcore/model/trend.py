@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from evalcore.frozen import frozen
 
 
 class Metric(StrEnum):
@@ -48,7 +49,7 @@ _FORMS: Mapping[Metric, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrendPoint:
     """One run's figure of one variant. `started_at` is aware, in UTC.
 
@@ -67,7 +68,7 @@ class TrendPoint:
     changes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trend:
     """The points of a suite's runs, oldest first; those of one run stand together."""
 

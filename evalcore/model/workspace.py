@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
+
+from evalcore.frozen import frozen
 
 BEFORE_S: Final = 60.0
 AFTER_S: Final = 30.0
@@ -24,7 +26,7 @@ class HookName(StrEnum):
 EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hook:
     """A program that is told of a workspace; an array runs without a shell.
 
@@ -38,7 +40,7 @@ class Hook:
     reset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repository:
     """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
 
@@ -56,7 +58,7 @@ class Repository:
     sparse: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkspaceSpec:
     """What a workspace is made of.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from evalcore.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal:
     """One character."""
 
     code: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CharacterSet:
     """One character out of a set; `inside` in the `regex` package's words, case not yet closed."""
 
@@ -21,14 +22,14 @@ class CharacterSet:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Symbol:
     """What the flags give its meaning: `^`, `$`, `.`, `b` (word boundary) or `B`."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturingGroup:
     """A capturing group; numbers count from 1."""
 
@@ -36,7 +37,7 @@ class CapturingGroup:
     body: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lookaround:
     """A lookahead or, `behind`, a lookbehind."""
 
@@ -45,14 +46,14 @@ class Lookaround:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backreference:
     """What a group captured last, by its number or its name."""
 
     group: int | str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repeat:
     """`low` to `high` times; `high` None: no upper bound."""
 
@@ -62,14 +63,14 @@ class Repeat:
     lazy: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sequence:
     """One after the other; without items the empty text."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """One of several."""
 
@@ -89,7 +90,7 @@ Node = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PatternTree:
     """A whole pattern; `names` are the numbers of its named groups."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalcore.frozen import frozen
 from evalcore.gates.decide import decide_run
 from evalcore.model.gate import GateResult
 from evalcore.model.run import Manifest
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ReportSources:
     """What a run's report is computed from; its files last as long as they are opened.
 

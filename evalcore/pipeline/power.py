@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from evalcore.frozen import frozen
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.statistics.power import (
@@ -21,7 +22,7 @@ ASSUMED_DIFFERENCE = 1 / 9
 ASSUMED_NOISE = 1 / 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Power:
     """What a paired comparison of two runs of a suite finds.
 

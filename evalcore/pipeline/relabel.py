@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from evalcore.errors import RunConflictError
+from evalcore.frozen import frozen
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case, Suite
 from evalcore.pipeline.execute import execute_run
@@ -21,7 +21,7 @@ from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.storage.runs import StoredRun
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class StoredCases:
     """The cases of a run as they stand in its plan (`model.suite.CaseSource`)."""
 

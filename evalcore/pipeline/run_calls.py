@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from evalcore.errors import StalledError, StoreError
 from evalcore.execution.lanes.started_items import StartedItems
 from evalcore.execution.open_shards import Progress
 from evalcore.execution.watchdog import StallWatchdog
+from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -55,7 +56,7 @@ def _to_standard_error(message: str) -> None:
     sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecuteOptions:
     """What belongs to the executing process: trust, concurrency, progress, how to stop it.
 

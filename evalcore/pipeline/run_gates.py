@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.frozen import frozen
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecideOptions:
     """What custom gates may call: functions given as objects by their reference, and imports.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.storage.runs import StoredRun
@@ -20,7 +21,7 @@ _WINDOW_S = 60.0
 _LEAST_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardCounts:
     """Shards of the plan: committed ones, and those that are begun and not committed."""
 
@@ -29,7 +30,7 @@ class ShardCounts:
     claimed: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watched:
     """A run at one moment. `rate` in items a second; times in seconds; None where unknown.
 

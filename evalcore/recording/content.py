@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, ExitCode
+from evalcore.frozen import frozen
 from evalcore.model.exchange import (
     ProviderError,
     Reply,
@@ -33,7 +34,7 @@ class RecordingError(EvalError):
     exit_code = ExitCode.ERRORS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What is looked for: a request's named identity, the iteration, the how-manieth time."""
 
@@ -57,7 +58,7 @@ class Question:
             raise RecordingError(f"the request cannot be recorded: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Who recorded it: the run, if it was one, and the recorder (a new one after each restart)."""
 
@@ -66,7 +67,7 @@ class Origin:
     recorder: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recording:
     """One exchange: the question, free of secrets, and the reply or the failure."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
+from evalcore.frozen import frozen
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
 from evalcore.model.summary import Summary
@@ -20,7 +21,7 @@ from evalcore.report.comparison import comparison_entries
 from evalcore.report.intervals import interval_entries
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFacts:
     """The block `run`: what differs from run to run. Times are ISO 8601 in UTC.
 
@@ -50,7 +51,7 @@ class RunFacts:
         return values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """A decided run, without its cases."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from evalcore.frozen import frozen
 from evalcore.model.failure import Failure
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
@@ -16,7 +16,7 @@ LISTED_CASES: Final = 10
 _MOST: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """A message without secrets: `title` is one line of plain text, `body` is Markdown, `text` the
     same as plain text.
@@ -27,7 +27,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecisionContext:
     """What a message says besides the report.
 

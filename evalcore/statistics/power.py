@@ -6,12 +6,12 @@ n = (z₁₋α/₂ + z₁₋β)² · (ω² + σ²_A/K_A + σ²_B/K_B) / δ²
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from evalcore.frozen import frozen
 from evalcore.model.tolerance import ROUNDING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """Variances of a paired comparison.
 
@@ -29,7 +29,7 @@ class Spread:
         return self.between + noise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PowerTest:
     """A two-sided test at `alpha` that finds a drop with probability `power`."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.frozen import frozen
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
@@ -18,7 +18,7 @@ class NotImplementedByServerError(StoreError):
     """The server knows the request and does not support it (501)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class S3Place:
     """What messages name: the server, the bucket, the store's address."""
 

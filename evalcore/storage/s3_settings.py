@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from evalcore.errors import SettingsError
+from evalcore.frozen import frozen
 
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class S3Settings:
     """How to reach the server. Credentials are not here: boto3 finds them where it always does.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -17,6 +17,7 @@ from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.remote_tests import names_objects
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.formats.text.camel_case import Renames
+from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
 from evalcore.model.gate import GateSpec
@@ -56,7 +57,7 @@ class SuiteOptions(TypedDict, total=False):
     folder: str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvalSuite:
     """A suite that `define_suite` found sound; `raw` is what a suite file would say.
 

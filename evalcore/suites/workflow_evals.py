@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import fsum
 from pathlib import Path
 from typing import Any
 
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.frozen import frozen
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
@@ -33,7 +34,7 @@ Executor = Callable[[Any], Any]
 _EXECUTOR = "executor"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockEval:
     """The assertions of one block."""
 
@@ -42,7 +43,7 @@ class BlockEval:
     results: tuple[CheckResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseEval:
     """One case; `error` says why it has no outputs. It scores 0.0 then."""
 
@@ -55,7 +56,7 @@ class CaseEval:
     iteration: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvalRun:
     """What the evals of a workflow file came to; `passed` is score ≥ threshold."""
 

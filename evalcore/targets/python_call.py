@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from json import JSONEncoder
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
 from evalcore.planning.codec import encode_evidence
@@ -32,7 +33,7 @@ KIND: Final = "python"
 _ENCODER: Final = JSONEncoder()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonCall:
     """One call of a function: which, where it may be imported from, and with what."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, Endpoint, no_provider
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from evalcore.workflow.services import Check
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """One work item as a target sees it.
 

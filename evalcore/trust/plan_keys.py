@@ -14,12 +14,13 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from evalcore.errors import SettingsError
+from evalcore.frozen import frozen
 
 PLAN_KEY: Final = "EVALCORE_PLAN_KEY"
 RUN_KEY: Final = "EVALCORE_RUN_KEY"
@@ -27,7 +28,7 @@ _LEAST_CHARACTERS: Final = 16
 _FILE: Final = Path("evalcore", "plan.key")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class PlanKeys:
     """What this process signs plans with, and recognises them by.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from evalcore.frozen import frozen
 from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
 from evalcore.settings import read_settings
@@ -24,7 +25,7 @@ PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "
 _ENV_LINE: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variables:
     """The variables that a suite may read: `values` of those that are set, `names` of all.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from evalcore.frozen import frozen
 from evalcore.model.trend import Metric, Trend
 
 if TYPE_CHECKING:
     from evalcore.history.trend import FlakyCase, SuiteHistory
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SuiteOverview:
     """The trends of a suite, all variants, by metric; empty without a run that has ended.
 

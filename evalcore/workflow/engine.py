@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evalcore.errors import EvalError
+from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, Metrics
 from evalcore.model.exchange import SkippedError
 from evalcore.workflow.definition import Block, WorkflowDefinition
@@ -26,7 +27,7 @@ _STEPS_PER_BLOCK: Final = 5
 _TRAIL: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fixtures:
     """Outputs of blocks that do not run, and what they took."""
 
@@ -34,7 +35,7 @@ class Fixtures:
     metrics: Mapping[str, Metrics] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """What an execution left. `value` is the primary output, `outputs` the blocks' as JSON values.
 
@@ -61,7 +62,7 @@ class WorkflowExecution:
     services: EngineServices
     state: WorkflowState
     log: EventLog
-    fixtures: Fixtures = Fixtures()
+    fixtures: Fixtures = field(default_factory=Fixtures)
     prefix: str = ""
     call_block: str | None = None
     depth: int = 0

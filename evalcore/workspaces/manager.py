@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import TargetError
+from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.workspace import EACH, HookName, spec_of
@@ -29,7 +30,7 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """What workspaces are made in.
 

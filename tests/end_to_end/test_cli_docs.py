@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -96,7 +97,7 @@ def test_no_command_is_documented_that_does_not_exist() -> None:
 ONLY_IN_THE_FILE = {"providers", "prices", "notify"}
 
 
-@pytest.mark.parametrize("name", Settings.__slots__)
+@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
 def test_every_setting_is_documented(name: str) -> None:
     variable = "–" if name in ONLY_IN_THE_FILE else f"`EVALCORE_{name.upper()}`"
     assert f"| {variable} | `{name}` |" in COMMAND_LINE

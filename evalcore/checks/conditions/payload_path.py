@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
+
+from evalcore.frozen import frozen
 
 _PART: Final = re.compile(
     r"""
@@ -40,7 +41,7 @@ class PayloadPathError(ValueError):
     """A text is not a path; the message says where it stops being one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unresolved:
     """A path that leads nowhere: its longest prefix that resolves, and the value there.
 
@@ -54,7 +55,7 @@ class Unresolved:
     through_scalar: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """The value that a path addresses."""
 

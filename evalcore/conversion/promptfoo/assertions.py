@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from evalcore.conversion.promptfoo.files import (
 from evalcore.conversion.promptfoo.judges import GradingProviders
 from evalcore.conversion.promptfoo.templates import RenderError, render
 from evalcore.conversion.promptfoo.transforms import json_path, path_steps
+from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
 
 Assertion = dict[str, Any]
@@ -33,7 +34,7 @@ _PYTHON: Final = "python"
 _TITLE_CHARACTERS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TestContext:
     """What the assertions of a test share: its variables, its transforms and its judge.
 

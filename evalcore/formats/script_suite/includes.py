@@ -17,6 +17,7 @@ from evalcore.formats.text.documents import (
     parse_document,
     read_bytes,
 )
+from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text, shown_path
@@ -61,7 +62,7 @@ def _member(node: Any, part: str | int) -> Any:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptDocument:
     """A file with everything that it includes. `warnings` name files that are not there.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
 from evalcore.formats.script_suite.shapes import ScriptShape
+from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.mcp_tools import check_servers
@@ -19,7 +20,7 @@ from evalcore.scripts.program import Layer, LevelShape
 from evalcore.scripts.read_shape import read_shape
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """What a script says; `problems` collects its mistakes, None where there is no script.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from evalcore.formats.test_file.turn_reader import (
     read_turns,
     with_answers,
 )
+from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -77,7 +78,7 @@ _ALIASES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SuiteDefaults:
     """What the suite level gives each test."""
 

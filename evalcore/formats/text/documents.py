@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -33,6 +32,7 @@ from evalcore.formats.text.plain_yaml import (
 )
 from evalcore.formats.text.positions import json_locator, yaml_locator
 from evalcore.formats.text.syntax_reasons import json_reason, yaml_reason
+from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.wording import path_text
 
@@ -54,7 +54,7 @@ _TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which
 _NO_NUMBER = "not a number (or one of too many digits)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """One parsed file: its value, and how to find the line of any path into it."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from evalcore.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class ChartTheme:
     """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
 

@@ -12,7 +12,6 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from evalcore.frozen import frozen
 from evalcore.service.database.sessions import Database, utc
 from evalcore.service.database.tables import ProjectRow, TokenRow
 from evalcore.service.failure import ServiceError, not_found
@@ -45,7 +45,7 @@ class Scope(StrEnum):
 _RANK: Final = {scope: rank for rank, scope in enumerate(Scope)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """Whose request it is: the project that it may see, and what it may do there."""
 
@@ -59,7 +59,7 @@ class Caller:
             raise ServiceError(403, f"this token has the scope '{self.scope}', not '{scope}'")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IssuedToken:
     """A new token: `secret` is the whole text, shown once and stored nowhere."""
 
@@ -69,7 +69,7 @@ class IssuedToken:
     expires_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CheckedToken:
     """A token whose secret fits `secret_hash`; its row is read again after `fresh_until`."""
 

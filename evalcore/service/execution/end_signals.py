@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
+
+from evalcore.frozen import frozen
 
 if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.1
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class EndSignals:
     """`is_stopped`: no further item may begin. `is_aborted`: none may go on, either."""
 

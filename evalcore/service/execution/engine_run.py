@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
+from evalcore.frozen import frozen
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.mistakes.foreign_text import LINE_LENGTH, shorten
 from evalcore.mistakes.problems import Problems
@@ -63,7 +63,7 @@ PROCESS_ENDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrozenEval:
     """One eval as a run executes it; `eval_id` is the id of its case."""
 
@@ -73,7 +73,7 @@ class FrozenEval:
     assertion: EvalAssertion
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemResult:
     """What the engine says of one eval: its handles and assertion result, or an error."""
 
@@ -192,13 +192,13 @@ def _suite(
     problems = Problems("targets", lambda _: None)
     judges = judges_of(folder, LoadOptions(secrets_required=False), problems)
     try:
-        use_graders([frozen.assertion.condition for frozen in evals], judges, problems)
+        use_graders([each.assertion.condition for each in evals], judges, problems)
     except LoadError as error:
         problems.include(error.problems)
     options = {"definition": dict(definition), "providers": soul_providers(definition)}
     spool = CaseSpool()
-    for frozen in evals:
-        spool.append(_case(frozen))
+    for each in evals:
+        spool.append(_case(each))
     return Suite(
         SuiteDefinition(
             name=workflow_id,

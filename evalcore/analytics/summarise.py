@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.compare import Comparer, ComparisonPlan
-from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.analytics.spread import read_samples
-from evalcore.annotations.reliability import LabelledContent, question_agreements
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
@@ -35,6 +33,9 @@ from evalcore.model.summary import (
 )
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import connect, literal_path
+
+if TYPE_CHECKING:
+    from evalcore.analytics.exporting import ExportFacts
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
@@ -168,6 +169,8 @@ class Aggregates:
 
     def agreement(self) -> tuple[QuestionAgreement, ...]:
         """Return how well annotators agree, by question."""
+        from evalcore.annotations.reliability import LabelledContent, question_agreements
+
         rows = self._run("votes").fetchall()
         return question_agreements(
             LabelledContent(question, numeric, orjson.loads(votes))
@@ -252,6 +255,8 @@ class Aggregates:
         self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
     ) -> None:
         """Write the run's rows to a file (analytics.exporting)."""
+        from evalcore.analytics.exporting import export_rows
+
         export_rows(self.connection, facts, row_format, path, append=append)
 
     @property

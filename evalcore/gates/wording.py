@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Final
 
 from evalcore.model.summary import Counts
@@ -20,7 +19,11 @@ def number(value: float) -> str:
     if len(short) == 6 or float(short) == value:
         return short
     exact = f"{value:.10g}"
-    return f"{Decimal(exact):f}" if _SMALLEST <= abs(value) < 1 else exact
+    if not _SMALLEST <= abs(value) < 1:
+        return exact
+    from decimal import Decimal
+
+    return f"{Decimal(exact):f}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
 from evalcore.mistakes.locations import Loc
@@ -50,6 +49,8 @@ def nearest(word: object, names: Iterable[str]) -> str | None:
 
     Case does not count, and `-` and `_` are the same.
     """
+    from difflib import get_close_matches
+
     by_folded = {_folded(name): name for name in names}
     near = get_close_matches(_folded(str(word)), list(by_folded), n=1, cutoff=0.6)
     return by_folded[near[0]] if near else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import platform
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,14 +14,14 @@ _START_FIELD = 19
 @lru_cache(maxsize=1)
 def this_process(pid: int) -> str:
     """Return the name of the process `pid` of this machine: host, id, when it started."""
-    return f"{socket.gethostname()}:{pid}:{_started(pid) or ''}"
+    return f"{platform.node()}:{pid}:{_started(pid) or ''}"
 
 
 def is_dead(process: str) -> bool | None:
     """Whether a process (`this_process`) has ended; None for a process of another machine."""
     host, _, rest = process.rpartition(":")[0].rpartition(":")
     started = process.rpartition(":")[2]
-    if not host or host != socket.gethostname() or not rest.isdecimal():
+    if not host or host != platform.node() or not rest.isdecimal():
         return None
     try:
         os.kill(int(rest), 0)

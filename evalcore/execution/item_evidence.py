@@ -82,7 +82,7 @@ class ItemEvidence:
         return evidence
 
     async def _answer(self, running: RunningItem) -> Evidence:
-        target, calls = self._runnable(running.item), running.item_calls()
+        target, calls = self._runnable(running.item, running), running.item_calls()
         running.ledger = None if calls is None else calls.ledger
         if calls is not None and self._suite.evidence is EvidencePolicy.FULL:
             calls.keep_messages()
@@ -93,14 +93,25 @@ class ItemEvidence:
         redact = PROCESS.reply if target.waits(running.item.case) else PROCESS.planned_text
         return redacted_evidence(storable_evidence(evidence), redact)
 
-    def _runnable(self, item: WorkItem) -> Runnable:
-        """Return the item's target, asked turn by turn if the case is a conversation."""
+    def _runnable(self, item: WorkItem, running: RunningItem | None = None) -> Runnable:
+        """Return the item's target, asked turn by turn if the case is a conversation.
+
+        Turns that end it if they do not pass are graded for the `running` item.
+        """
         target = self._target(item)
         if not item.case.conversation:
             return target
         from evalcore.targets.conversation import Conversation
 
-        return Conversation(target)
+        turns = item.case.turns
+        if running is None or turns is None or not turns.stops:
+            return Conversation(target)
+
+        async def passes(evidence: Evidence, number: int) -> bool:
+            evidence = redacted_evidence(storable_evidence(evidence), PROCESS.reply)
+            return await self._grading.passes_turn(running, evidence, number)
+
+        return Conversation(target, passes)
 
     def _target(self, item: WorkItem) -> Runnable:
         if item.target is None:

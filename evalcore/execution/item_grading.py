@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalcore.checks.grading import grade, waits
-from evalcore.checks.human_results import is_human
+from evalcore.checks.human_results import as_if_answered, is_human
 from evalcore.checks.subject import CheckContext
 from evalcore.execution.inline import run_inline
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.suite import EvidencePolicy, SuiteDefinition
+from evalcore.model.scoring import turn_passes
+from evalcore.model.suite import Case, EvidencePolicy, SuiteDefinition
+from evalcore.model.turns import turn_block
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
@@ -55,14 +57,30 @@ class ItemGrading:
     ) -> Awaitable[tuple[AssertionResult, ...]]:
         """Return the results of the item's assertions, in their order.
 
-        Raises `SkippedError` where a limit kept a check from asking.
+        Turns that were graded while the target ran keep their results. Raises `SkippedError` where
+        a limit kept a check from asking.
         """
-        case, context = running.item.case, self._context
-        if running.calls is not None and waits(case.assertions):
-            if running.workspace is not None:
-                context = replace(context, workspace=running.workspace.path)
-            context = self._asking(context, running.item, running.complete())
+        case, context = running.item.case, self._context_of(running)
+        if running.graded_turns:
+            return _grade_rest(running.graded_turns, evidence, case, context)
         return grade(case.assertions, evidence, case, context)
+
+    async def passes_turn(self, running: RunningItem, evidence: Evidence, number: int) -> bool:
+        """Whether a turn passes, labels of people aside; the running item keeps its results."""
+        case, block = running.item.case, turn_block(number)
+        assertions = tuple(each for each in case.assertions if each.block == block)
+        results = await grade(assertions, evidence, case, self._context_of(running))
+        running.graded_turns[block] = results
+        least = 1.0 if case.threshold is None else case.threshold
+        return turn_passes(list(map(as_if_answered, results)), least)
+
+    def _context_of(self, running: RunningItem) -> CheckContext:
+        context = self._context
+        if running.calls is None or not waits(running.item.case.assertions):
+            return context
+        if running.workspace is not None:
+            context = replace(context, workspace=running.workspace.path)
+        return self._asking(context, running.item, running.complete())
 
     def judge_again(
         self, item: WorkItem, evidence: Evidence, results: Sequence[AssertionResult]
@@ -124,3 +142,16 @@ class ItemGrading:
             self._judges = RunJudges(self._suite, self._inputs)
         judges = self._judges.for_item(item, complete)
         return replace(context, complete=complete, judges=judges)
+
+
+async def _grade_rest(
+    graded: Mapping[str, Sequence[AssertionResult]],
+    evidence: Evidence,
+    case: Case,
+    context: CheckContext,
+) -> tuple[AssertionResult, ...]:
+    """Return the results of all assertions, in their order; those of `graded` blocks are there."""
+    rest = tuple(each for each in case.assertions if each.block not in graded)
+    of_rest = iter(await grade(rest, evidence, case, context))
+    of_turns = {block: iter(results) for block, results in graded.items()}
+    return tuple(next(of_turns.get(each.block or "", of_rest)) for each in case.assertions)

@@ -50,7 +50,8 @@ def with_results(
     least = 1.0 if threshold is None else threshold
     aggregation = None if turns is None else turns.aggregation
     if turns is not None and turns.stops:
-        results = after_failed_turn(results, least)
+        answered = () if finished.evidence is None else finished.evidence.outputs
+        results = after_failed_turn(results, least, answered)
     score, outcome = score_item(results, rule, least, aggregation)
     reason = None
     for result in results:

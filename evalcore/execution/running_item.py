@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from evalcore.model.assertion import AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.planning.expand import WorkItem
@@ -29,7 +30,8 @@ class RunningItem:
     """A work item that is being executed.
 
     `calls` asks providers; None for an item that waits for nothing. `timer` is the item's time
-    limit. `ledger` lists the calls of the target, not those of checks.
+    limit. `ledger` lists the calls of the target, not those of checks. `graded_turns` has the
+    results of the turns that were graded while the target ran, by their blocks.
     """
 
     item: WorkItem
@@ -39,6 +41,7 @@ class RunningItem:
     workspace: Workspace | None = None
     ledger: CallLedger | None = None
     evidence: Evidence | None = None
+    graded_turns: dict[str, tuple[AssertionResult, ...]] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path | None:

@@ -16,6 +16,7 @@ from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.turns import turn_number
 
 _NO_BEHAVIOUR = frozenset(
     {
@@ -79,6 +80,9 @@ def case_identity(case: Case) -> bytes:
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])
+        if case.turns.stops:  # the checks of a turn decide whether the next one is asked
+            checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
+            visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:
         return _canonical([*visible, blocks, case.workspace, case.conversation])
     return _canonical(visible if blocks is None else [*visible, blocks])

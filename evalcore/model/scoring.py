@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import fsum
 
 from evalcore.model.assertion import AssertionResult, Outcome
@@ -104,21 +104,32 @@ def _weighted_rule(
 
 
 def after_failed_turn(
-    results: Sequence[AssertionResult], threshold: float
+    results: Sequence[AssertionResult], threshold: float, answered: Collection[str]
 ) -> tuple[AssertionResult, ...]:
-    """Return the results with those of turns after the first one below the threshold as failed."""
+    """Return the results with those of turns after the first one below the threshold as failed.
+
+    `answered` are the blocks that have an output: a recorded conversation has all of them.
+    """
     turns: dict[int, list[AssertionResult]] = {}
     for result in results:
         if (number := turn_number(result.block)) is not None:
             turns.setdefault(number, []).append(result)
-    below = (n for n in sorted(turns) if not reaches(weighted_mean(turns[n]), threshold))
+    below = (n for n in sorted(turns) if not turn_passes(turns[n], threshold))
     failed = next(below, None)
     if failed is None:
         return tuple(results)
     why = f"{turn_block(failed)} did not pass (on_turn_failure: stop)"
+
+    def failed_with_it(result: AssertionResult) -> AssertionResult:
+        message = why if result.block in answered else f"not asked: {why}"
+        return result._replace(outcome=Outcome.FAILED, score=0.0, message=message)
+
     return tuple(
-        result._replace(outcome=Outcome.FAILED, score=0.0, message=why)
-        if (turn_number(result.block) or 0) > failed
-        else result
+        failed_with_it(result) if (turn_number(result.block) or 0) > failed else result
         for result in results
     )
+
+
+def turn_passes(results: Sequence[AssertionResult], threshold: float) -> bool:
+    """Whether the results of a turn reach the threshold; a turn without any does."""
+    return not results or reaches(weighted_mean(results), threshold)

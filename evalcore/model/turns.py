@@ -15,7 +15,8 @@ class Turns(NamedTuple):
     """The turns of a case: its last `total` messages, each asked by itself.
 
     `window` bounds what the target and the checks of a turn see of the messages before, in pairs
-    (beside the system's). With `stops` the turns after one below the threshold count as not passed.
+    (beside the system's). With `stops` the turns after one below the threshold are not asked, and
+    count as not passed.
     `expected` has the expected output of each turn, None where there is none.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from math import fsum
 from typing import Any
@@ -16,17 +16,22 @@ from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
 from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 
+PassesTurn = Callable[[Evidence, int], Awaitable[bool]]
+"""Whether a turn, by its number, passes with the evidence of the turns until then."""
+
 
 class Conversation:
     """Asks a target once for each user message, with the messages until then.
 
     A user message that is followed by an assistant's is answered already. The output is the last
     answer; the evidence holds every assistant message in `details.messages`, sums of measures
-    (unknown if one turn's is), and the calls and errors of all turns.
+    (unknown if one turn's is), and the calls and errors of all turns. Turns after one that
+    `passes` says does not pass are not asked.
     """
 
-    def __init__(self, target: Runnable) -> None:
+    def __init__(self, target: Runnable, passes: PassesTurn | None = None) -> None:
         self._target = target
+        self._passes = passes
 
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True: turns are taken one after another."""
@@ -56,6 +61,11 @@ class Conversation:
             spans.append([len(messages), len(messages) + len(own)])
             messages.extend(own)
             until_now.append({"role": "assistant", "content": answer.output or ""})
+            if turns is None or self._passes is None or len(answers) == turns.total:
+                continue
+            until_here = _with_turns(_joined(answers, messages), answers, spans, until_now)
+            if not await self._passes(until_here, len(answers)):
+                return until_here
         if not answers:
             raise TargetError("input", "no user message of the conversation waits for an answer")
         joined = _joined(answers, messages)

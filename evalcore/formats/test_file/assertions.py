@@ -24,6 +24,7 @@ from evalcore.formats.assertions.assertion_templates import (
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.suite_warnings import CaseWarnings
+from evalcore.formats.test_file.literal_references import MARK, LiteralReferences
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion
@@ -52,6 +53,7 @@ class AssertionReader:
         self._graders = graders
         self._programs = programs or {}
         self._notes = notes
+        self.literals = LiteralReferences(notes)
         self._templates = templates
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
@@ -135,6 +137,7 @@ class AssertionReader:
         kind = self._type(raw, loc, problems, label)
         if kind is None:
             return None
+        self.literals.note(raw, loc, problems, label)
         if len(raw) == _PLAIN_KEYS:
             value, field = raw.get("value"), kind.text_field
             # All that a shape asks of a text, in a quarter of the time: it holds a character, and
@@ -169,13 +172,13 @@ class AssertionReader:
         name, params = kind.name, {**kind.base, field: value}
         label = f"{name}-{value[:_LONGEST_NAME]}"
         assertion = Assertion._make((name, kind.check, label, params, *_DEFAULTS))
-        if len(self._texts) < MAX_SHARED_ASSERTIONS:
+        if len(self._texts) < MAX_SHARED_ASSERTIONS and MARK not in value:
             self._texts[tuple(raw.items())] = assertion
         return assertion
 
     def _share(self, key: tuple[tuple[str, Any], ...], assertion: Assertion) -> None:
         self._validated[key] = assertion
-        if all(type(value) is str for _, value in key):
+        if all(type(value) is str and MARK not in value for _, value in key):
             self._texts[key] = assertion
 
     def _type(self, raw: Any, loc: Loc, problems: Problems, label: str) -> AssertionType | None:

@@ -128,6 +128,7 @@ class TestReader:
         if type(raw) is dict and isinstance(raw.get("vars"), dict):
             values = CaseVariables(raw["vars"])
             raw = values.fill_test(raw)
+        self._reader.literals.variables = values
         test = self._checked(raw, loc, problems)
         if test is None:
             return None
@@ -210,6 +211,7 @@ class TestReader:
             own.extend(self._reader.read_all([rubric], (*loc, "rubrics"), problems, label))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
+            self._reader.literals.note_suites(self.defaults.assertions, (*loc, "vars"), problems)
         return own
 
     def _note_unused_criteria(

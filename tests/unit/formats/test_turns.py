@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ import pytest
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.grading import grade
 from evalcore.checks.subject import CheckContext
+from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_outcome import with_results
 from evalcore.execution.row import FinishedItem
+from evalcore.execution.run_inputs import RunInputs
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.identity import case_identity
 from evalcore.model.run import State
 from evalcore.model.suite import Case, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT
@@ -22,7 +27,7 @@ from evalcore.planning.expand import WorkItem
 from evalcore.targets.conversation import Conversation
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
-from tests.unit.formats.loading import cases_of, problems_of
+from tests.unit.formats.loading import cases_of, load_text, problems_of
 
 TARGETS = "targets: [{name: default, provider: echo}]"
 TURNS = """[{input: one, assertions: [{type: contains, value: one}, {type: contains, value: no}]},
@@ -49,6 +54,15 @@ def answered(case: Case, folder: Path) -> Evidence:
     work = Work(case=case, variant=DEFAULT_VARIANT, iteration=0, item=0, prompt="",
                 messages=tuple(case.input), folder=folder, imports=ImportPolicy())  # fmt: skip
     return asyncio.run(Conversation(Repeating()).answer(work))
+
+
+def executed(folder: Path, fields: str, turns: str) -> FinishedItem:
+    """Return the item of a conversation with the target `echo`, as a run ends it."""
+    case = conversation(folder, fields, turns)
+    suite = load_text(folder, f"{TARGETS}\ntests: [{{id: b, input: x, criteria: y}}]").definition
+    runner = ItemRunner(suite, RunInputs(folder, ImportPolicy()))
+    item = WorkItem(0, case, DEFAULT_VARIANT, suite.targets["default"], 0, "", "")
+    return asyncio.run(runner.run(item))
 
 
 def finished(case: Case, folder: Path) -> FinishedItem:
@@ -90,6 +104,64 @@ def test_the_score_is_that_of_the_turns(tmp_path: Path, fields: str, score: floa
 
     assert item.score == pytest.approx(score)
     assert item.outcome == ("passed" if score >= 0.8 else "failed")
+
+
+STOPPING = """[{input: one, assertions: [{type: contains, value: %s}]},
+    {input: two, assertions: [{type: contains, value: %s}]}, {input: three},
+    {input: four, assertions: [{type: contains, value: four}]}]"""
+STOP = "on_turn_failure: stop, assertions: [{type: contains, value: '[user]'}]"
+
+
+def test_turns_after_one_that_fails_are_not_asked(tmp_path: Path) -> None:
+    item = executed(tmp_path, STOP, STOPPING % ("one", "no"))
+
+    assert item.evidence is not None
+    assert set(item.evidence.outputs) == {"turn-1", "turn-2", "conversation"}
+    assert [(result.block, result.score) for result in item.results] == [
+        ("turn-1", 1.0),
+        ("turn-2", 0.0),
+        ("turn-4", 0.0),
+        ("conversation", 1.0),
+    ]
+    assert item.results[2].message == "not asked: turn-2 did not pass (on_turn_failure: stop)"
+
+
+def test_turns_are_asked_as_long_as_they_pass(tmp_path: Path) -> None:
+    item = executed(tmp_path, STOP, STOPPING % ("one", "two"))
+
+    assert item.evidence is not None
+    assert item.evidence.output == "four"
+    assert (item.score, item.outcome) == (1.0, "passed")
+
+
+def test_a_turn_is_checked_once(tmp_path: Path) -> None:
+    count = [sys.executable, "-c", "open('count', 'a').write('x'); print('{\"score\": 1}')"]
+    grader = json.dumps({"type": "code-grader", "command": count})
+    turns = f"[{{input: one, assertions: [{grader}]}}, {{input: two}}]"
+
+    item = executed(tmp_path, "on_turn_failure: stop", turns)
+
+    assert [result.outcome for result in item.results] == ["passed"]
+    assert (tmp_path / "count").read_text("utf-8") == "x"
+
+
+def test_a_failed_turn_of_a_fixture_says_that_later_turns_do_not_count(tmp_path: Path) -> None:
+    answers = "[{role: assistant, content: x}, {role: assistant, content: y}]"
+    check = "assertions: [{type: equals, value: y}]"
+    turns = f"[{{input: a, {check}}}, {{input: b, {check}}}]"
+    fields = f"on_turn_failure: stop, fixtures: {{output: y, messages: {answers}}}"
+
+    item = executed(tmp_path, fields, turns)
+
+    assert item.results[1].message == "turn-1 did not pass (on_turn_failure: stop)"
+
+
+def test_what_decides_the_next_turn_is_part_of_an_executions_identity(tmp_path: Path) -> None:
+    def identity(fields: str, value: str) -> bytes:
+        return case_identity(conversation(tmp_path, fields, STOPPING % ("one", value)))
+
+    assert identity(STOP, "two") != identity(STOP, "no")
+    assert identity("criteria: c", "two") == identity("criteria: c", "no")
 
 
 def test_a_turn_is_graded_by_what_was_said_until_then(tmp_path: Path) -> None:

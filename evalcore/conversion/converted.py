@@ -82,6 +82,15 @@ class Notes:
         )
 
 
+def note_default_judge(notes: Notes, judge: Mapping[str, Any], whose: str, at: str = "") -> None:
+    """Note which model judges where the file names none, and what would name another."""
+    notes.add(
+        f"no model that grades is named: the judge is {judge['model']} of {judge['provider']}, "
+        f"{whose} (target '{judge['name']}'; write another model there)",
+        at,
+    )
+
+
 def _line(reason: str, positions: Sequence[str]) -> str:
     if not positions:
         return reason

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from evalcore.conversion.converted import Notes, note_default_judge
+
 CHECKS: Final = ("contains", "equals", "judge")
 """What `--check` takes: the answer contains the expected one, equals it, or a judge compares."""
 
-JUDGE: Final = {"name": "judge", "provider": "openai", "model": "gpt-4.1"}
+_JUDGE: Final = {"name": "judge", "provider": "openai", "model": "gpt-4.1"}
 CRITERIA: Final = "The answer agrees in substance with the expected output."
 
 
@@ -25,6 +27,12 @@ def expected_check(expected: Any, check: str, *, in_suite: bool) -> dict[str, An
         return {"type": "output.equals", "value": expected}
     kind = "equals" if check == "equals" or not expected else "icontains"
     return {"type": kind, "value": expected}
+
+
+def default_judge(notes: Notes) -> list[Mapping[str, Any]]:
+    """Return the judge of files that name none, and note which one it is."""
+    note_default_judge(notes, _JUDGE, "evalcore's default")
+    return [_JUDGE]
 
 
 def as_criteria(text: str) -> str:

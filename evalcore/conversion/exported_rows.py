@@ -9,7 +9,12 @@ from typing import Any, Final
 import orjson
 
 from evalcore.conversion.converted import Converted, ConvertedCase, Notes, unique_id
-from evalcore.conversion.expected_checks import JUDGE, as_input, expected_check, is_structured
+from evalcore.conversion.expected_checks import (
+    as_input,
+    default_judge,
+    expected_check,
+    is_structured,
+)
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.registry import ImportOptions
 from evalcore.formats.text.documents import raise_problem
@@ -69,7 +74,7 @@ def convert_rows(
             tags=row.tags,
         )
     form = Format.SUITE if in_suite else Format.TEST_FILE
-    judges = [JUDGE] if check == "judge" else []
+    judges = default_judge(notes) if check == "judge" else []
     return Converted(form, options.name, tuple(cases.values()), judges=judges)
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from evalcore.conversion.converted import Converted, ConvertedCase, Notes, unique_id
 from evalcore.conversion.expected_checks import (
-    JUDGE,
     as_input,
     chat_messages,
+    default_judge,
     expected_check,
     text_of_parts,
 )
@@ -82,7 +82,7 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
         Format.SUITE if in_suite else Format.TEST_FILE,
         options.name,
         tuple(cases.values()),
-        judges=[JUDGE] if options.check == "judge" else [],
+        judges=default_judge(notes) if options.check == "judge" else [],
         module=MODULE_TEXT if with_choices else None,
     )
 

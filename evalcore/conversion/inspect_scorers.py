@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from evalcore.conversion.converted import MODULE, Notes
-from evalcore.conversion.expected_checks import JUDGE, as_criteria
+from evalcore.conversion.expected_checks import as_criteria, default_judge
 
 Assertion = dict[str, Any]
 
@@ -38,6 +38,7 @@ class Scorers:
             if isinstance(each, Mapping) and each.get("name")
         ]
         self.needs_suite = any(name in _FUNCTIONS for name, _ in self._scorers)
+        self._notes = notes
         self._note(notes)
 
     def _note(self, notes: Notes) -> None:
@@ -61,7 +62,7 @@ class Scorers:
                 provider, _, model = _model_name(options.get("model")).partition("/")
                 if provider in ("openai", "anthropic") and model:
                     return [{"name": "judge", "provider": provider, "model": model}]
-                return [JUDGE]
+                return default_judge(self._notes)
         return []
 
     def assertions(self, target: Sequence[str]) -> list[Assertion]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from evalcore.conversion.converted import MODULE, Converted, ConvertedCase, Notes, unique_id
+from evalcore.conversion.converted import (
+    MODULE,
+    Converted,
+    ConvertedCase,
+    Notes,
+    note_default_judge,
+    unique_id,
+)
 from evalcore.conversion.expected_checks import as_criteria
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import PydanticDataset, check_shape
@@ -169,17 +176,22 @@ class _Evaluators:
             return []
         self._notes.add(_JUDGED)
         written: Assertion = {"type": "llm_judge", "criteria": as_criteria(criteria)}
-        judge = self._judge(fields.get("model") or _JUDGE_MODEL, position)
+        judge = self._judge(fields.get("model"), position)
         return [written if judge == "judge" else {**written, "config": {"judge": judge}}]
 
     def _judge(self, model: Any, position: str) -> str:
-        name = str(model)
+        name = str(model or _JUDGE_MODEL)
         if name.partition(":")[0] not in _MODELS:
             reason = f"the judge {name}: no target here; {_JUDGE_MODEL} judges instead"
             self._notes.add(reason, position)
             name = _JUDGE_MODEL
         number = len(self._judges) + 1
-        return self._judges.setdefault(name, "judge" if number == 1 else f"judge-{number}")
+        label = self._judges.setdefault(name, "judge" if number == 1 else f"judge-{number}")
+        if not model:
+            provider, _, model_name = name.partition(":")
+            judge = {"name": label, "provider": provider, "model": model_name}
+            note_default_judge(self._notes, judge, "pydantic-evals' default", position)
+        return label
 
     def tools(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
         """`ToolCorrectness`: each of the tools is called, and no other one unless allowed."""

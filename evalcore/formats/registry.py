@@ -148,13 +148,20 @@ def recognise(document: Document) -> Format:
     """Return the format of a YAML or JSON document; raise `LoadError` if it is none."""
     raw: Any = document.value
     format_ = _recognised(raw) if isinstance(raw, Mapping) else None
-    if format_ is None:
+    if format_ is None or (format_ is Format.TEST_FILE and _is_promptfoo(raw)):
         raise LoadError((_not_a_suite(document),))
     return format_
 
 
 def _recognised(raw: Mapping[str, Any]) -> Format | None:
     return next((format_ for format_, row in FORMATS.items() if row.recognises(raw)), None)
+
+
+def _is_promptfoo(raw: Any) -> bool:
+    """Whether a document is a configuration of promptfoo, whose `tests` look like a test file's."""
+    if not isinstance(raw, Mapping):
+        return False
+    return "prompts" in raw and not {"providers", "targets"}.isdisjoint(raw)
 
 
 _KEYS = (*TESTS_KEYS, "eval", "workflow")
@@ -173,6 +180,9 @@ def _not_a_suite(document: Document) -> Problem:
         return Problem(document.file, None, "", message)
     if not isinstance(raw, Mapping):
         return Problem(document.file, None, "", f"not a suite but a single value: {_FORMAT_KEYS}")
+    if _is_promptfoo(raw):
+        message = "is a configuration of promptfoo; `evalcore import FILE` writes a suite of it"
+        return Problem(document.file, None, "", message)
     if ("cases" in raw) != ("flow" in raw):
         missing = "flow" if "cases" in raw else "cases"
         message = f"is required beside '{'cases' if missing == 'flow' else 'flow'}' in a suite"

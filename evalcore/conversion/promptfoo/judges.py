@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from evalcore.conversion.converted import Notes
+from evalcore.conversion.converted import Notes, note_default_judge
 from evalcore.conversion.promptfoo.providers import Providers
 
 _DEFAULT: Final = "openai:gpt-4.1-2025-04-14"  # promptfoo's own
@@ -32,7 +32,10 @@ class GradingProviders:
         self._notes.add(_NOTE)
         if isinstance(written, Mapping) and "text" in written:
             written = written["text"]
-        name = self._name(written or _DEFAULT, position) or self._name(_DEFAULT, position)
+        name = self._name(written, position) if written else None
+        if name is None and (name := self._name(_DEFAULT, position)) is not None:
+            judge = self._providers.targets[name]
+            note_default_judge(self._notes, judge, "promptfoo's default", position)
         return {} if name == "judge" else {"config": {"judge": name}}
 
     def _name(self, written: Any, position: str) -> str | None:

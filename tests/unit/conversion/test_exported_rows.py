@@ -79,9 +79,11 @@ def test_rows_that_expect_nothing_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_judge_compares_where_that_is_asked_for(tmp_path: Path) -> None:
-    content = content_of("braintrust", "questions.jsonl", tmp_path, check="judge")
+    suite, notes = converted("braintrust", "questions.jsonl", tmp_path, check="judge")
+    content = yaml.safe_load(suite.read_text("utf-8"))
     assert content["tests"][0]["assertions"][0]["type"] == "llm-grader"
     assert {"name": "judge", "provider": "openai", "model": "gpt-4.1"} in content["targets"]
+    assert any("the judge is gpt-4.1 of openai" in note for note in notes)
 
 
 def test_a_row_without_an_input_is_a_mistake_with_its_line(tmp_path: Path) -> None:

@@ -43,6 +43,22 @@ def test_cases_pass_and_fail_as_in_promptfoo(tmp_path: Path) -> None:
                 assert case["score"] == pytest.approx(score, abs=1e-4), case
 
 
+def test_a_judge_that_the_configuration_does_not_name_is_noted(tmp_path: Path) -> None:
+    graded = "{type: llm-rubric, value: is kind%s}"
+    tests = f"[{{assert: [{graded % ', provider: openai:o3'}, {graded % ''}]}}]"
+    config = f"{{prompts: [hi], providers: [echo], tests: {tests}}}"
+    (tmp_path / "promptfooconfig.yaml").write_text(config, "utf-8")
+
+    suite, notes = converted(None, "promptfooconfig.yaml", tmp_path)
+
+    (line,) = (note for note in notes if "no model that grades is named" in note)
+    assert line == (
+        "tests[0].assert[1]: no model that grades is named: the judge is gpt-4.1-2025-04-14 of "
+        "openai, promptfoo's default (target 'judge-2'; write another model there)"
+    )
+    assert line in suite.read_text("utf-8")
+
+
 def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path: Path) -> None:
     suite, notes = converted("promptfoo", "models.yaml", tmp_path)
     content = yaml.safe_load(suite.read_text("utf-8"))

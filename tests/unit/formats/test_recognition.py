@@ -41,6 +41,13 @@ def test_anything_else_is_no_suite(text: str) -> None:
         recognise(parse_document(text.encode(), "file"))
 
 
+def test_a_configuration_of_promptfoo_is_to_be_imported() -> None:
+    text = b"{prompts: [hi], providers: [echo], tests: [{assert: []}]}"
+
+    with pytest.raises(LoadError, match="`evalcore import FILE` writes a suite of it"):
+        recognise(parse_document(text, "promptfooconfig.yaml"))
+
+
 @pytest.mark.parametrize("name", ["cases.jsonl", "cases.JSONL"])
 def test_rows_are_test_files_whatever_they_hold(tmp_path: Path, name: str) -> None:
     line = '{"id": "a", "input": "b", "output": "c", "assertions": [{"type": "is-json"}]}'

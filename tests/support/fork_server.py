@@ -1,12 +1,13 @@
 """A process that has imported evalcore and forks for each command line.
 
 The commands are processes of their own, with their own directory, environment, streams and end;
-only the imports, nine tenths of what a small run costs, are made once. `tests.support.shell` is
+only the imports and validators, nine tenths of what a small run costs, are made once. `tests.support.shell` is
 its client.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import selectors
@@ -29,6 +30,8 @@ execution: {target: echo}
 assertions: [{type: contains, value: word}]
 tests: [{id: t, input: word}]
 """
+# Commands of many tests beside `run`.
+_COMMANDS = ("inspect", "runs", "report")
 # Python reads these, and the loader of libraries, when an interpreter starts.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "COV_", "COVERAGE_", "OPENBLAS_", "OMP_")
 
@@ -176,6 +179,24 @@ class _ForkServer:
         os.close(status)
 
 
+def _prepare() -> None:
+    """Make once what each command would make for itself: imports, validators of a suite's shapes.
+
+    The garbage collector leaves them alone, else each command would copy the pages that it visits.
+    """
+    _import_what_a_run_imports()
+    from evalcore.pipeline.plan import load
+
+    for command in _COMMANDS:
+        __import__(f"evalcore.cli.{command}")
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder, "warm.eval.yaml")
+        suite.write_text(_SUITE)
+        load(suite)
+    gc.collect()
+    gc.freeze()
+
+
 def _import_what_a_run_imports() -> None:
     """Import the modules of a small run, which a process of its own names."""
     import evalcore.cli.main
@@ -202,7 +223,7 @@ def _import_what_a_run_imports() -> None:
 
 
 def _main(control: int) -> None:
-    _import_what_a_run_imports()
+    _prepare()
     arguments = _ForkServer(socket.socket(fileno=control)).serve()
     if arguments is None:
         return

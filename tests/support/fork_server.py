@@ -1,8 +1,8 @@
 """A process that has imported evalcore and forks for each command line.
 
 The commands are processes of their own, with their own directory, environment, streams and end;
-only the imports and validators, nine tenths of what a small run costs, are made once. `tests.support.shell` is
-its client.
+only imports and validators, nine tenths of what a small run costs, are made once.
+`tests.support.shell` is its client.
 """
 
 from __future__ import annotations

@@ -44,6 +44,14 @@ class PastTables(NamedTuple):
     cases: Sequence[Row] = ()
 
 
+class PastVariant(NamedTuple):
+    """A variant of an earlier run: the run's number, from 1, and its id."""
+
+    number: int
+    run_id: str
+    variant: str
+
+
 def open_past(connection: BoundedConnection, past: PastTables) -> None:
     """Make the tables `past_runs` and `past_cases`, and the views of the run that gates pair them
     with: `measured_cases`, `variant_measures`.
@@ -67,17 +75,20 @@ def open_past(connection: BoundedConnection, past: PastTables) -> None:
 
 
 def past_rows(
-    connection: BoundedConnection, number: int, run_id: str
+    connection: BoundedConnection, columns: Sequence[PastVariant]
 ) -> tuple[list[Row], list[Row]]:
-    """Return the run that a connection holds as rows of `past_runs` and of `past_cases`."""
+    """Return the runs that a connection holds as rows of `past_runs` and of `past_cases`.
+
+    The connection's variants are named by their indices in `columns`.
+    """
     runs = connection.execute(
-        "SELECT $number, $run_id, variant, cases, score, pass_rate, latency, cost "
-        "FROM variant_measures",
-        {"number": number, "run_id": run_id},
+        "SELECT variant::INTEGER, cases, score, pass_rate, latency, cost FROM variant_measures"
     ).fetchall()
     cases = connection.execute(
-        "SELECT $number, variant, case_id, NULL, now_score, now_passed, now_wavered "
-        "FROM measured_cases WHERE measured",
-        {"number": number},
+        "SELECT variant::INTEGER, case_id, NULL, now_score, now_passed, now_wavered "
+        "FROM measured_cases WHERE measured"
     ).fetchall()
-    return runs, cases
+    return (
+        [(*columns[index], *measures) for index, *measures in runs],
+        [(columns[index].number, columns[index].variant, *facts) for index, *facts in cases],
+    )

@@ -163,6 +163,16 @@ def test_a_slow_drift_is_found_that_no_single_night_shows() -> None:
     assert "CUSUM" in decided.message
 
 
+def test_runs_with_more_iterations_drift_in_their_order() -> None:
+    scores = [0.8, 0.7, 0.75, 0.72, 0.78, 0.7, 0.75, 0.6, 0.5]
+    iterated = [[score, score] if number % 2 else score for number, score in enumerate(scores)]
+
+    def drift(history: list[Any]) -> GateResult:
+        return decide("no_drift", results({"a": 0.5}), [results({"a": score}) for score in history])
+
+    assert drift(iterated).details == drift(scores).details
+
+
 def test_a_rising_score_is_no_drift() -> None:
     source = random.Random(8)
     history = [night(source) for _ in range(10)]

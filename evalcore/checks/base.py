@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cache
 from typing import (
@@ -78,8 +78,8 @@ class Reader(Protocol):
     def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
         """Take these targets as judges, and the suite's; note names that no target has."""
 
-    def member(self, raw: Any, *loc: str | int) -> Assertion | None:
-        """Return the assertion at `loc`; None if it is wrong, which is noted."""
+    def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
+        """Return the assertions of a list at `loc`; those that are wrong are noted."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

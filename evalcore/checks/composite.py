@@ -156,11 +156,10 @@ class Composite(Check):
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `composite` means."""
-        keys = [key for key in ("assertions", "evaluators", "members") if key in written]
+        keys = [key for key in _MEMBERS if key in written]
         if len(keys) != 1:
             raise AssertionValueError("a composite has its members under 'assertions'")
-        listed = [reader.member(raw, keys[0], index) for index, raw in enumerate(written[keys[0]])]
-        members = [member for member in listed if member is not None]
+        members = reader.members(written[keys[0]], keys[0])
         names = [member.name for member in members]
         if any(member.check == "human" for member in members):
             raise AssertionValueError("'human' stands beside a composite, not in it")
@@ -274,8 +273,15 @@ AggregatorItem = Annotated[
 ]
 
 
-class CompositeKeys(TypedDict, total=False):
-    """The keys of `composite` that are no fields; its members stand under one of three names."""
+_MEMBERS: Final = ("assertions", "assert", "evaluators", "members")
+# `assert` is a keyword of Python.
+_AssertKey = TypedDict(
+    "_AssertKey", {"assert": Annotated[list[Any], Field(min_length=1)]}, total=False
+)
+
+
+class CompositeKeys(_AssertKey, total=False):
+    """The keys of `composite` that are no fields; its members stand under one of four names."""
 
     assertions: Annotated[list[Any], Field(min_length=1)]
     evaluators: Annotated[list[Any], Field(min_length=1)]

@@ -20,6 +20,7 @@ from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, State
 from evalcore.model.suite import EvidencePolicy, SuiteDefinition
+from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
@@ -111,7 +112,10 @@ class ItemRunner:
         self._skip_if_the_run_has_ended(item)
         if workspaces is None:
             raise TargetError("workspace", "no workspaces are prepared here")
-        async with workspaces().entered(item.case, f"{item.number}-{item.case.id}") as workspace:
+        case = item.case
+        raw = with_target_hooks(case.workspace or {}, item.variant.hooks)
+        label = f"{item.number}-{case.id}"
+        async with workspaces().entered(case._replace(workspace=raw), label) as workspace:
             running.workspace, running.started_us = workspace, wall_clock_us()
             finished = await self._graded(running)
             if finished.status is State.ERROR:

@@ -11,7 +11,7 @@ import orjson
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.messages import message_array
-from evalcore.model.workspace import Hook, HookName
+from evalcore.model.workspace import Hook
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
@@ -44,7 +44,7 @@ class HookInput(NamedTuple):
         return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-async def run_hook(name: HookName, hook: Hook, hook_input: HookInput, folder: Path) -> None:
+async def run_hook(name: str, hook: Hook, hook_input: HookInput, folder: Path) -> None:
     """Run a hook to its end, from the suite's `folder`.
 
     In an array `{{workspace_path}}`, `{{test_id}}` and `{{eval_run_id}}` are replaced; a shell has

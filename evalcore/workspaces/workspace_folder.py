@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import TargetError
-from evalcore.model.workspace import HookName, WorkspaceSpec
+from evalcore.model.workspace import BEFORE, Hook, HookName, WorkspaceSpec
 from evalcore.workspaces.fair_lock import FairLock
 from evalcore.workspaces.file_changes import FileState, changes, look
 from evalcore.workspaces.hooks import HookInput, run_hook
@@ -108,8 +108,19 @@ class WorkspaceFolder:
         return None
 
     async def _run(self, name: HookName, hook_input: HookInput) -> None:
-        hook = self.spec.hooks.get(name)
+        """Run the workspace's hook and the target's; of `after` hooks each runs in any case."""
         self._hooks_started = self._hooks_started or name is HookName.BEFORE_ALL
+        hook, of_target = self.spec.hooks.get(name), self.spec.target_hooks.get(name)
+        if name in BEFORE:
+            await self._run_hook(name, hook, hook_input)
+            await self._run_hook(f"{name} of the target", of_target, hook_input)
+            return
+        try:
+            await self._run_hook(f"{name} of the target", of_target, hook_input)
+        finally:
+            await self._run_hook(name, hook, hook_input)
+
+    async def _run_hook(self, name: str, hook: Hook | None, hook_input: HookInput) -> None:
         if hook is None:
             return
         self._files_complete = False

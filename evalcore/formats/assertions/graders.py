@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -37,7 +37,7 @@ _LARGEST_PROMPT: Final = 1 << 20
 _PROMPT_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
 _METADATA: Final = re.compile(r"metadata\.[\w.-]+")
 
-ReadMember = Callable[[Any, Loc, Problems], Assertion | None]
+ReadMembers = Callable[[Sequence[Any], Loc, Problems], list[Assertion]]
 
 
 class Graders:
@@ -139,9 +139,9 @@ class Graders:
                 self.use(name, (where, key), problems)
                 return
 
-    def at(self, loc: Loc, problems: Problems, read_member: ReadMember) -> GraderReader:
+    def at(self, loc: Loc, problems: Problems, read_members: ReadMembers) -> GraderReader:
         """Return the reader of the assertion at `loc`."""
-        return GraderReader(self, loc, problems, read_member)
+        return GraderReader(self, loc, problems, read_members)
 
     def judges(
         self, written: Mapping[str, Any], loc: Loc, problems: Problems
@@ -258,7 +258,7 @@ class GraderReader(NamedTuple):
     graders: Graders
     loc: Loc
     problems: Problems
-    read_member: ReadMember
+    read_members: ReadMembers
 
     @property
     def file_rules(self) -> int:
@@ -313,9 +313,9 @@ class GraderReader(NamedTuple):
         """Note fields that are compared with those of the expected output."""
         self.graders.reference_fields.compare(paths)
 
-    def member(self, raw: Any, *loc: str | int) -> Assertion | None:
-        """Return the assertion at `loc`; None if it is wrong, which is noted."""
-        return self.read_member(raw, (*self.loc, *loc), self.problems)
+    def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
+        """Return the assertions of a list at `loc`; those that are wrong are noted."""
+        return self.read_members(raw, (*self.loc, *loc), self.problems)
 
 
 def _json_mistake(text: str) -> str:

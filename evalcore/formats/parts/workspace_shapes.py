@@ -36,6 +36,25 @@ class HookShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class TargetHookShape(TypedDict, total=False):
+    """A program that prepares the workspace for one target, or cleans up after it."""
+
+    command: Required[Command]
+    timeout_ms: Annotated[float, Field(gt=0)]
+    cwd: Text
+
+
+@with_config(STRICT)
+class TargetHooksShape(TypedDict, total=False):
+    """What runs inside the workspace's own hooks when a target works there."""
+
+    before_all: TargetHookShape
+    before_each: TargetHookShape
+    after_each: TargetHookShape
+    after_all: TargetHookShape
+
+
+@with_config(STRICT)
 class ReuseShape(TypedDict, total=False):
     """What AgentV does with a workspace of an earlier run; here each run makes its own."""
 

@@ -63,6 +63,15 @@ class WorkspaceReader:
             merged["isolation"] = "per_test"
         return self._finished(merged, loc, problems)
 
+    def hooks_of_target(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> Workspace:
+        """Return the hooks of a target as the plan stores them; note what is wrong in them."""
+        hooks = self._hooks(raw, Path(), loc, problems)
+        self._note_outside({"hooks": hooks}, loc[:-1], problems)
+        if (self._suite or {}).get("path") is not None and hooks.keys() - EACH:
+            message = "'before_all' and 'after_all' of a target need a workspace of its own: "
+            problems.add(loc, f"{message}the suite's `path` is one folder for all targets")
+        return hooks
+
     def _read(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
         """Return a workspace with its parts in one form; None, noted, if it is misshapen."""
         if raw is None:

@@ -117,7 +117,7 @@ class SuiteAssertions:
             problems.add_invalid(error, dict(raw), kind.shape, loc)
             return None
         try:
-            reader = self._graders.at(loc, problems, self._test_files.read)
+            reader = self._graders.at(loc, problems, self._test_files.read_members)
             # As it is written: `5` is stored as `5`, which identities tell from `5.0`.
             check, params = kind.read(raw, reader)
         except AssertionValueError as error:

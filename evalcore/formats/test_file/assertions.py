@@ -96,6 +96,16 @@ class AssertionReader:
                 assertions.append(assertion)
         return assertions
 
+    def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:
+        """Return the assertions of a composite; every mistake in them is noted."""
+        members: list[Assertion] = []
+        for index, entry in enumerate(raw):
+            if is_include(entry) and self._templates is not None:
+                members += self._include(entry["include"], (*loc, index, "include"), problems, "")
+            elif (assertion := self.read(entry, (*loc, index), problems)) is not None:
+                members.append(assertion)
+        return members
+
     def _include(
         self, name: object, loc: Loc, problems: Problems, label: str
     ) -> Sequence[Assertion]:
@@ -201,7 +211,7 @@ class AssertionReader:
     ) -> Assertion | None:
         before = problems.count
         try:
-            reader = self._graders.at(loc, problems, self.read) if kind.word.reads else None
+            reader = self._graders.at(loc, problems, self.read_members) if kind.word.reads else None
             check, params = kind.read(written, reader)
             has_own = "required" in kind.own_keys
             required = kind.required_score(written) if has_own else required_score(written)

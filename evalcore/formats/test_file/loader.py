@@ -42,6 +42,7 @@ from evalcore.formats.test_file.input_messages import (
     check_messages,
 )
 from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
+from evalcore.formats.test_file.target_references import TargetReferences
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.problems import Problems, raise_all
@@ -204,11 +205,13 @@ class _SuiteLevel:
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
         )
         self._refuse_conflicts()
+        self.notes = CaseWarnings(strict=options.strict)
+        entries = self.execution.get("targets", ())
+        self._references = TargetReferences(entries, self.targets, problems, self.notes)
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets, options.file_rules)
         self.programs = program_assertions(path.parent)
         self.templates = AssertionTemplates(path.parent, variables)
-        self.notes = CaseWarnings(strict=options.strict)
         self.graders.use_suites(self.execution, self.section, problems)
         self.variants = self._variants()
         self.baseline = self._baseline()
@@ -352,11 +355,9 @@ class _SuiteLevel:
 
     def _variants(self) -> tuple[Variant, ...]:
         """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
-        names = () if self.options.target else self.execution.get("targets", ())
-        for index, target in enumerate(names):
-            self.targets.use(target, ("execution", "targets", index), self.problems)
-        if names:
-            return tuple(Variant(id=target, target=target) for target in dict.fromkeys(names))
+        if "targets" in self.execution:
+            workspaces = self.workspaces if "workspace" in self.raw else None
+            return self._references.variants(workspaces, self.options.target)
         variants = self._settings.variants()
         for index, variant in enumerate(variants):
             loc = ("evalcore", "variants", index)

@@ -8,10 +8,10 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.criteria import Criteria
-from evalcore.declared.types import Count, Share, Text, Weight
+from evalcore.declared.types import Count, Share, Text, Weight, text_or_mapping
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.parts.target_shapes import TargetShape
-from evalcore.formats.parts.workspace_shapes import WorkspaceValue
+from evalcore.formats.parts.workspace_shapes import TargetHooksShape, WorkspaceValue
 
 
 @with_config(OPEN)
@@ -77,11 +77,26 @@ class Trials(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class TargetReference(TypedDict, total=False):
+    """A target that answers, with hooks of its own; `use_target` names it as another one."""
+
+    name: Required[Text]
+    use_target: Text
+    hooks: TargetHooksShape
+
+
+TargetEntry = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[TargetReference, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+@with_config(STRICT)
 class SuiteExecution(TypedDict, total=False):
     """How the suite runs."""
 
     target: Text
-    targets: Annotated[list[Text], Field(min_length=1)]
+    targets: Annotated[list[TargetEntry], Field(min_length=1)]
     workers: Count
     threshold: Share
     skip_defaults: bool

@@ -5,7 +5,7 @@ Texts are compared untrimmed, regular expressions are Python's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Required, cast
 
@@ -100,14 +100,14 @@ def _read(
     """Return the check's name and its fields; note what does not fit together."""
     _check_config(kind, written.get("config") or {}, loc, problems)
     try:
-        return kind.read(written, graders.at(loc, problems, _no_member))
+        return kind.read(written, graders.at(loc, problems, _no_members))
     except AssertionValueError as error:
         problems.add((*loc, *error.loc), str(error))
         return kind.check, {}
 
 
-def _no_member(_raw: Any, _loc: Loc, _problems: Problems) -> None:
-    return None
+def _no_members(_raw: Sequence[Any], _loc: Loc, _problems: Problems) -> list[Assertion]:
+    return []
 
 
 def _check_config(

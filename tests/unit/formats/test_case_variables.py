@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
 from tests.unit.formats.loading import cases_of, load_text, problems_of, write
 
@@ -142,6 +143,18 @@ def test_included_assertions_stand_where_they_are_included(tmp_path: Path) -> No
     names = ["contains-a", "llm_grader", "equals-b", "is_json", "llm_grader"]
     assert [assertion.name for assertion in case.assertions] == names
     assert case.assertions[1].params["prompt"] == "Is {{output}} kind?"
+
+
+def test_members_of_a_composite_may_be_included(tmp_path: Path) -> None:
+    template = "assertions: [{type: contains, value: a}, {type: contains, value: b}]"
+    write(tmp_path, {".agentv/templates/safe.yaml": template})
+    members = "[{include: safe}, {type: is-json}]"
+    test = f"{{id: a, input: hi, assertions: [{{type: composite, assert: {members}}}]}}"
+
+    (composite,) = cases_of(tmp_path, f"{TARGETS}\ntests: [{test}]")["a"].assertions
+
+    names = [Assertion._make(member).name for member in composite.params["members"]]
+    assert names == ["contains-a", "contains-b", "is_json"]
 
 
 @pytest.mark.parametrize(

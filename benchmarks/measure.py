@@ -47,6 +47,8 @@ def run_measured(command: Sequence[str]) -> Measured:
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith("EVALCORE_")
     }
+    # Else each process of a changed checkout compiles it again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         measured = subprocess.run(
             [sys.executable, "-S", "-c", _MEASURER, *command],

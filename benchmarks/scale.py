@@ -28,16 +28,21 @@ from benchmarks.measure import (
     table,
     write_section,
 )
-from benchmarks.throughput import write_cases
+from benchmarks.throughput import LOOP, PARSE_JSONL, write_cases
 
 MEMORY_MB = 700.0
+# Of the bare loop over the same cases.
+LOOP_RATIO = 3.0
 # For ten times as many items.
 GROWTH = 11.0
 REPORT_S = 60.0
 
 
 class Scale(NamedTuple):
-    """One run: seconds of the whole command and of its end, peak in MB (10⁶ bytes)."""
+    """One run: seconds of the whole command, its stages and the bare loop over the same cases.
+
+    Peak in MB (10⁶ bytes).
+    """
 
     items: int
     seconds: float
@@ -45,6 +50,7 @@ class Scale(NamedTuple):
     execute_s: float
     end_s: float
     peak_mb: float
+    loop_s: float
 
 
 def run_scale(folder: Path, items: int) -> Scale:
@@ -55,6 +61,8 @@ def run_scale(folder: Path, items: int) -> Scale:
     began = time.time()
     measured = run_measured([EVALCORE, "run", str(suite), "--store", str(store)])
     ended = time.time()
+    loop = LOOP.format(parse=PARSE_JSONL)
+    bare = run_measured([sys.executable, "-c", loop, str(suite), str(folder / "results.jsonl")])
     suite.unlink()
     (manifest_path,) = store.glob("runs/*/*/manifest.json")
     manifest = json.loads(manifest_path.read_bytes())
@@ -65,9 +73,8 @@ def run_scale(folder: Path, items: int) -> Scale:
         datetime.fromisoformat(manifest["execution"][name]).timestamp()
         for name in ("first_shard_started_at", "last_shard_committed_at")
     )
-    return Scale(
-        items, measured.seconds, first - began, last - first, ended - last, measured.peak_mb
-    )
+    stages = first - began, last - first, ended - last
+    return Scale(items, measured.seconds, *stages, measured.peak_mb, bare.seconds)
 
 
 def rows_of(part: Scale, whole: Scale) -> list[Row]:
@@ -82,12 +89,17 @@ def rows_of(part: Scale, whole: Scale) -> list[Row]:
             missed.append(f"{scale.peak_mb:.0f} MB ≥ {MEMORY_MB:.0f} MB")
         if scale is whole and growth > bound:
             missed.append(f"{growth:.2f}× > {bound:g}×")
+        ratio = scale.seconds / scale.loop_s
+        if scale is whole and ratio > LOOP_RATIO:
+            missed.append(f"{ratio:.2f}× > {LOOP_RATIO:g}× the loop")
         if scale.end_s >= REPORT_S:
             missed.append(f"{scale.end_s:.0f} s ≥ {REPORT_S:.0f} s")
         cells = (
             f"{scale.items:,}".replace(",", " "),
             *(f"{seconds:.1f}" for seconds in scale[1:4]),
             f"{scale.end_s:.1f} (< {REPORT_S:.0f})",
+            f"{scale.loop_s:.1f}",
+            f"{ratio:.2f}×" + (f" (≤ {LOOP_RATIO:g}×)" if scale is whole else ""),
             f"{growth:.2f}×" + (f" (≤ {bound:g}×)" if scale is whole else ""),
             f"{scale.peak_mb:.0f} MB (< {MEMORY_MB:.0f})",
         )
@@ -111,7 +123,7 @@ def main() -> int:
     rows = rows_of(part, whole)
     header = (
         *("items", "whole command (s)", "load and plan (s)", "execute (s)"),
-        *("report and gates (s)", "growth", "peak memory"),
+        *("report and gates (s)", "bare loop (s)", "ratio", "growth", "peak memory"),
     )
     text = table(header, rows)
     print(text)

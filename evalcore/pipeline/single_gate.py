@@ -115,8 +115,8 @@ def _join(
     offset = 0
     for _, run in numbered:
         for row in run.rows:
-            place, iteration = divmod(row["item"], iterations)
-            case, own = divmod(place, len(run.variants))
+            case_variant, iteration = divmod(row["item"], iterations)
+            case, own = divmod(case_variant, len(run.variants))
             variant = offset + own
             item = (case * len(columns) + variant) * iterations + iteration
             rows.append(row | {"item": item, "variant": str(variant)})

@@ -84,6 +84,7 @@ class ProgressDisplay:
             self.passed += counts.passed
             self.failed += counts.failed
             self.errors += counts.errors
+            self.skipped += counts.skipped
             self._look()
 
     def committed(self, items: int) -> None:

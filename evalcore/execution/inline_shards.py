@@ -111,8 +111,12 @@ class _Commits:
             self._running.pop(0).join()
         self._raise_failed()
         thread = threading.Thread(target=self._commit, args=(shard,), name=f"commit-{shard.number}")
-        self._running.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # a limit of processes or memory lets no thread be made
+            self._work.commit(shard)
+        else:
+            self._running.append(thread)
 
     def _commit(self, shard: OpenShard) -> None:
         try:

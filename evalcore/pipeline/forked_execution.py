@@ -14,6 +14,7 @@ import os
 import signal
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -117,6 +118,9 @@ class _Forks:
         self._counted = execution.options.counted
         self._alive: set[int] = set()
         self._readers: list[threading.Thread] = []
+        # Of forks that no thread could be made for: read at the end.
+        self._unread: list[Connection] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._failures: list[BaseException] = []
 
     @property
@@ -130,6 +134,13 @@ class _Forks:
 
     def start(self, count: int) -> None:
         """Fork so many processes, or as many as the system lets; then this one may have threads."""
+        try:
+            # Forks may be killed: this process removes what they leave in it.
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="evalcore-", ignore_cleanup_errors=True
+            )
+        except OSError:  # nor could they write rows
+            return
         for stream in (sys.stdout, sys.stderr):
             # Python has none where the caller has closed it.
             if stream is not None:
@@ -147,36 +158,49 @@ class _Forks:
             if pid == 0:
                 for connection in (*connections, results):
                     connection.close()
+                tempfile.tempdir = self._folder.name
                 _be_fork(self._execution, self.queue, self._flag, sender, parent)
             sender.close()
             self._alive.add(pid)
             connections.append(results)
         gc.unfreeze()
+        self._attend(connections)
+
+    def _attend(self, connections: Sequence[Connection]) -> None:
+        """Let threads take what the forks tell."""
         for results in connections:
             reader = threading.Thread(target=self._read, args=(results,), name="fork-results")
-            self._readers.append(reader)
-            reader.start()
+            try:
+                reader.start()
+            except RuntimeError:  # a limit of processes or memory lets no thread be made
+                self._unread.append(results)
+            else:
+                self._readers.append(reader)
 
     def _read(self, results: Connection) -> None:
         """Take what a fork tells until it ends."""
         with results:
-            try:
-                while True:
-                    message = results.recv()
-                    if isinstance(message, BaseException):
-                        self._failures.append(message)
-                        self.stop()
-                        continue
-                    self._execution.receipts.append(message.receipt)
-                    if self._counted is not None:
+            while (message := _received(results)) is not None:
+                if isinstance(message, BaseException):
+                    self._fail(message)
+                    continue
+                self._execution.receipts.append(message.receipt)
+                if self._counted is not None:
+                    try:
                         self._counted(message.counts)
-            except EOFError:
-                return
+                    except Exception as error:  # noqa: BLE001 - raised by `join`
+                        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failures.append(error)
+        self.stop()
 
     def join(self) -> None:
         """Wait for the forks; raise what went wrong in one of them."""
         for reader in self._readers:
             reader.join()
+        for results in self._unread:
+            self._read(results)
         for pid in tuple(self._alive):
             _, status = os.waitpid(pid, 0)
             self._alive.discard(pid)
@@ -200,7 +224,20 @@ class _Forks:
         self._alive.clear()
         for reader in self._readers:
             reader.join()
+        for results in self._unread:
+            results.close()
+        if self._folder is not None:
+            self._folder.cleanup()
         self.queue.close()
+
+
+def _received(results: Connection) -> _Committed | BaseException | None:
+    """Return the next message of a fork; None if it has ended, perhaps in the middle of one."""
+    try:
+        message: _Committed | BaseException = results.recv()
+    except (EOFError, OSError):
+        return None
+    return message
 
 
 def _be_fork(
@@ -235,10 +272,8 @@ def _be_fork(
         code = 0
     except (EvalError, OSError, MemoryError) as error:
         sender.send(error)
-        code = 0
     except BaseException as error:  # noqa: BLE001 - the parent raises it
         # Of other code it may not survive pickling.
         sender.send(RuntimeError(f"{type(error).__name__}: {error}"))
-        code = 0
     finally:
         os._exit(code)

@@ -40,6 +40,15 @@ Read = Callable[[Iterator[RawTest], CaseSpool], Spooled]
 Notes = Callable[[], tuple[list[str], ...]]
 
 
+class _FileVersion(NamedTuple):
+    """What changes with the content of a file."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
 class _Fork(NamedTuple):
     """A process that reads lines: where they begin and end, and where it leaves what it read."""
 
@@ -73,11 +82,18 @@ class LineReader:
 class ForkedLines:
     """Lines of a file that forks read; to be closed.
 
-    `parts` are where the lines of each fork begin, and where the last one's end.
+    `parts` are where the lines of each fork begin, and where the last one's end, in this `version`
+    of the file.
     """
 
-    def __init__(self, reader: LineReader, spool: CaseSpool, parts: list[LinePosition]) -> None:
-        self._reader, self._spool = reader, spool
+    def __init__(
+        self,
+        reader: LineReader,
+        spool: CaseSpool,
+        parts: list[LinePosition],
+        version: _FileVersion,
+    ) -> None:
+        self._reader, self._spool, self._version = reader, spool, version
         self._begin = parts[0]
         self._forks: list[_Fork] = []
         for begin, end in pairwise(parts):
@@ -143,17 +159,27 @@ class ForkedLines:
         return is_plain
 
     def join(self, problems: Problems) -> LinePosition:
-        """Take what the forks have read, up to the first that met something else."""
+        """Take what the forks have read, up to the first that met something else; end the others.
+
+        Nothing of a file that has changed since it was cut: its lines stand elsewhere now.
+        """
         position = self._begin
         while self._forks and self._spool.is_aligned and len(self._spool) == position.lines:
             fork = self._forks[0]
             _, status = os.waitpid(fork.pid, 0)
             self._forks.pop(0)
             with closing(fork):
-                if status or not self._take(fork, position, problems):
+                if status or self._has_changed() or not self._take(fork, position, problems):
                     break
             position = fork.end
+        self.close()
         return position
+
+    def _has_changed(self) -> bool:
+        try:
+            return _version(self._reader.path) != self._version
+        except OSError:
+            return True
 
     def _take(self, fork: _Fork, position: LinePosition, problems: Problems) -> bool:
         """Take what a fork has read; return False if an id of it stands before `position`, too."""
@@ -190,17 +216,24 @@ def forked_lines(
     cannot be forked.
     """
     try:
+        version = _version(reader.path)
         parts = _parts(reader.path, processes)
     except OSError:  # the reading of the file says why
-        parts = []
+        yield None
+        return
     if len(parts) < 2 or not can_fork():
         yield None
         return
-    lines = ForkedLines(reader, spool, parts)
+    lines = ForkedLines(reader, spool, parts, version)
     try:
         yield lines
     finally:
         lines.close()
+
+
+def _version(path: Path) -> _FileVersion:
+    status = path.stat()
+    return _FileVersion(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _parts(path: Path, count: int) -> list[LinePosition]:

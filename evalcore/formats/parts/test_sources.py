@@ -143,10 +143,11 @@ def jsonl_tests(
             file.seek(offset)
             for line in _lines(file):
                 if shared is not None and number == shared.lines:
-                    number, offset = shared.join(problems)
-                    shared = None
-                    file.seek(offset)
-                    continue
+                    position, shared = shared.join(problems), None
+                    if position.lines != number:
+                        number, offset = position
+                        file.seek(offset)
+                        continue
                 number += 1
                 if line is None:
                     limit = MAX_LINE_BYTES // 2**20

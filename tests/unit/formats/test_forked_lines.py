@@ -116,6 +116,26 @@ def test_lines_that_are_not_plain_are_read_as_by_one_process(
             os.waitpid(pid, os.WNOHANG)
 
 
+def test_a_file_that_changes_after_it_was_cut_is_read_by_this_process(
+    tmp_path: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path, {})
+    other = {0: " " * 40 + line(0), LAST: line(LAST, input="y")}
+    parts = forked_lines._parts
+
+    def cut_and_written_again(path: Path, count: int) -> Any:
+        cut = parts(path, count)
+        write_lines(tmp_path, other)
+        return cut
+
+    monkeypatch.setattr(forked_lines, "_parts", cut_and_written_again)
+    cases, *_ = described(path, 2)
+
+    assert forks
+    write_lines(tmp_path, other)
+    assert cases == described(path, 1)[0]
+
+
 def refuse() -> None:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 

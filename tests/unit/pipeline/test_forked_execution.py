@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError, WorkersFailedError
-from evalcore.execution.finished_counts import FinishedCounts
+from evalcore.execution.finished_counts import FinishedCounts, RunningCounts
 from evalcore.execution.inline_shards import Rest
 from evalcore.execution.row import FinishedItem
 from evalcore.isolation import forking
@@ -195,6 +197,64 @@ def test_without_a_fork_the_process_executes_all(
     monkeypatch.setattr(os, "fork", refuse)
 
     assert len(execute_run(run, ExecuteOptions(processes=3))) == 12
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_without_a_thread_the_process_commits_and_reads_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    run = planned(tmp_path)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert len(execute_run(run, ExecuteOptions(processes=2))) == 12
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_killed_fork_leaves_no_rows_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_killed_while_it_writes() -> None:
+        Path(tempfile.mkdtemp(), "rows").write_bytes(b"rows")
+        be_killed()
+
+    run = planned(tmp_path)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(
+        "evalcore.execution.stored_shards.StoredShards.begin", in_forks(be_killed_while_it_writes)
+    )
+    monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
+    with pytest.raises(WorkersFailedError):
+        execute_run(run, ExecuteOptions(processes=2))
+
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_progress_that_cannot_be_shown_is_the_error_of_the_run(tmp_path: Path) -> None:
+    def refuse(_: FinishedCounts) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    run = planned(tmp_path)
+    with pytest.raises(BrokenPipeError):
+        execute_run(run, ExecuteOptions(processes=2, counted=refuse))
+
+
+def test_skipped_items_of_a_fork_are_counted_as_skipped(tmp_path: Path) -> None:
+    path = write_suite(tmp_path, execution={"targets": ["a"]})
+    path.with_suffix(".yaml").write_text(
+        "targets: [{name: a, provider: echo}, {name: b, provider: echo}]\n"
+        "execution: {targets: [a, b]}\n"
+    )
+    run = plan_run(load(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+    counts = RunningCounts()
+    execute_run(run, ExecuteOptions(progress=counts))
+
+    assert counts.take() == FinishedCounts(passed=102, failed=18, skipped=CASES)
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -87,10 +87,14 @@ class Comparer:
     def keep_baseline(self, plan: Plan) -> None:
         """Take what stands in `items` and `cases` for the baseline's; to be called before others.
 
-        The candidates' tables replace those two afterwards.
+        The two are dropped: the candidates' tables have their names afterwards.
         """
         self._measure(plan)
         self.connection.execute("ALTER TABLE measured RENAME TO baseline_measured")
+        # A table that is replaced stays until the new one is complete.
+        for table in ("items", "cases"):
+            self.connection.execute(f"DROP TABLE {table}")
+        self.connection.free_memory()
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
@@ -121,6 +125,7 @@ class Comparer:
 
     def _measure(self, plan: Plan) -> None:
         self._run("measured", iterations=plan.iterations, **self.reduction)
+        self.connection.free_memory()
 
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]

@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.run import Plan
-from evalcore.sql.connection import connect, literal_path
+from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import literal_path
 
 _QUESTION_COLUMNS: Final = {"case_number": "BIGINT", "question": "VARCHAR"}
 # Row groups of the usual size would keep 50 MB of a run's outputs in memory.
@@ -73,7 +74,7 @@ class SearchIndex:
                 self._folder.cleanup()
 
     def _write(self, path: Path) -> None:
-        connection = connect()
+        connection = BoundedConnection(self._plan.items)
         try:
             connection.execute("SET VARIABLE files = $1", [self._files])
             fill_table(connection, "questions", _QUESTION_COLUMNS, _numbered(self._questions.all()))
@@ -87,6 +88,7 @@ class SearchIndex:
                 f"(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_ROW_GROUP})"
             )
         finally:
+            connection.free_memory()
             connection.close()
 
 

@@ -102,6 +102,7 @@ class Aggregates:
             self._run("leave_out", ids=list(self._left_out))
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
+        self.connection.free_memory()
 
     def __enter__(self) -> Aggregates:
         return self

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
 import duckdb
 
@@ -15,8 +16,10 @@ from evalcore.sql.connection import MEMORY_LIMIT_MB, connect, use_threads_for
 
 # Fewer rows need no bound of their own.
 _MANY_ROWS: Final = 200_000
+# The tables of fewer rows, and what reading them leaves behind, are less than 10 MB.
+_FEWEST_ROWS: Final = 10_000
 # With what a process holds besides it has to stay under 700 MB for a million rows.
-_LEAST_MB, _MB_PER_MILLION_ROWS = 192, 128
+_LEAST_MB, _MB_PER_MILLION_ROWS = 96, 128
 _MOST_MB: Final = 4_096
 
 
@@ -33,6 +36,7 @@ class BoundedConnection:
         self._rows = rows
         self._connection = connect()
         self._megabytes = MEMORY_LIMIT_MB
+        self._compressed: str | None = None
         if rows >= _MANY_ROWS:
             return_free_memory()
             self._bound(max(_LEAST_MB, _MB_PER_MILLION_ROWS * rows // 1_000_000))
@@ -50,9 +54,42 @@ class BoundedConnection:
         statements = self._connection.extract_statements(query)
         return frozenset(name for each in statements for name in each.named_parameters)
 
+    def compress(self, tables: Sequence[str]) -> None:
+        """Keep temporary tables compressed from now on, in about a tenth of their memory.
+
+        Queries find them by the same names. It takes half as long as making them. The memory that
+        becomes free is given back to the system. Nothing is done if the connection is for few rows.
+        """
+        if self._rows < _FEWEST_ROWS:
+            return
+        if self._compressed is None:
+            self._compressed = f"compressed_{uuid4().hex}"
+            self.execute(f"ATTACH ':memory:' AS {self._compressed} (COMPRESS)")
+        for table in tables:
+            self.execute(f"CREATE TABLE {self._compressed}.{table} AS FROM temp.{table}")
+        # Tables are compressed when they are written to the database's blocks.
+        self.execute(f"CHECKPOINT {self._compressed}")
+        for table in tables:
+            self.execute(f"DROP TABLE temp.{table}")
+        self.execute(f"USE {self._compressed}")
+        self.free_memory()
+
+    def free_memory(self) -> None:
+        """Give back to the system what DuckDB and this process have freed.
+
+        Nothing is done if the connection is for few rows, which leave little behind.
+        """
+        if self._rows < _FEWEST_ROWS:
+            return
+        # DuckDB gives back what its own allocator keeps whenever its limit is set.
+        self._bound(self._megabytes)
+        return_free_memory()
+
     def close(self) -> None:
         """Close the cursor."""
         self._connection.close()
+        if self._compressed is not None:
+            connect().execute(f"DETACH DATABASE IF EXISTS {self._compressed}")
         if self._megabytes != MEMORY_LIMIT_MB:
             self._bound(MEMORY_LIMIT_MB)
 

@@ -194,9 +194,11 @@ def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
 
     view = stack.enter_context(view_run(opened.run))
     opened.view, opened.connection = view, view.tables.connection
+    opened.connection.compress(("items", "cases"))
     opened.cases = CaseTable(
         view.tables.connection, view.plan, _questions(opened), _directions(view.report)
     )
+    opened.connection.compress(("case_rows",))
     stack.callback(opened.cases.texts.close)
 
 

@@ -63,6 +63,46 @@ def test_what_no_machine_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.close()
 
 
+def test_compressed_tables_keep_their_names_and_rows_in_a_fifth_of_the_memory() -> None:
+    connection, before = BoundedConnection(100_000), databases()
+    query = (
+        "CREATE OR REPLACE TEMP TABLE squares AS "
+        "SELECT range AS number, range * range AS square, 'passed' AS outcome FROM range({})"
+    )
+    total = "SELECT count(*), sum(square), any_value(outcome) FROM squares"
+    connection.execute(query.format(100_000))
+    rows, megabytes = connection.execute(total).fetchall(), table_mb()
+
+    connection.compress(("squares",))
+    assert connection.execute(total).fetchall() == rows
+    assert table_mb() < megabytes / 5
+    # A table that is made anew takes the place of the compressed one.
+    connection.execute(query.format(2))
+    assert connection.execute(total).fetchall() == [(2, 1, "passed")]
+
+    connection.close()
+    assert databases() == before
+
+
+def test_tables_of_few_rows_are_left_as_they_are() -> None:
+    connection, before = BoundedConnection(100), databases()
+    connection.execute("CREATE OR REPLACE TEMP TABLE numbers AS FROM range(100)")
+    connection.compress(("numbers",))
+    assert databases() == before
+    assert connection.execute("SELECT count(*) FROM numbers").fetchall() == [(100,)]
+    connection.close()
+
+
+def table_mb() -> float:
+    query = "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+    return float(connect().execute(query).fetchall()[0][0]) / 1e6
+
+
+def databases() -> list[str]:
+    query = "SELECT database_name FROM duckdb_databases() WHERE NOT internal ORDER BY 1"
+    return [name for (name,) in connect().execute(query).fetchall()]
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what was freed")
 def test_memory_that_was_freed_is_given_back() -> None:
     blocks = [bytes(2_000) for _ in range(20_000)]

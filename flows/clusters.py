@@ -6,6 +6,7 @@ The packages are extras and imported where a run asks for them.
 from __future__ import annotations
 
 import os
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -168,19 +169,29 @@ def _opened_dask(
                 "security": True,
                 "protocol": "tls",
                 "env": dict(environment),
-                # Else the first task of each process waits for its imports.
-                "preload": ["flows.tasks"],
+                "preload": ["flows.dask_preload"],
             },
         )
     with runner:
         # A profile of every hundredth of a second costs a tenth of the processors.
         with (
+            _interrupts_blocked(),
             _added_to_environment(_DASK_SETTINGS),
             dask.config.set({"distributed.worker.profile.enabled": False}),
             _reached(choice),
         ):
             _ = runner.client
         yield DaskCluster(runner)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start threads and processes that a Ctrl-C does not reach; threads pass the mask on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ from flows.shard_workers import own_environment
 from tests.support.prefect_runs import flow_run_of, stored_report
 from tests.support.prefect_server import PrefectServer
 from tests.support.reports import stable_report
+from tests.support.shell import environment
 from tests.support.worker_runs import (
     calls,
     finished_report,
@@ -35,6 +38,8 @@ from tests.support.worker_runs import (
     undisturbed_report,
     write_suite,
 )
+
+PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 
@@ -174,3 +179,27 @@ def test_a_run_on_dask_that_is_cancelled_goes_on_where_it_was(
     PrefectRunner().start(run, ExecuteOptions(imports=imports), "dask", 2)
     assert run.manifest().decision == "fail"
     assert run.written_shards() > before
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+def test_an_interrupt_that_reaches_the_workers_of_dask_too_has_one_message(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("prefect_dask")
+    suite = write_suite(tmp_path, items=400, sleep_s=0.1)
+    process = subprocess.Popen(
+        [*PROGRAM, "run", str(suite), "--prefect", "--runner", "dask", "--workers", "2"],
+        cwd=tmp_path,
+        env=environment() | prefect.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for_calls(tmp_path, 20)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "evalcore run --resume" in output
+    assert "Traceback" not in output

@@ -23,6 +23,7 @@ from evalcore.errors import UsageError
 from evalcore.pipeline import is_instant
 from evalcore.storage.runs import StoredRun
 from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
+from flows.worker_check import refuse_unable_workers, worker_facts
 
 _CONNECT_S: Final = 10.0
 # Of a process whose items wait: one shard starts while another one drains.
@@ -180,8 +181,26 @@ def _opened_dask(
             dask.config.set({"distributed.worker.profile.enabled": False}),
             _reached(choice),
         ):
-            _ = runner.client
+            client = runner.client
+        if choice.address:
+            refuse_unable_workers(str(choice), _worker_answers(client))
         yield DaskCluster(runner)
+
+
+def _worker_answers(client: Any) -> Mapping[str, object]:
+    """Return what the workers of a Dask cluster say of themselves; nothing if one hangs."""
+    try:
+        answers: Mapping[str, object] = client.sync(
+            # `run` waits without end for a worker that hangs.
+            client._run,
+            worker_facts,
+            on_error="return",
+            callback_timeout=_CONNECT_S,
+        )
+    # The run itself says what becomes of a worker that hangs.
+    except TimeoutError:
+        return {}
+    return answers
 
 
 @contextmanager

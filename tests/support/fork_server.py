@@ -30,8 +30,25 @@ execution: {target: echo}
 assertions: [{type: contains, value: word}]
 tests: [{id: t, input: word}]
 """
-# Commands of many tests beside `run`.
-_COMMANDS = ("inspect", "runs", "report")
+# What commands of many tests import beside that suite's run.
+_MODULES = (
+    "evalcore.checks.metered_judges",
+    "evalcore.cli.dataset",
+    "evalcore.cli.inspect",
+    "evalcore.cli.regrade",
+    "evalcore.cli.report",
+    "evalcore.cli.runs",
+    "evalcore.datasets.versions",
+    "evalcore.execution.judges",
+    "evalcore.execution.pool",
+    "evalcore.formats.script_suite.loader",
+    "evalcore.formats.workflow_harness.loader",
+    "evalcore.providers.openai",
+    "evalcore.report.terminal",
+    "evalcore.targets.model",
+    "evalcore.targets.python",
+    "genai_prices",
+)
 # Python reads these, and the loader of libraries, when an interpreter starts.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "COV_", "COVERAGE_", "OPENBLAS_", "OMP_")
 
@@ -187,8 +204,8 @@ def _prepare() -> None:
     _import_what_a_run_imports()
     from evalcore.pipeline.plan import load
 
-    for command in _COMMANDS:
-        __import__(f"evalcore.cli.{command}")
+    for module in _MODULES:
+        __import__(module)
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder, "warm.eval.yaml")
         suite.write_text(_SUITE)

@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -85,8 +84,11 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def working(
-    running_prefect: PrefectServer, project: Project, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Project]:
+    prefect_processes: contextlib.ExitStack,
+    running_prefect: PrefectServer,
+    project: Project,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Project:
     """The project with a worker, whose flow runs may import `shared_target` from its folder.
 
     They may be asked to use any store of the tests.
@@ -101,8 +103,9 @@ def working(
         "PYTHONPATH": os.pathsep.join([str(project.folder), *sys.path[:1]]),
     }
     environment = running_prefect.environment | more
-    with running(command, environment, project.folder / "worker.log"):
-        yield project
+    log = project.folder / "worker.log"
+    prefect_processes.enter_context(running(command, environment, log))
+    return project
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.servers import running, wait_until_ready
 
+GROUP = "prefect"
+PROCESSES = pytest.StashKey[contextlib.ExitStack]()
 _BATCH = "200"
 _DATABASE = "prefect.db"
 # Batch settings (docs/reference/prefect.md). A flush interval below 1 s makes the server's loops
@@ -140,12 +142,22 @@ def new_prefect_database(tmp_path_factory: pytest.TempPathFactory) -> NewDatabas
 
 
 @pytest.fixture(scope="session")
+def prefect_processes(pytestconfig: pytest.Config) -> Iterator[contextlib.ExitStack]:
+    """What ends the server and the worker: a hook, after the last test of their group."""
+    with contextlib.ExitStack() as stack:
+        pytestconfig.stash[PROCESSES] = stack
+        yield stack
+
+
+@pytest.fixture(scope="session")
 def running_prefect(
-    new_prefect_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PrefectServer]:
+    prefect_processes: contextlib.ExitStack,
+    new_prefect_database: NewDatabase,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> PrefectServer:
     """One Prefect server per test process."""
-    with new_prefect_database.server(tmp_path_factory.mktemp("prefect")) as server:
-        yield server
+    home = tmp_path_factory.mktemp("prefect")
+    return prefect_processes.enter_context(new_prefect_database.server(home))
 
 
 @pytest.fixture(scope="module")

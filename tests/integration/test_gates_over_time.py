@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,9 +81,29 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")
 
 
-def test_a_night_is_decided_again_to_the_same_bytes(store: LocalStore, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def three_nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[StoredRun]]:
+    """A store with three nights in which all cases passed; no test may change it."""
+    folder = tmp_path_factory.mktemp("nights")
+    suite = suite_of(folder, WORDS)
+    store = LocalStore(folder / "store")
+    return folder / "store", [night(store, suite)[0] for _ in range(3)]
+
+
+@pytest.fixture
+def earlier(
+    three_nights: tuple[Path, list[StoredRun]], tmp_path: Path, store: LocalStore
+) -> list[StoredRun]:
+    """The three nights, copied to `store`."""
+    folder, runs = three_nights
+    shutil.copytree(folder, tmp_path / "store", dirs_exist_ok=True)
+    return [find_run(store, run.run_id) for run in runs]
+
+
+def test_a_night_is_decided_again_to_the_same_bytes(
+    store: LocalStore, earlier: list[StoredRun], tmp_path: Path
+) -> None:
     whole, less = suite_of(tmp_path, WORDS), suite_of(tmp_path, WORDS[1:])
-    earlier = [night(store, whole)[0] for _ in range(3)]
     run, report = night(store, less)
     decided = gates(report)
     outcome, message = decided["no_new_failures"]
@@ -105,28 +126,28 @@ def test_a_night_is_decided_again_to_the_same_bytes(store: LocalStore, tmp_path:
     assert report_bytes(run) == before
 
 
-def test_rows_that_were_frozen_and_changed_are_damage(store: LocalStore, tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, WORDS)
-    night(store, suite)
-    run, _ = night(store, suite)
+def test_rows_that_were_frozen_and_changed_are_damage(
+    store: LocalStore, earlier: list[StoredRun]
+) -> None:
+    run = earlier[-1]
     store.delete(run.keys.past_part("past_cases"))
     with pytest.raises(DamagedRunError, match="past_cases"), view_run(run):
         pass
 
 
-def test_other_cases_are_no_history(store: LocalStore, tmp_path: Path) -> None:
-    for _ in range(3):
-        night(store, suite_of(tmp_path, WORDS))
+def test_other_cases_are_no_history(
+    store: LocalStore, earlier: list[StoredRun], tmp_path: Path
+) -> None:
     _, report = night(store, suite_of(tmp_path, WORDS, WORDS[:-1]))
     for name in ("no_drop_from_history", "no_new_failures", "no_drift"):
         outcome, message = gates(report)[name]
         assert (outcome, "3 with other cases" in message) == ("inconclusive", True)
 
 
-def test_a_run_that_is_graded_again_looks_back_as_before(store: LocalStore, tmp_path: Path) -> None:
+def test_a_run_that_is_graded_again_looks_back_as_before(
+    store: LocalStore, earlier: list[StoredRun], tmp_path: Path
+) -> None:
     suite = suite_of(tmp_path, WORDS)
-    for _ in range(3):
-        night(store, suite)
     run, report = night(store, suite_of(tmp_path, WORDS[2:]))
     night(store, suite_of(tmp_path, WORDS[2:]))
     again, regraded = night(store, suite_of(tmp_path, WORDS[2:]), PlanOptions(reuse=run.run_id))
@@ -138,10 +159,12 @@ def test_a_run_that_is_graded_again_looks_back_as_before(store: LocalStore, tmp_
     assert history["left_out"] == {"graded again": 1}
 
 
-def test_a_deleted_run_is_left_out(store: LocalStore, tmp_path: Path) -> None:
+def test_a_deleted_run_is_left_out(
+    store: LocalStore, earlier: list[StoredRun], tmp_path: Path
+) -> None:
     suite = suite_of(tmp_path, WORDS)
-    runs = [night(store, suite)[0] for _ in range(4)]
-    for info in list(store.list(runs[1].keys.folder)):
+    night(store, suite)
+    for info in list(store.list(earlier[1].keys.folder)):
         store.delete(info.key)
     run, report = night(store, suite)
     assert len(run.manifest().settings["history"]["runs"]) == 3
@@ -209,8 +232,8 @@ def test_a_run_stops_when_it_is_decided(
 
 
 def test_an_open_decision_runs_all_cases(store: LocalStore, tmp_path: Path) -> None:
-    _, report = night(store, stopping_suite(tmp_path, 0.8, cases=60))
-    assert report["counts"]["completed"] == 60
+    _, report = night(store, stopping_suite(tmp_path, 0.8, cases=30))
+    assert report["counts"]["completed"] == 30
 
 
 def test_one_failure_decides_what_no_failure_may_be_in(store: LocalStore, tmp_path: Path) -> None:
@@ -288,7 +311,7 @@ def test_a_run_does_not_pass_before_its_required_cases_have(
 ) -> None:
     required: Any = {"gate": "required_cases", "case_ids": ["c1", "c2", "c3"]}
     rate: Any = {"gate": "pass_rate", "threshold": 0.5}
-    _, report = night(store, stopping_suite(tmp_path, 1.0, [rate, required]))
+    _, report = night(store, stopping_suite(tmp_path, 1.0, [rate, required], cases=60))
     assert gates(report)["required_cases"][0] == report["decision"] == "pass"
 
 
@@ -337,7 +360,7 @@ def test_a_run_in_random_order_has_the_same_cases_for_the_next(
     store: LocalStore, tmp_path: Path
 ) -> None:
     gates_of_both: Any = {"gate": "no_drop_from_history", "margin": 0.1}
-    suite = stopping_suite(tmp_path, 1.0, gates_of_both, cases=60)
+    suite = stopping_suite(tmp_path, 1.0, gates_of_both, cases=12)
     night(store, suite)
     run, _ = night(store, suite)
     assert len(run.manifest().settings["history"]["runs"]) == 1

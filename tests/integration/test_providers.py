@@ -312,7 +312,9 @@ def real_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = tmp_path_factory.mktemp("model") / "gemma.gguf"
     parameters.model.path = str(gemma.assemble(path))
     parameters.n_ctx = 2048
-    parameters.cpuparams.n_threads = 2
+    # Threads wait for each other in busy loops.
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.warmup = False
     server = llama.Server(parameters)
     yield f"{server.listening_address}/v1"
     del server

@@ -8,11 +8,12 @@ import queue
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any, Final
 
 from prefect.futures import PrefectFuture
 
-from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
+from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, WorkersFailedError
 from evalcore.execution.limits.shared_limits import decode_limits, has_died, process_origin
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.pipeline.silence import Silence
@@ -36,8 +37,8 @@ def run_on_cluster(
 ) -> None:
     """Execute shards as tasks of a cluster, and return when each has ended.
 
-    Raises `StoreError` once every shard was tried if some have no result, `StalledError` if no
-    worker shows a sign of life, and at once what a worker refuses the run with.
+    Raises `WorkersFailedError` once every shard was tried if some have no result, `StalledError`
+    if no worker shows a sign of life, and at once what a worker refuses the run with.
     """
     attended = _ClusterShards(cluster, execution, shards, progress)
     attended.run()
@@ -62,7 +63,9 @@ class _ClusterShards:
         self._began = time.monotonic()
         self._submitted = 0
         settings = execution.settings
-        self._silence = Silence(self._run, settings.stall_s, settings.lease_s)
+        self._silence = Silence(
+            self._run, settings.stall_s, settings.lease_s, waits_for=self._describe_cluster
+        )
         self._looked = self._began
 
     def run(self) -> None:
@@ -124,6 +127,12 @@ class _ClusterShards:
         self._silence.note_items(done)
         self._progress.show(done)
 
+    def _describe_cluster(self) -> str:
+        slots = self._cluster.slots
+        if not slots:
+            return "the cluster has no workers"
+        return f"the cluster has {slots} slots for tasks; the logs of its workers say more"
+
     def raise_failures(self) -> None:
         """Raise if a shard has no result although the run was not stopped."""
         if not self._failures or self._execution.stopped or self._execution.left:
@@ -138,7 +147,7 @@ class _ClusterShards:
             raise first
         reason = str(first) if isinstance(first, EvalError) else f"{type(first).__name__}: {first}"
         message = f"{lost} of {len(self._shards)} shards could not be executed: {reason}"
-        raise StoreError(message) from first
+        raise WorkersFailedError(self._run.run_id, message) from first
 
 
 def _escaped(name: str) -> str:
@@ -150,9 +159,11 @@ def _end_of(future: PrefectFuture[Any]) -> object:
     """Return what a task returned, or the exception that it or its scheduler ended with."""
     try:
         return future.result(timeout=_LOOK_S, raise_on_failure=False)
-    # The scheduler's own: the worker died too often, the scheduler is gone.
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
-        return error if isinstance(error, Exception) else StoreError("the scheduler is gone")
+    except (futures.CancelledError, asyncio.CancelledError):
+        return StoreError("the cluster's scheduler is gone, or it has cancelled the tasks")
+    # The scheduler's own: the worker died too often.
+    except Exception as error:  # noqa: BLE001
+        return error
 
 
 def wait_until_left(run: StoredRun) -> None:

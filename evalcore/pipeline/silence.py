@@ -20,12 +20,20 @@ class Silence:
     """Raises `StalledError` once no result came and no claim changed for `stall_s`.
 
     A worker that lives renews its claims, three times in `lease_s`, also while its items wait.
+    The error says with `waits_for` what there is to begin a shard, by default the command that
+    starts a worker.
     """
 
     def __init__(
-        self, run: StoredRun, stall_s: float, lease_s: float, clock: Clock = time.monotonic
+        self,
+        run: StoredRun,
+        stall_s: float,
+        lease_s: float,
+        clock: Clock = time.monotonic,
+        waits_for: Callable[[], str] | None = None,
     ) -> None:
         self._run = run
+        self._waits_for = waits_for
         self._after_s = max(stall_s, lease_s)
         self._clock = clock
         self._items = 0
@@ -64,6 +72,7 @@ class Silence:
             return f"the store does not answer ({error})"
         what = f"{pending} of {plan.shards} shards have no result"
         if not claimed:
-            run, store = self._run.run_id, self._run.store.url
-            return f"{what}, and no worker has begun one (evalcore worker {run} --store {store})"
+            command = f"evalcore worker {self._run.run_id} --store {self._run.store.url}"
+            hint = command if self._waits_for is None else self._waits_for()
+            return f"{what}, and no worker has begun one ({hint})"
         return f"{what}, and the workers that have begun {claimed} of them are silent"

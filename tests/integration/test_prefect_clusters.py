@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from prefect import flow
+from prefect import Task, flow
+from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalcore.errors import NotAllowedError, StoreError
+from evalcore.errors import NotAllowedError, StalledError, StoreError, WorkersFailedError
 from evalcore.pipeline import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -60,7 +64,31 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect: PrefectServer)
     return plan_shared(suite, LocalStore(tmp_path / "store"))
 
 
-def clustered(run: StoredRun, shards: Sequence[int], options: ExecuteOptions) -> None:
+class LostCluster(ThreadCluster):
+    """A cluster whose scheduler is gone: Dask cancels the futures of its tasks."""
+
+    def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> PrefectFuture[Any]:
+        future: Future[Any] = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return PrefectConcurrentFuture(uuid4(), future)
+
+
+class EmptyCluster(ThreadCluster):
+    """A cluster without workers."""
+
+    slots = 0
+
+    def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> PrefectFuture[Any]:
+        return PrefectConcurrentFuture(uuid4(), Future())
+
+
+def clustered(
+    run: StoredRun,
+    shards: Sequence[int],
+    options: ExecuteOptions,
+    cluster: type[ThreadCluster] = ThreadCluster,
+) -> None:
     """Execute shards in a flow run, in two threads."""
 
     @flow(name="clustered", persist_result=False)
@@ -68,7 +96,7 @@ def clustered(run: StoredRun, shards: Sequence[int], options: ExecuteOptions) ->
         execution = FlowExecution(run, options)
         with ThreadPoolTaskRunner[Any](max_workers=2) as threads:
             progress = RunProgress("shared", execution.plan.items)
-            run_on_cluster(ThreadCluster(threads), execution, shards, progress)
+            run_on_cluster(cluster(threads), execution, shards, progress)
             wait_until_left(run)
         execution.close()
 
@@ -99,6 +127,17 @@ def test_a_worker_that_may_not_execute_the_run_ends_it(
     with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_STORES"):
         clustered(run, (0,), ExecuteOptions())
     assert not run.written_shards()
+
+
+def test_a_run_whose_scheduler_is_gone_says_so_and_how_to_go_on(run: StoredRun) -> None:
+    with pytest.raises(WorkersFailedError, match=f"scheduler is gone.*--resume {run.run_id}"):
+        clustered(run, (0,), ExecuteOptions(), LostCluster)
+
+
+def test_a_run_on_a_cluster_without_workers_says_what_is_missing(run: StoredRun) -> None:
+    impatient = replace(ExecuteOptions().settings, stall_s=0.5, lease_s=0.5)
+    with pytest.raises(StalledError, match="the cluster has no workers"):
+        clustered(run, (0,), ExecuteOptions(settings=impatient), EmptyCluster)
 
 
 def test_a_cancelled_run_begins_no_other_shard(

@@ -231,9 +231,9 @@ def _copied_mapping(value: dict[Any, Any], budget: CopyBudget, depth: int) -> di
     copy = dict.copy(value)
     members = [*copy.values()]
     kinds = {*map(type, members)}
-    if kinds <= _FLAT:
+    if str in kinds:
         budget.take_characters(_characters(members, kinds))
-    else:
+    if not kinds <= _FLAT:
         budget.take_parts(1 + len(members))
         _copy_members(copy, budget, depth - 1)
     return copy
@@ -241,14 +241,9 @@ def _copied_mapping(value: dict[Any, Any], budget: CopyBudget, depth: int) -> di
 
 def _copy_members(copy: dict[Any, Any], budget: CopyBudget, depth: int) -> None:
     """Put copies in the place of the members of a mapping that may change."""
-    characters = 0
     for name, member in copy.items():
-        kind = type(member)
-        if kind is str:
-            characters += len(member)
-        elif kind not in ATOMS:
+        if type(member) not in _FLAT:
             copy[name] = _copy(member, budget, depth)
-    budget.take_characters(characters)
 
 
 def _copied_list(value: Any, budget: CopyBudget, depth: int) -> list[Any]:
@@ -266,12 +261,13 @@ def _copied_group(group: Any, budget: CopyBudget, depth: int) -> list[Any]:
     if len(kinds) == 1 and dict in kinds:
         return _copied_rows(group, budget, depth - 1)
     copies = [*group]
-    if kinds <= _FLAT:
+    if str in kinds:
         budget.take_characters(_characters(copies, kinds))
+    if kinds <= _FLAT:
         return copies
     budget.take_parts(1 + len(copies))
     for index, member in enumerate(copies):
-        if type(member) not in ATOMS:
+        if type(member) not in _FLAT:
             copies[index] = _copy(member, budget, depth - 1)
     return copies
 
@@ -282,10 +278,11 @@ def _copied_rows(rows: Any, budget: CopyBudget, depth: int) -> list[Any]:
         raise SnapshotError("nested too deeply")
     members = [*chain.from_iterable(map(dict.values, rows))]
     kinds = {*map(type, members)}
+    # Texts are counted first: one that is too long ends the copy before anything is copied.
+    characters = _characters(members, kinds)
+    budget.take_characters(characters)
     if kinds <= _FLAT:
         budget.take_members(len(members))
-        characters = _characters(members, kinds)
-        budget.take_characters(characters)
         return _packed_rows(rows, kinds, characters <= _SHORT_TEXT * len(members))
     budget.take_parts(len(rows) + len(members))
     copies = []

@@ -26,6 +26,7 @@ from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import EvalError, UsageError
 from evalcore.judging.texts import conversation_text
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.wording import counted
 from evalcore.pipeline import ExecuteOptions
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.pipeline.awaited_labels import annotation_deadline
@@ -117,9 +118,9 @@ def _annotate(parameters: AnnotateParameters) -> State[Any]:
         if left and not is_over:
             if parameters.follows is not None:
                 if not _is_waiting(parameters.follows):
-                    return Completed(message=f"nothing waits; {left} labels are missing")
+                    return Completed(message=f"nothing waits; missing: {counted(left, 'label')}")
                 _follow_up(parameters, parameters.follows, deadline)
-                return Completed(message=f"{left} labels are missing")
+                return Completed(message=f"missing: {counted(left, 'label')}")
             _wait_for_answers(queue, parameters, deadline)
     if parameters.follows is not None and not _end_waiting(parameters.follows):
         return Completed(message="the flow run that waited has ended")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.errors import EvalError
 from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
+from evalcore.mistakes.wording import counted
 from flows import states
 from flows.decided_failures import log_decisions_without_traceback
 from flows.parameters import takes_parameters
@@ -84,7 +85,7 @@ def warn_of_damaged(synced: Synced) -> None:
 def _summary(synced: Synced, done: Compacted) -> str:
     before = sum(table.files_before for table in done.tables)
     after = sum(table.files_after for table in done.tables)
-    text = f"{synced.total} runs in the history, {before} files → {after}"
+    text = f"{counted(synced.total, 'run')} in the history, {counted(before, 'file')} → {after}"
     if done.dropped:
-        text += f", results of {len(done.dropped)} runs dropped"
+        text += f", results of {counted(len(done.dropped), 'run')} dropped"
     return text

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.errors import EvalError
 from evalcore.execution.lanes.claims import LEASE_S
 from evalcore.isolation.mode import Isolation
+from evalcore.mistakes.wording import counted
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.pipeline.acceptance import accept_plan
@@ -107,6 +108,6 @@ def _execute(parameters: LaneParameters) -> State[Any]:
     if end.cancelled:
         return states.stopped(run.run_id)
     done = sum(receipt.items for receipt in end.receipts)
-    message = f"{len(end.receipts)} shards with {done} work items executed"
+    message = f"{counted(len(end.receipts), 'shard')} with {counted(done, 'work item')} executed"
     get_run_logger().info("lane %s: %s", name, message)
     return Completed(message=message)

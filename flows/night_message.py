@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from prefect.client.schemas.objects import State
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.report.message import MARKDOWN, PLAIN, MessageForm, Notice, plain
 from flows import states
@@ -27,7 +28,7 @@ def night_message(
     """Return the message: suites that changed first, then those without a decision, then cases."""
     decision = PASSED if state.is_completed() else states.named(state)
     passed = sum(end.decision == PASSED for end in ends)
-    title = plain(f"Nightly: {decision}, {passed} of {len(ends)} suites passed")
+    title = plain(f"Nightly: {decision}, {passed} of {counted(len(ends), 'suite')} passed")
     body, text = ("\n".join(_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
     return Notice(title, body, text)
 

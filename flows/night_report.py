@@ -8,6 +8,7 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from evalcore.frozen import frozen
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
@@ -63,7 +64,7 @@ def night_markdown(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
     """Return the report: the decision, a line for each suite, then the gates."""
     decision = PASSED if state.is_completed() else states.named(state)
     passed = sum(end.decision == PASSED for end in ends)
-    lines = [f"# Nightly: {decision}", "", f"{passed} of {len(ends)} suites passed.", ""]
+    lines = [f"# Nightly: {decision}", "", f"{passed} of {counted(len(ends), 'suite')} passed.", ""]
     lines += _table(
         ("suite", "decision", "score", "pass rate", "cases", "run"), [_suite_line(e) for e in ends]
     )

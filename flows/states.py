@@ -9,6 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, LoadError, NotAllowedError
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
@@ -48,7 +49,7 @@ def outcome(report: Report) -> str:
     score = "no score" if summary.score is None else f"score {summary.score:.4f}"
     return (
         f"{score}, pass rate {summary.pass_rate:.4f} "
-        f"({summary.passed_cases} of {summary.cases} cases)"
+        f"({summary.passed_cases} of {counted(summary.cases, 'case')})"
     )
 
 
@@ -74,14 +75,14 @@ def worst(ended: Sequence[tuple[str, State[Any]]]) -> State[Any]:
     """
     wrong = [(suite, state) for suite, state in ended if not state.is_completed()]
     if not wrong:
-        return Completed(message=f"{len(ended)} of {len(ended)} suites passed")
+        return Completed(message=f"{len(ended)} of {counted(len(ended), 'suite')} passed")
     names = {named(state) for _, state in wrong}
     first = next(name for name in WORST_FIRST if name in names)
     # Their messages are escaped already.
     reasons = "; ".join(
         f"{_one_line(suite)}: {named(state)}: {state.message}" for suite, state in wrong
     )
-    return _cut(first, f"{len(wrong)} of {len(ended)} suites did not pass: {reasons}")
+    return _cut(first, f"{len(wrong)} of {counted(len(ended), 'suite')} did not pass: {reasons}")
 
 
 def named(state: State[Any]) -> str:

@@ -11,6 +11,7 @@ from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Text
 from evalcore.mistakes.foreign_text import one_line, quote
+from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Outcome, Verdict, blocked, failed
 from evalcore.model.evidence import Evidence
 from evalcore.model.evidence_path import error_texts
@@ -29,7 +30,7 @@ class NoErrors(Check):
             return Verdict(Outcome.PASSED, 1.0, actual=_NO_ERRORS, expected=_NO_ERRORS)
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
         message = one_line(f"{errors[0]}{more}")
-        return failed(message, actual=f"{len(errors)} errors", expected=_NO_ERRORS)
+        return failed(message, actual=counted(len(errors), "error"), expected=_NO_ERRORS)
 
 
 class NodeExecuted(Check):
@@ -65,7 +66,7 @@ class NodeInvocations(Check):
         expected = f"{self.node_id} ≤ {self.max}"
         if count <= self.max:
             return Verdict(Outcome.PASSED, 1.0, actual=str(count), expected=expected)
-        message = f"{quote(self.node_id)} ran {count} times, at most {self.max} expected"
+        message = f"{quote(self.node_id)} ran {counted(count, 'time')}, at most {self.max} expected"
         return failed(message, actual=str(count), expected=expected)
 
     def expected_text(self) -> str:

@@ -13,7 +13,7 @@ from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.human_subjects import judged_handle, judged_variable
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, Share, Text
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import counted, suggest
 from evalcore.model.annotation import AWAITING, AnswerForm, HumanQuestion, content_key
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
@@ -164,7 +164,7 @@ def _read_scale(written: Mapping[str, Any]) -> dict[str, Any]:
 def _progress(consensus: Consensus, annotators: int) -> str:
     if consensus.tied:
         return f"{len(consensus.votes)} labels tie, one more decides"
-    return f"{len(consensus.votes)} of {annotators} labels"
+    return f"{len(consensus.votes)} of {counted(annotators, 'label')}"
 
 
 class HumanKeys(TypedDict, total=False):

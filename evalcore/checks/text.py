@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.subject import Subject
 from evalcore.mistakes.foreign_text import quote, quote_all
+from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, failed
 
 # White space and line terminators of ECMAScript; `str.strip` knows others.
@@ -130,9 +131,9 @@ class WordCount(Check):
         """Count the words."""
         count = len(subject.output.split())
         if self.min is not None and count < self.min:
-            return failed(f"{count} words, fewer than {self.min}")
+            return failed(f"{counted(count, 'word')}, fewer than {self.min}")
         if self.max is not None and count > self.max:
-            return failed(f"{count} words, more than {self.max}")
+            return failed(f"{counted(count, 'word')}, more than {self.max}")
         return PASSED
 
     def expected_text(self) -> str | None:

@@ -15,6 +15,7 @@ from evalcore.annotations.tasks import AnnotationTask
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.errors import UsageError
 from evalcore.judging.texts import conversation_text
+from evalcore.mistakes.wording import counted
 from evalcore.storage.run_names import choose_run
 from evalcore.trust.text import sanitize_terminal
 
@@ -46,7 +47,7 @@ def annotate(run_id: str, annotator: str | None, store: str | None) -> None:
             _show(f"warning: {damage.key} {damage.reason}; it is asked again", err=True)
         session.run()
         left = queue.progress
-    labels = "1 label" if session.stored == 1 else f"{session.stored} labels"
+    labels = counted(session.stored, "label")
     _show(f"{labels} of {name} stored; {left.missing} missing in the run")
     if not left.missing and left.tasks:
         _show(f"evalcore regrade {queue.run_id}  decides with them")

@@ -25,8 +25,8 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import parse_json
-from evalcore.gates.wording import counted
 from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 
@@ -59,7 +59,7 @@ def export_command(run_id: str, file: Path | None, form: str | None, store: str 
         file.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
-    click.echo(one_line(f"{len(rows)} labels in {file}"))
+    click.echo(one_line(f"{counted(len(rows), 'label')} in {file}"))
 
 
 @annotations_.command("import")

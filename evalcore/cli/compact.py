@@ -13,6 +13,7 @@ import orjson
 from evalcore.cli.ages import Age
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
+from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
@@ -63,12 +64,12 @@ def _document(done: Compacted, dry_run: bool) -> dict[str, Any]:
 def _lines(done: Compacted, dry_run: bool) -> Iterator[str]:
     for table in done.tables:
         yield (
-            f"{table.table:<10} {table.files_before} files → {table.files_after}, "
-            f"{table.removed} old ones {'would be ' if dry_run else ''}removed"
+            f"{table.table:<10} {counted(table.files_before, 'file')} → {table.files_after}, "
+            f"{counted(table.removed, 'old file')} {'would be ' if dry_run else ''}removed"
         )
     for run in done.retained:
         yield f"kept: the results of {run.run_id} ({run.suite}): it {run.reason}"
     if done.dropped:
         freed = sum(run.bytes for run in done.dropped) / _MEGABYTE
         verb = "would drop" if dry_run else "dropped"
-        yield f"{verb} the results of {len(done.dropped)} runs: {freed:.1f} MB"
+        yield f"{verb} the results of {counted(len(done.dropped), 'run')}: {freed:.1f} MB"

@@ -13,6 +13,7 @@ from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
 from evalcore.cli.showing import one_line, present
 from evalcore.errors import ExitCode, UsageError
+from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
 from evalcore.pipeline import view_run
@@ -108,7 +109,7 @@ def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int
     name = compared.variant
     if name != compared.baseline:
         name += f" (was {compared.baseline})"
-    yield f"  {name}: {compared.compared} cases in both"
+    yield f"  {name}: {counted(compared.compared, 'case')} in both"
     score, passed = entry["score"], entry["passed"]
     if score["difference"] is not None:
         interval = f"    score {score['difference']:+.4f}"

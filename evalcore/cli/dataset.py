@@ -12,7 +12,7 @@ from evalcore.cli.dataset_promote import promote_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
-from evalcore.gates.wording import counted
+from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def import_command(
     if done.version is None:
         click.echo(one_line(f"{name}: nothing new ({counts})"))
     else:
-        click.echo(one_line(f"{done.version.reference}: {done.version.cases} cases ({counts})"))
+        click.echo(
+            one_line(f"{done.version.reference}: {counted(done.version.cases, 'case')} ({counts})")
+        )
 
 
 @dataset.command("list")
@@ -185,7 +187,7 @@ def drop_command(reference: str, yes: bool, store: str | None) -> None:
     if not yes:
         if whole:
             versions = len(read_dataset(opened, parsed.name).versions)
-            going = f"{parsed.name} with {versions} versions and its pending captures"
+            going = f"{parsed.name} with {counted(versions, 'version')} and its pending captures"
         else:
             going = str(find_version(opened, parsed).reference)
         click.echo(one_line(f"would drop {going}; do it with --yes"))
@@ -240,7 +242,11 @@ def _show_pending(name: str, page: PendingPage, as_json: bool) -> None:
         row = {"name": name, "pending": page.total_captures, "clusters": clusters}
         click.echo(on_one_line(orjson.dumps(row).decode()))
         return
-    click.echo(one_line(f"{name}: {page.total_captures} pending in {page.total_clusters} clusters"))
+    click.echo(
+        one_line(
+            f"{name}: {page.total_captures} pending in {counted(page.total_clusters, 'cluster')}"
+        )
+    )
     for cluster in page.clusters:
         first = cluster.captures[0]
         more = len(cluster.captures) - 1

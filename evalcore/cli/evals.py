@@ -10,6 +10,7 @@ import click
 
 from evalcore.cli.options import json_option
 from evalcore.errors import ExitCode, UsageError
+from evalcore.mistakes.wording import counted
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -146,7 +147,7 @@ def run(
     else:
         outcome = started.counts.outcome
         click.echo(
-            f"{started.id}  {started.lifecycle.status}: {started.total_evals} evals, "
+            f"{started.id}  {started.lifecycle.status}: {counted(started.total_evals, 'eval')}, "
             f"{outcome.passed} passed, {outcome.failed} failed, {outcome.blocked} blocked"
         )
     passed = started.counts.outcome.passed == started.total_evals
@@ -195,7 +196,7 @@ def export(server: str, workflow_id: str, output: Path | None) -> None:
         click.echo(text, nl=False)
         return
     output.write_text(text, "utf-8")
-    click.echo(f"{output}: {len(exported.evals)} evals")
+    click.echo(f"{output}: {counted(len(exported.evals), 'eval')}")
 
 
 @evals.command("import")

@@ -12,6 +12,7 @@ from evalcore.cli.history_show import show_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode
+from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def show_synced(synced: Synced, as_json: bool) -> int:
         for run_id, reason in synced.damaged.items():
             click.echo(one_line(f"left out: {run_id} is damaged: {reason}"), err=True)
         if synced.unchanged:
-            click.echo(f"{len(synced.unchanged)} runs have no results any more: their rows stay")
+            click.echo(f"rows stay of {counted(len(synced.unchanged), 'run')} without results")
         click.echo(
-            f"{len(synced.added)} runs added, {len(synced.replaced)} replaced, "
+            f"{counted(len(synced.added), 'run')} added, {len(synced.replaced)} replaced, "
             f"{synced.total} in the history"
         )
     return int(ExitCode.ERRORS if synced.damaged else ExitCode.PASS)

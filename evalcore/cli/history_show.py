@@ -15,6 +15,7 @@ from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import counted
 from evalcore.model.trend import Metric, Trend
 from evalcore.report.answers import render_table
 from evalcore.report.document import on_one_line
@@ -114,7 +115,9 @@ def _show_trend(trend: Trend, as_json: bool, all_rows: bool) -> None:
         _print_json({"suite": trend.suite, "metric": trend.metric, "points": points})
         return
     runs = len({point.run_id for point in trend.points})
-    click.echo(one_line(f"{trend.suite}: {trend.metric.heading} of {runs} runs, newest last"))
+    click.echo(
+        one_line(f"{trend.suite}: {trend.metric.heading} of {counted(runs, 'run')}, newest last")
+    )
     for line in trend_headings(trend):
         click.echo(one_line(line))
     several = len(trend.variants) > 1
@@ -149,13 +152,14 @@ def _show_case(cases: Sequence[CaseHistory], as_json: bool, all_rows: bool) -> N
 def _case_lines(case: CaseHistory, all_rows: bool) -> Iterator[str]:
     group = "" if case.case_group is None else f" of {case.case_group}"
     outcomes = case.outcomes
-    yield f"{case.case_id}{group}, variant {case.variant}: {len(outcomes)} runs, newest last"
+    runs = counted(len(outcomes), "run")
+    yield f"{case.case_id}{group}, variant {case.variant}: {runs}, newest last"
     yield sparkline([outcome.score for outcome in outcomes])
     if not case.failing:
         yield f"passes since {_since(_passing_since(outcomes))}"
     else:
         first, count = case.failing[0], len(case.failing)
-        runs = "1 run" if count == 1 else f"{count} runs"
+        runs = counted(count, "run")
         yield f"fails since {_since(first)}: {runs}"
         if case.last_pass is None:
             yield "it has not passed in any of these runs"
@@ -291,7 +295,7 @@ def _table_lines(
 ) -> Iterator[str]:
     last_rows = rows if all_rows else rows[-_MOST_ROWS:]
     if len(last_rows) < len(rows):
-        yield f"({len(rows) - len(last_rows)} earlier rows; --all shows them)"
+        yield f"({counted(len(rows) - len(last_rows), 'earlier row')}; --all shows all)"
     if last_rows:
         yield from render_table(columns, [last_rows], one_line, widest=_WIDEST)
 

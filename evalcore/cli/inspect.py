@@ -20,7 +20,7 @@ from evalcore.cli.options import (
 )
 from evalcore.errors import ExitCode, LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.wording import counted
+from evalcore.mistakes.wording import counted
 from evalcore.model.suite import Suite
 from evalcore.pipeline import PlanOptions, plan_size
 from evalcore.pipeline.demands import DemandKind, demands_of
@@ -164,12 +164,13 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
             continue
         click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
         most = "up to " if size.by_round else ""
-        iterations = f"{most}{size.iterations} iterations"
-        counted = f"{size.cases} cases × {size.variants} variants × {iterations}"
-        click.echo(f"  {counted} = {size.items} items in {size.shards} shards")
+        iterations = f"{most}{counted(size.iterations, 'iteration')}"
+        factors = f"{counted(size.cases, 'case')} × {counted(size.variants, 'variant')}"
+        items, shards = counted(size.items, "item"), counted(size.shards, "shard")
+        click.echo(f"  {factors} × {iterations} = {items} in {shards}")
         for line in () if power is None else power_lines(power):
             click.echo(f"  {line}")
         for case in suite.cases:
             answered = "given" if case.fixture is not None else case.target or "target"
-            text = f"  {case.id}  ({len(case.assertions)} assertions, {answered})"
+            text = f"  {case.id}  ({counted(len(case.assertions), 'assertion')}, {answered})"
             click.echo(sanitize_terminal(text))

@@ -22,6 +22,7 @@ from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
@@ -176,7 +177,7 @@ def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _
 def _lines(calibration: Calibration) -> Iterator[str]:
     values, confusion = calibration.values(), calibration.confusion
     who = ", ".join(calibration.judges)
-    yield f"{confusion.n} labels" + (f", judged by {who}" if who else "")
+    yield counted(confusion.n, "label") + (f", judged by {who}" if who else "")
     yield "                 judge: pass  judge: fail"
     yield f"  people: pass   {confusion.true_pass:>11}  {confusion.false_fail:>11}"
     yield f"  people: fail   {confusion.false_pass:>11}  {confusion.true_fail:>11}"

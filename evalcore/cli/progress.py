@@ -12,6 +12,7 @@ import click
 
 from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.row import FinishedItem
+from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
@@ -104,7 +105,9 @@ class ProgressDisplay:
         if self.passed + self.failed + self.errors + self.skipped < self.done:
             return "committed"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{self.passed} passed, {self.failed} failed, {self.errors} errors{skipped}"
+        return (
+            f"{self.passed} passed, {self.failed} failed, {counted(self.errors, 'error')}{skipped}"
+        )
 
     def _show(self) -> None:
         self._printed = self.done

@@ -14,6 +14,7 @@ from evalcore.cli.fresh_history import refresh
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
+from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 
@@ -100,7 +101,7 @@ def _finish(removals: tuple[Removal, ...], *, yes: bool, as_json: bool) -> int:
         verb = "stays " if removal.reason else "delete" if not yes else "gone  "
         reason = f"  ({removal.reason})" if removal.reason else ""
         click.echo(one_line(f"{verb}  {removal.run.run_id}  {removal.suite}{reason}"))
-    count = "1 run" if len(going) == 1 else f"{len(going)} runs"
+    count = counted(len(going), "run")
     after = f"{count} deleted" if yes else f"{count} would be deleted; --yes deletes"
     click.echo(after, err=True)
     return int(ExitCode.PASS)

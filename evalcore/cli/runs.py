@@ -15,6 +15,7 @@ from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
 from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
 from evalcore.gates.decide import exit_code
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
 from evalcore.pipeline import cancel_run
@@ -134,7 +135,7 @@ def _progress(watched: Watched) -> str:
         f"{watched.suite}: {tally.done}/{watched.items} items",
         f"{tally.passed} passed",
         f"{tally.failed} failed",
-        f"{tally.errors} errors",
+        counted(tally.errors, "error"),
     ]
     parts += [f"{tally.blocked} blocked"] if tally.blocked else []
     parts += [f"{tally.skipped} skipped"] if tally.skipped else []

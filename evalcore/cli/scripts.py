@@ -12,7 +12,7 @@ from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.script_suite.includes import find_script, read_script_document
 from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import path_text
+from evalcore.mistakes.wording import counted, path_text
 from evalcore.model.gate import GateOutcome
 from evalcore.model.suite import Format, Suite
 
@@ -55,7 +55,7 @@ def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
     _tell(lines[:_MOST_NOTES])
     if len(lines) > _MOST_NOTES:
-        _tell([f"and {len(lines) - _MOST_NOTES} more errors and warnings: --json lists them"])
+        _tell([f"and {counted(len(lines) - _MOST_NOTES, 'more message')}: --json lists them"])
     for gate in view.report.gates:
         if gate.outcome is not GateOutcome.PASS or verbose:
             _tell([f"gate {gate.name}: {gate.outcome}: {gate.message}"])

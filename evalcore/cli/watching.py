@@ -22,6 +22,7 @@ from evalcore.cli.interrupts import INTERRUPTED
 from evalcore.cli.opened_files import Stamp, stamp_of
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
+from evalcore.mistakes.wording import counted
 
 _ROUND: Final = (sys.executable, "-P", "-c", "from evalcore.cli.watched_round import main; main()")
 # An editor writes a file in several steps; one that renames leaves a moment without it.
@@ -54,7 +55,7 @@ def _watch(notes: Path, arguments: Sequence[str]) -> NoReturn:
     files = WatchedFiles()
     code, values = _round(notes, arguments)
     files.update(values, keep=code == ExitCode.USAGE)
-    _print_line(f"watching {len(files.digests)} files; Ctrl-C ends")
+    _print_line(f"watching {counted(len(files.digests), 'file')}; Ctrl-C ends")
     while True:
         changed = files.wait()
         code, values = _round(notes, arguments)

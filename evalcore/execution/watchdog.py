@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from evalcore.errors import StalledError
+from evalcore.mistakes.wording import counted
 
 if TYPE_CHECKING:
     import asyncio
@@ -140,6 +141,8 @@ def _described(standings: list[Standing]) -> str:
     waiting = sum(standing.waiting for standing in standings)
     queued = sum(standing.queued for standing in standings)
     reasons = sorted({standing.waits_for for standing in standings if standing.waits_for})
-    parts = [f"{waiting} items wait for a slot, for the budget or for a provider's limit"]
+    parts = [
+        f"{counted(waiting, 'item')} waiting for a slot, for the budget or for a provider's limit"
+    ]
     parts.append(f"{queued} have not begun")
     return ", ".join([*parts, *(f"the next shard waits for {reason}" for reason in reasons)])

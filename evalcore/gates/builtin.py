@@ -11,7 +11,8 @@ from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import counted, number
+from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy

@@ -9,7 +9,8 @@ from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.frozen import frozen
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import counted, number, unmeasured_items
+from evalcore.gates.wording import number, unmeasured_items
+from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy

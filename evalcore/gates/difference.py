@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evalcore.gates.wording import counted, number
+from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import FEW_CLUSTERS, Moments, cases_to_decide, t_interval

@@ -14,7 +14,7 @@ from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import counted
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
 from evalcore.model.suite import Policy

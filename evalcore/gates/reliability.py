@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from evalcore.declared.parameter_types import Count, Share
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import counted, number
+from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import Policy
@@ -71,7 +72,9 @@ ORDER BY ALL
         mean = fsum(value * cases for value, cases in values) / total
         passed = reaches(mean, self.threshold)
         sign = "≥" if passed else "<"
-        message = f"pass^{k} {number(mean)} {sign} {number(self.threshold)} over {total} cases"
+        message = (
+            f"pass^{k} {number(mean)} {sign} {number(self.threshold)} over {counted(total, 'case')}"
+        )
         details = {"k": k, "value": mean, "threshold": self.threshold, "cases": total}
         result = self.passes_if(passed, message, details)
         if passed or total < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.summary import Counts
 
 _SMALLEST: Final = 1e-12
@@ -24,11 +25,6 @@ def number(value: float) -> str:
     from decimal import Decimal
 
     return f"{Decimal(exact):f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 case`, `2 cases`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def unmeasured_items(counts: Counts) -> str:

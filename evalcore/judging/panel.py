@@ -10,6 +10,7 @@ from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.replies import ReplyError
 from evalcore.mistakes.foreign_text import one_line
+from evalcore.mistakes.wording import counted
 from evalcore.model.tolerance import reaches
 
 MAX_REPAIRS = 2
@@ -92,5 +93,5 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
 def _no_answer(answers: Sequence[JudgeAnswer], error: ReplyError) -> TargetError:
     last = answers[-1]
     excerpt = one_line(last.text, _SHOWN_CHARACTERS)
-    message = f"judge '{last.judge}' gave no valid verdict in {len(answers)} replies"
+    message = f"judge '{last.judge}' gave no valid verdict in {counted(len(answers), 'reply')}"
     return TargetError("judge", f"{message}; the last: {error}: {excerpt!r}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import LoadError, Problem
 from evalcore.mistakes.locations import Loc, Locate
-from evalcore.mistakes.wording import path_text
+from evalcore.mistakes.wording import counted, path_text
 from evalcore.redaction.redactor import PROCESS
 
 if TYPE_CHECKING:
@@ -105,6 +105,6 @@ def raise_all(collectors: Sequence[Problems]) -> None:
     count = sum(collector.count for collector in collectors)
     listed = problems[:MAX_PROBLEMS]
     if count > len(listed):
-        more = f"and {count - len(listed)} more mistakes"
+        more = f"and {counted(count - len(listed), 'more mistake')}"
         listed.append(Problem(collectors[0].file, None, "", more))
     raise LoadError(tuple(listed))

@@ -19,6 +19,23 @@ def path_text(loc: Loc) -> str:
     return text
 
 
+def plural(count: int, noun: str) -> str:
+    """Return `case` for 1, `cases` for any other number; `reply` becomes `replies`."""
+    if count == 1:
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith(("ly", "ry")) else f"{noun}s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 case`, `2 cases`."""
+    return f"{count} {plural(count, noun)}"
+
+
+def there_are(count: int, noun: str) -> str:
+    """Return `there is 1 trial`, `there are 2 trials`."""
+    return f"there {'is' if count == 1 else 'are'} {counted(count, noun)}"
+
+
 def suggest(word: object, names: Iterable[object], *, most: int | None = None) -> str:
     """Return ` Did you mean 'x'?` for the nearest of `names`, else ` Known: a, b.`.
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from evalcore.frozen import frozen
+from evalcore.mistakes.wording import counted
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.statistics.power import (
@@ -76,7 +77,7 @@ def _variances(suite: Suite, store: ObjectStore) -> tuple[float, float, tuple[st
     sync(store)
     cases_sha256, _ = digest_cases(suite.cases.parts())
     measured = read_case_variances(store, suite.definition.name, cases_sha256)
-    history, assumed = f"measured in {measured.runs} runs", "assumed"
+    history, assumed = f"measured in {counted(measured.runs, 'run')}", "assumed"
     between, noise = measured.difference, measured.noise
     return (
         ASSUMED_DIFFERENCE if between is None else between,
@@ -87,13 +88,14 @@ def _variances(suite: Suite, store: ObjectStore) -> tuple[float, float, tuple[st
 
 def power_lines(power: Power) -> list[str]:
     """Return the power for people, a line each."""
-    test, each = power.test, "iteration" if power.iterations == 1 else "iterations"
-    size = f"{power.cases} cases × {power.iterations} {each}"
-    needed = f"{power.cases_needed} cases with {power.iterations} {each} each"
+    test, each = power.test, counted(power.iterations, "iteration")
+    cases = counted(power.cases, "case")
+    size = f"{cases} × {each}"
+    needed = f"{counted(power.cases_needed, 'case')} with {each} each"
     if power.iterations_needed is None:
-        needed += f"; with {power.cases} cases no number of iterations is enough"
+        needed += f"; with {cases} no number of iterations is enough"
     elif power.iterations_needed > power.iterations:
-        needed += f", or {power.iterations_needed} iterations each with {power.cases} cases"
+        needed += f", or {power.iterations_needed} iterations each with {cases}"
     difference, noise = power.sources
     return [
         f"power (α {test.alpha:g}, {test.power:.0%}, two runs paired by case):",

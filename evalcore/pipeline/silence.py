@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from evalcore.errors import StalledError, StoreError
 from evalcore.execution.lanes.claims import unfinished_claims
+from evalcore.mistakes.wording import counted
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
 
@@ -70,7 +71,7 @@ class Silence:
             pending = len(pending_shards(plan, self._run.written_shards()))
         except StoreError as error:
             return f"the store does not answer ({error})"
-        what = f"{pending} of {plan.shards} shards have no result"
+        what = f"{pending} of {counted(plan.shards, 'shard')} without a result"
         if not claimed:
             command = f"evalcore worker {self._run.run_id} --store {self._run.store.url}"
             hint = command if self._waits_for is None else self._waits_for()

@@ -19,6 +19,7 @@ from evalcore.gates.gate import gates_of
 from evalcore.gates.registry import restore_gate
 from evalcore.gates.sequential import CaseValue, SequentialGate, SequentialGates
 from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.mode import HISTORY
 from evalcore.model.quarantine import quarantine_of
@@ -183,9 +184,11 @@ def _early(
         },
     }
     if gate.outcome is None:
-        message = f"not decided when the run stopped after {gates.cases} of {total} cases"
+        message = (
+            f"not decided when the run stopped after {gates.cases} of {counted(total, 'case')}"
+        )
         message += f"; {result.message}"
         return GateResult(result.name, GateOutcome.INCONCLUSIVE, message, details)
-    message = f"{result.message}; decided after {gate.cases} of {total} cases"
+    message = f"{result.message}; decided after {gate.cases} of {counted(total, 'case')}"
     message += f" (anytime-valid, α {number(gate.rule.alpha)})"
     return GateResult(result.name, gate.outcome, message, details)

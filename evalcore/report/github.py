@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.wording import counted
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.report.changes import REGRESSION, CaseChange, changes
@@ -83,7 +84,7 @@ def render(view: ReportView) -> Iterator[str]:
 def summary_line(report: Report) -> str:
     """Return the counts of a run, its score and what its gates said, in one line."""
     counts = report.summary.counts
-    parts = [f"{counts.passed} of {counts.planned} items passed"]
+    parts = [f"{counts.passed} of {counted(counts.planned, 'item')} passed"]
     for name in ("failed", "blocked", "error", "skipped", "cancelled"):
         if number := getattr(counts, name):
             parts.append(f"{number} in error" if name == "error" else f"{number} {name}")

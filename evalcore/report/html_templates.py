@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalcore.mistakes.wording import plural
 from evalcore.report.escape import visible
 
 if TYPE_CHECKING:
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def html_templates(folder: Path) -> Environment:
-    """Return the templates of a folder; the filter `visible` shows invisible characters."""
+    """Return the templates of a folder; the filter `visible` shows invisible characters.
+
+    `plural` gives the noun of a count: `{{ count }} {{ count|plural("case") }}`.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -23,4 +27,5 @@ def html_templates(folder: Path) -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["visible"] = lambda text: visible(str(text))
+    templates.filters["plural"] = plural
     return templates

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.wording import counted
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
 from evalcore.model.run import NOT_FOR_TARGET
@@ -89,7 +90,7 @@ def _lines(
     yield (
         f"Run `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
         f"{report.run.duration_s:.1f} s, started {escape(report.run.started_at)}"
-        + (f", {again} items executed again." if again else ".")
+        + (f", {counted(again, 'item')} executed again." if again else ".")
     )
 
 
@@ -168,7 +169,7 @@ def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
         )
     if len(listed) > _LISTED_CHANGES:
         yield ""
-        yield f"{len(listed) - _LISTED_CHANGES} more changes; `report.json` lists them."
+        yield f"{counted(len(listed) - _LISTED_CHANGES, 'more change')}; see `report.json`."
 
 
 def _failures(report: Report, failures: Sequence[Failure], unplanned: int) -> Iterator[str]:

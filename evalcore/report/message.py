@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from evalcore.frozen import frozen
+from evalcore.mistakes.wording import counted
 from evalcore.model.failure import Failure
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
@@ -55,7 +56,7 @@ def _lines(
 ) -> Iterator[str]:
     safe = form.safe
     summary = report.summary
-    yield f"{summary.passed_cases} of {summary.cases} cases passed."
+    yield f"{summary.passed_cases} of {counted(summary.cases, 'case')} passed."
     undecided = [gate for gate in report.gates if not gate.passed]
     if undecided:
         yield form.heading("Gates")

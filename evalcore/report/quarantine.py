@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.quarantine import Quarantine, QuarantineEntry
 
 _LISTED = 10
@@ -34,4 +35,4 @@ def _named(entry: QuarantineEntry) -> str:
 
 def _rest(more: int, kind: str) -> Iterator[str]:
     if more > 0:
-        yield f"quarantine: and {more} more {kind} cases"
+        yield f"quarantine: and {counted(more, f'more {kind} case')}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import fsum
 from typing import Any, Final
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.script_scores import ModelTokens, Note, ScriptScores, TestDetail, TestScore
 from evalcore.statistics.intervals import Moments, mean_interval, plain_moments, t_interval
 
@@ -222,7 +223,9 @@ def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> 
         for note in listed:
             variant = f" [{note.variant}]" if variants else ""
             repeated = _iterations(note.iterations) if iterations else ""
-            repeats = f" and {len(same) - 1} more tests" if len(listed) < len(same) else ""
+            repeats = (
+                f" and {counted(len(same) - 1, 'more test')}" if len(listed) < len(same) else ""
+            )
             yield f"{kind}: {note.case}{variant}{repeated}{repeats}: {message}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.awaiting import awaiting_lines
@@ -53,7 +54,7 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     listed = sum(change.differences for change in regressions[:most])
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
-        yield None, f"… and {unlisted} more regressions (report.json has the list)"
+        yield None, f"… and {counted(unlisted, 'more regression')} (report.json has the list)"
     failures = view.failures(most * EQUAL_FAILURES)
     groups = equal_failures(failures, report.quarantine)[:most]
     if regressions and groups:
@@ -123,7 +124,7 @@ def _measured(report: Report) -> Iterator[str]:
     if summary.judge_cost_usd is not None:
         yield f"judges {usd_text(summary.judge_cost_usd)} USD"
     if report.run.reexecuted:
-        yield f"{report.run.reexecuted} items executed again"
+        yield f"{counted(report.run.reexecuted, 'item')} executed again"
 
 
 def iterations_line(iterations: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evalcore.mistakes.wording import counted
 from evalcore.report.changes import changes
 from evalcore.report.columns import cut
 from evalcore.report.terminal import render_changes, render_summary
@@ -44,7 +45,7 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
         colour, mark = _MARKS["passed" if record["passed"] else "failed"]
         reduced = "passed" if record["passed"] else "did not pass"
         yield style.line(
-            f"{mark} {where}: {reduced}, {len(items)} iterations{_score(record)}"
+            f"{mark} {where}: {reduced}, {counted(len(items), 'iteration')}{_score(record)}"
             f"{_spread(record.get('spread'))}",
             colour,
         )
@@ -91,7 +92,7 @@ def _text(label: str, text: str, style: Style) -> Iterator[Line]:
         before = label if number == 0 else " " * len(label)
         yield None, cut(style.clean(before + line), max(style.width, len(label) + 20))
     if len(lines) > _MAX_LINES:
-        yield None, f"{' ' * len(label)}… {len(lines) - _MAX_LINES} more lines"
+        yield None, f"{' ' * len(label)}… {counted(len(lines) - _MAX_LINES, 'more line')}"
 
 
 def _score(record: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from evalcore.mistakes.wording import counted
 from evalcore.model.sample import Sample
 from evalcore.statistics.intervals import (
     FEW_CLUSTERS,
@@ -68,5 +69,5 @@ def estimate_rate(sample: Sample, alpha: float = 0.05) -> Estimate:
 def _estimate(interval: Interval, sample: Sample) -> Estimate:
     warning = None
     if sample.clustered and sample.units < FEW_CLUSTERS:
-        warning = f"only {sample.units} clusters"
+        warning = f"only {counted(sample.units, 'cluster')}"
     return Estimate(*interval, warning=warning)

@@ -79,7 +79,7 @@ def test_a_run_that_only_lacks_labels_is_inconclusive_until_people_answered(suit
     messages = [a["message"] for case in report["cases"] for a in case["items"][0]["assertions"]]
     assert messages == [
         "",
-        "awaiting annotation: 0 of 1 labels",
+        "awaiting annotation: 0 of 1 label",
         "awaiting annotation: 0 of 2 labels",
     ]
     assert {case["items"][0]["reason"] for case in report["cases"]} == {"awaiting annotation"}

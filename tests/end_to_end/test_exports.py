@@ -18,7 +18,7 @@ FIELDS = [
     "group", "input", "output", "metrics", "tags",
 ]  # fmt: skip
 SCORE_FIELDS = [
-    "name", "type", "score", "weight", "verdict", "required", "assertions", "details",
+    "name", "type", "block", "score", "weight", "verdict", "required", "assertions", "details",
     "token_usage", "duration_ms",
 ]  # fmt: skip
 SUITE = """

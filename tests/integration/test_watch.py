@@ -77,7 +77,7 @@ def test_a_completed_run_is_told_in_one_line_with_its_decision(
 
 def test_people_read_the_same(tmp_path: Path, ended_run: str) -> None:
     ended = evalcore("runs", "watch", ended_run, store=tmp_path / "store")
-    assert "watched: 7/7 items, 3 passed, 3 failed, 1 errors, shards 4/4 done" in ended.out
+    assert "watched: 7/7 items, 3 passed, 3 failed, 1 error, shards 4/4 done" in ended.out
 
 
 def test_a_running_run_is_followed_to_its_decision(tmp_path: Path) -> None:

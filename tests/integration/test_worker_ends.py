@@ -240,7 +240,7 @@ def test_a_wake_up_that_is_lost_ends_the_worker_with_what_it_waits_for(tmp_path:
         run = plan_shared(tmp_path / "shared.eval.yaml", open_store(str(tmp_path / "store")))
         worker = Worker(run, tmp_path, before=LOST_WAKE_UP, EVALCORE_STALL_S="1")
         assert worker.end() == 4, worker.said()
-        assert "nothing was in flight and nothing was committed for 1 s: 1 items" in worker.said()
+        assert "nothing was in flight and nothing was committed for 1 s: 1 item " in worker.said()
         assert f"go on with: evalcore run --resume {run.run_id}" in worker.said()
 
 

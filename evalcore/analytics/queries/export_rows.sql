@@ -22,6 +22,7 @@ SELECT
     list_transform(coalesce(assertions, []), a -> {
         'name': a.name,
         'type': a.type,
+        'block': a.block,
         'score': a.score,
         'weight': a.weight,
         'verdict': CASE a.outcome WHEN 'passed' THEN 'pass' WHEN 'failed' THEN 'fail'

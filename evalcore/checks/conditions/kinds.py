@@ -26,6 +26,7 @@ from evalcore.checks.conditions.values import (
     ObjectContains,
 )
 from evalcore.checks.conditions.verdict import PASSED, ConditionVerdict, failed
+from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Outcome
 
 
@@ -90,7 +91,7 @@ class AnyItemMatches(_NestedCondition):
         for index, verdict in enumerate(verdicts):
             if verdict.outcome is Outcome.BLOCKED:
                 return _at(index, verdict)
-        return failed(f"none of {len(verdicts)} elements matches")
+        return failed(f"none of {counted(len(verdicts), 'element')} matches")
 
 
 AnyCondition = Annotated[

@@ -15,7 +15,7 @@ from evalcore.gates.builtin import Errors
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import suggest, there_are
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.gate import GateSpec
 from evalcore.model.iterations import Iterations, parse_iterations
@@ -101,7 +101,7 @@ class SectionReader:
         if reducer is Reducer.AT_LEAST_K and k is None:
             note(self._loc_of("reducer"), "'at_least_k' needs 'k' (how many must pass)")
         if k is not None and k > iterations.most:
-            note(self._loc_of("k"), f"is {k}, but there are only {iterations.most} iterations")
+            note(self._loc_of("k"), f"is {k}, but {there_are(iterations.most, 'iteration')}")
         return Policy(
             score_rule=score_rule,
             gates=chosen if has_errors_gate else (*chosen, Errors().spec),

@@ -41,7 +41,7 @@ from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import path_text, suggest
+from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
@@ -364,8 +364,8 @@ def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, l
         return case
     fixture = with_answers(case.fixture, messages, graded.turns)
     if fixture is None:
-        total = graded.turns.total
-        problems.add(loc, f"'messages' has to hold {total} answers, one of each turn", label=label)
+        answers = counted(graded.turns.total, "answer")
+        problems.add(loc, f"'messages' has to hold {answers}, one for each turn", label=label)
     return case._replace(fixture=fixture)
 
 

@@ -46,6 +46,7 @@ from evalcore.formats.test_file.target_references import TargetReferences
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.wording import there_are
 from evalcore.model.suite import (
     DatasetSource,
     Format,
@@ -392,5 +393,7 @@ class _SuiteLevel:
         if strategy is Reducer.AT_LEAST_K and k is None:
             self.problems.add(("execution", "trials"), "'at_least_k' needs 'k'")
         if k is not None and k > count:
-            self.problems.add(("execution", "trials", "k"), f"is {k}, but there are {count} trials")
+            self.problems.add(
+                ("execution", "trials", "k"), f"is {k}, but {there_are(count, 'trial')}"
+            )
         return replace(policy, iterations=count, reducer=strategy, k=k)

@@ -16,6 +16,7 @@ from typing import TextIO
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.text.documents import decode, raise_problem
 from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import counted
 
 MAX_CELL_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"
@@ -81,13 +82,15 @@ class CsvRows:
         extra = [cell for cell, name in zip(cells, names, strict=False) if not name]
         extra.extend(cells[len(names) :])
         if len(cells) < len(names):
-            problems.add((), f"{len(cells)} cells, but the header names {len(names)} columns")
+            columns = counted(len(names), "column")
+            problems.add((), f"{counted(len(cells), 'cell')}, but the header names {columns}")
             return None
         if any(extra):
             problems.add(
                 (),
-                f"{len(cells)} cells, but the header names {len(list(filter(None, names)))}"
-                " columns; quote a cell that contains the separator",
+                f"{counted(len(cells), 'cell')}, but the header names "
+                f"{counted(len(list(filter(None, names))), 'column')}; "
+                "quote a cell that contains the separator",
             )
             return None
         return named

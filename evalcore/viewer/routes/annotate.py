@@ -15,6 +15,7 @@ from evalcore.annotations.labels import LONGEST_COMMENT, check_annotator
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import RunConflictError, UsageError
+from evalcore.mistakes.wording import counted
 from evalcore.viewer.annotation_pages import annotation_screen, is_complete
 from evalcore.viewer.posted_forms import Posted, PostedForm, read_form
 from evalcore.viewer.rendering import page_url, render
@@ -126,7 +127,8 @@ def decide_again(site: CurrentSite, run_id: str) -> Response:
         missing = queue.refresh().missing
     if missing:
         raise RunConflictError(
-            f"run {run_id} lacks {missing} labels; `evalcore regrade {run_id}` decides without them"
+            f"run {run_id} lacks {counted(missing, 'label')}; "
+            f"`evalcore regrade {run_id}` decides without them"
         )
     if not site.regrades_runs:
         raise HTTPException(403, f"Runs are decided again by `evalcore regrade {run_id}` here.")

@@ -102,7 +102,7 @@ def test_items_that_wait_for_each_other_end_the_run_with_what_they_wait_for() ->
         execute(waits_for_others_for_ever)
     text = str(raised.value)
     assert text.startswith("run run-1: nothing was in flight and nothing was committed for 0.2 s: ")
-    assert "1 items wait for a slot, for the budget or for a provider's limit" in text
+    assert "1 item waiting for a slot, for the budget or for a provider's limit" in text
     assert "1 have not begun" in text
     assert text.endswith("go on with: evalcore run --resume run-1")
     assert raised.value.exit_code is ExitCode.ERRORS

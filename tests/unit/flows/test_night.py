@@ -133,7 +133,7 @@ def test_a_suite_without_a_decision_says_why_in_table_and_report() -> None:
     (row,) = night_rows(ends)
     assert (row["decision"], row["message"]) == ("SuiteInvalid", "b.yaml:1: no tests")
     markdown = night_markdown(ends, states.worst([("b.yaml", INVALID)]))
-    assert markdown.startswith("# Nightly: SuiteInvalid\n\n0 of 1 suites passed.\n")
+    assert markdown.startswith("# Nightly: SuiteInvalid\n\n0 of 1 suite passed.\n")
     assert "\n```text\nb.yaml:1: no tests\n```\n" in markdown
 
 

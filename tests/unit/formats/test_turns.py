@@ -216,7 +216,7 @@ def test_a_fixture_answers_each_turn(tmp_path: Path) -> None:
         ("turns: [{input: x}]", "needs one of 'assertions'"),
         ("turns: [{inputs: x}], criteria: c", "unknown key 'inputs'"),
         ("turns: [{input: x}], criteria: c, conversation: true", "keep one of them"),
-        ("turns: [{input: x}], criteria: c, fixtures: {output: y}", "has to hold 1 answers"),
+        ("turns: [{input: x}], criteria: c, fixtures: {output: y}", "has to hold 1 answer, one"),
         ("turns: [{input: x, assertions: [{type: containz}]}]", "unknown assertion 'containz'"),
     ],
 )

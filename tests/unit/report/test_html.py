@@ -199,7 +199,7 @@ def test_what_changed_is_listed_with_both_values() -> None:
     text = page(run_of(case("a", variant="base"), comparison=Comparison((compared,)))).text
     assert re.search(r"regression\s*a\s*new\s*base\s*assertion\s*passed → failed", text)
     assert re.search(r"missing\s*z\s*new\s*base\s*missing\s*not in the candidate", text)
-    assert "2 more changes are not listed here." in text
+    assert "Not listed here: 2 more changes." in text
 
 
 def test_what_the_gates_allow_stands_apart() -> None:

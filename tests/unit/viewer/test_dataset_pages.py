@@ -155,7 +155,7 @@ def test_refused_captures_wait_no_more(client: TestClient, store: ObjectStore) -
     ids = list(captures_of(store).values())
     assert client.post("/datasets/support", data={"decision": "refuse"}).status_code == 400
     page = client.post("/datasets/support", data={"capture": ids[:2], "decision": "refuse"})
-    assert "1 in 1 clusters" in page.text
+    assert "1 in 1 cluster of" in page.text
     client.post(f"/datasets/support/captures/{ids[2]}", data={"decision": "refuse"})
     assert captures_of(store) == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,21 @@ def listed(store: LocalStore) -> list[str]:
     return [run["id"] for run in json.loads(invoke(store, "list", "--json").stdout)]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    """Return a store with four runs of `support` and one of `other`."""
-    store = LocalStore(tmp_path / "store")
+@pytest.fixture(scope="module")
+def five_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with four runs of `support` and one of `other`; no test may change it."""
+    folder = tmp_path_factory.mktemp("runs")
+    store = LocalStore(folder / "store")
     for output in ("good", "good", "bad", "good"):
-        run_outputs(store, tmp_path, {"a": output})
-    run_outputs(store, tmp_path, {"a": "good"}, name="other")
-    return store
+        run_outputs(store, folder, {"a": output})
+    run_outputs(store, folder, {"a": "good"}, name="other")
+    return folder / "store"
+
+
+@pytest.fixture
+def store(five_runs: Path, tmp_path: Path) -> LocalStore:
+    """Return a copy of the store with five runs."""
+    return LocalStore(shutil.copytree(five_runs, tmp_path / "store"))
 
 
 def test_pruning_lists_first_and_deletes_with_yes(store: LocalStore) -> None:

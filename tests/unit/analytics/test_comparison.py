@@ -59,17 +59,33 @@ DIFFERENCES: list[tuple[str, dict[str, Any], dict[str, Any], list[str], list[str
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def compared() -> VariantComparison:
+    """One comparison with a case for each row of `DIFFERENCES`, named by it."""
+    base = [result(name, **was) for name, was, *_ in DIFFERENCES]
+    cand = [result(name, **now) for name, _, now, *_ in DIFFERENCES]
+    return only(compare(base, cand).comparison)
+
+
 @pytest.mark.parametrize(
-    ("was", "now", "worse", "better"),
-    [row[1:] for row in DIFFERENCES],
+    ("name", "worse", "better"),
+    [(name, worse, better) for name, _, _, worse, better in DIFFERENCES],
     ids=[row[0] for row in DIFFERENCES],
 )
 def test_a_case_against_the_baseline(
-    was: dict[str, Any], now: dict[str, Any], worse: list[str], better: list[str]
+    compared: VariantComparison, name: str, worse: list[str], better: list[str]
 ) -> None:
-    one = only(compare([result(**was)], [result(**now)]).comparison)
-    assert (kinds(one.regressions), kinds(one.improvements)) == (worse, better)
-    assert (one.regression_count, one.improvement_count) == (len(worse), len(better))
+    regressions = tuple(entry for entry in compared.regressions if entry.case == name)
+    improvements = tuple(entry for entry in compared.improvements if entry.case == name)
+    assert (kinds(regressions), kinds(improvements)) == (worse, better)
+
+
+def test_every_regression_and_improvement_counts(compared: VariantComparison) -> None:
+    counts = (compared.regression_count, compared.improvement_count)
+    assert counts == (
+        sum(len(row[3]) for row in DIFFERENCES),
+        sum(len(row[4]) for row in DIFFERENCES),
+    )
 
 
 def only(comparison: Any) -> VariantComparison:

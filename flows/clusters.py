@@ -26,6 +26,9 @@ from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
 from flows.worker_check import refuse_unable_workers, worker_facts
 
 _CONNECT_S: Final = 10.0
+_TOKEN_HINT: Final = (
+    " (a head that was started with a token needs RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN here)"
+)
 # Of a process whose items wait: one shard starts while another one drains.
 _LIVE_THREADS: Final = 2
 
@@ -108,7 +111,11 @@ def _reached(choice: RunnerChoice) -> Iterator[None]:
         yield
     except (OSError, TimeoutError, ConnectionError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UsageError(f"no scheduler answers for the runner '{choice}': {reason}") from error
+        # A head that misses the token does not answer at all.
+        hint = _TOKEN_HINT if choice.kind is RunnerKind.RAY and choice.address else ""
+        raise UsageError(
+            f"no scheduler answers for the runner '{choice}': {reason}{hint}"
+        ) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.analytics.summarise import Aggregates
@@ -22,6 +22,7 @@ from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
 from evalcore.sql.rows import write_rows
+from tests.support.examples import examples
 
 THRESHOLD = 0.8
 
@@ -158,7 +159,7 @@ def case_passed(
     return c == len(counted)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(runs(), st.integers(0, 1000))
 def test_sql_equals_the_reference(
     run: tuple[Plan, Policy, list[dict[str, Any]]], seed: int
@@ -188,7 +189,7 @@ def test_sql_equals_the_reference(
     assert (summary.slowest.value if summary.slowest else None) == max(latencies, default=None)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(runs(), st.integers(0, 1000), st.integers(0, 1000))
 def test_the_order_of_arrival_changes_nothing(
     run: tuple[Plan, Policy, list[dict[str, Any]]], one: int, other: int
@@ -252,7 +253,7 @@ def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[
     return worse, better
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(results.filter(bool), results)
 def test_regressions_equal_the_reference(base: dict[str, Any], cand: dict[str, Any]) -> None:
     expected = {(case, "missing") for case in base.keys() - cand.keys()}
@@ -261,7 +262,7 @@ def test_regressions_equal_the_reference(base: dict[str, Any], cand: dict[str, A
     assert compared(base, cand)[0] == expected
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(results.filter(bool), results.filter(bool))
 def test_improvements_are_regressions_with_the_sides_exchanged(
     base: dict[str, Any], cand: dict[str, Any]

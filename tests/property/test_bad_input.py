@@ -6,7 +6,6 @@ ones each time.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline import evaluate, load
 from evalcore.storage.local import LocalStore
+from tests.support.examples import FUZZ, examples
 from tests.support.suite_mutations import (
     CSV,
     JSONL,
@@ -39,7 +39,6 @@ from tests.support.suite_mutations import (
     scribbled,
 )
 
-TIMES = int(os.environ.get("EVALCORE_FUZZ", "0"))
 JARGON = re.compile(r"Traceback|pydantic|Input should|Field required|Extra inputs|object at 0x")
 CALLED_NOTHING = frozenset({"echo", "mock", "fixture", "workflow"})
 
@@ -68,13 +67,9 @@ options = st.builds(
 )
 
 
-def examples(count: int) -> settings:
-    return settings(
-        max_examples=count * max(TIMES, 1),
-        derandomize=not TIMES,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+def mutations(count: int) -> settings:
+    return examples(
+        count, derandomize=not FUZZ, database=None, suppress_health_check=list(HealthCheck)
     )
 
 
@@ -121,7 +116,7 @@ def check_message(error: EvalError, path: Path) -> None:
 
 
 @given(value=values, as_json=st.booleans(), chosen=options)
-@examples(300)
+@mutations(150)
 def test_a_changed_suite_loads_or_its_mistakes_are_told(
     folder: Path, value: Any, as_json: bool, chosen: LoadOptions
 ) -> None:
@@ -132,7 +127,7 @@ def test_a_changed_suite_loads_or_its_mistakes_are_told(
 
 
 @given(named=texts, chosen=options)
-@examples(300)
+@mutations(150)
 def test_a_scribbled_file_loads_or_its_mistakes_are_told(
     folder: Path, named: tuple[str, bytes], chosen: LoadOptions
 ) -> None:
@@ -143,7 +138,7 @@ def test_a_scribbled_file_loads_or_its_mistakes_are_told(
 
 
 @given(named=anything)
-@examples(200)
+@mutations(100)
 def test_any_bytes_load_or_their_mistakes_are_told(folder: Path, named: tuple[str, bytes]) -> None:
     path = folder / named[0]
     path.write_bytes(named[1])
@@ -152,7 +147,7 @@ def test_any_bytes_load_or_their_mistakes_are_told(folder: Path, named: tuple[st
 
 
 @given(targets=mutated(TARGETS), manifest=mutated(MANIFEST))
-@examples(150)
+@mutations(75)
 def test_files_that_suites_refer_to_are_checked_too(
     folder: Path, targets: Any, manifest: Any
 ) -> None:
@@ -171,7 +166,7 @@ def test_files_that_suites_refer_to_are_checked_too(
 
 
 @given(value=values)
-@examples(60)
+@mutations(30)
 def test_whatever_loads_can_be_run(folder: Path, value: Any) -> None:
     path = folder / "run.yaml"
     path.write_text(dump(value, as_json=False), encoding="utf-8", errors="surrogatepass")
@@ -192,7 +187,7 @@ def test_whatever_loads_can_be_run(folder: Path, value: Any) -> None:
 
 @pytest.mark.multiprocess
 @given(value=values, named=texts | anything, command=st.sampled_from(["run", "validate", "plan"]))
-@examples(10)
+@mutations(10)
 def test_the_command_line_never_shows_a_traceback(
     folder: Path, value: Any, named: tuple[str, bytes], command: str
 ) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest import mock
 
 import orjson
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -51,6 +50,7 @@ from evalcore.storage.layout import parse_shard_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
+from tests.support.examples import examples
 from tests.support.reports import stable_report
 
 # A third of it is exact, too.
@@ -375,6 +375,4 @@ class LanesOfARun(RuleBasedStateMachine):
 
 
 TestLanesOfARun = LanesOfARun.TestCase
-TestLanesOfARun.settings = settings(
-    max_examples=60, stateful_step_count=10, deadline=None, report_multiple_bugs=False
-)
+TestLanesOfARun.settings = examples(30, stateful_step_count=10, report_multiple_bugs=False)

@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.suite import Reducer
+from tests.support.examples import examples
 
 ROW = st.tuples(
     st.sampled_from(["completed", "error", "skipped", "cancelled"]),
@@ -51,7 +52,7 @@ def reduced(
 
 
 @pytest.mark.parametrize("reducer", list(Reducer))
-@settings(deadline=None, max_examples=25)
+@examples(12)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=12),
     k=st.sampled_from([None, 1]),

@@ -145,7 +145,7 @@ def test_a_changed_grader_grades_again_and_calls_no_target(project: Project) -> 
     project.run("run", "suite.yaml", "--reuse", code=0)
     assert (project.calls, project.lines("graded.txt")) == (0, 0)
     project.write("words.py", "WORD = 'wrong'\n")
-    # Evidence that is there is graded again, whatever the target has become.
+    # Evidence that is there is graded again, also when the target has changed.
     project.run("regrade", first.report["run"]["id"], code=0)
     assert project.calls == 0
     project.run("run", "suite.yaml", "--reuse", code=1)

@@ -232,12 +232,12 @@ def test_a_suite_that_the_worker_refuses_is_warned_of(
     assert '`allow_imports = ["answering"]` in the evalcore.toml' in ended.stderr
 
 
-# Telling somebody, and other pools: last, because both stay registered
+# Messages, and other pools: last, because both stay registered
 
 
 @pytest.fixture(scope="module")
 def telling(deployed: Project) -> Iterator[None]:
-    """Tests that register a webhook, which nobody is to hear of afterwards."""
+    """Tests that register a webhook, which later tests must not call."""
     yield
     with get_client(sync_client=True) as client:
         for name in (automations.GATE_FAILED, automations.CRASHED):

@@ -242,7 +242,7 @@ def test_json_logs_tell_shards_retries_refusals_and_errors_with_their_ids(tmp_pa
     events = [(line["event"], line.get("shard"), line.get("item")) for line in lines]
     assert (events[0], events[-1]) == (("run.executing", None, None), ("run.ended", None, None))
     shards = [(name, n, None) for name in ("shard.begun", "shard.committed") for n in range(3)]
-    # Both wait for their second attempt, and whoever is later is refused for good.
+    # Both wait for their second attempt, and the later one is refused for good.
     (last,) = (item for name, _, item in events if name == "call.failed")
     assert last in {1, 2}
     calls = [("call.refused", 1, 1), ("call.retried", 2, 2), ("call.failed", last, last)]

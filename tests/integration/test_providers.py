@@ -295,7 +295,7 @@ def test_a_resumed_or_repeated_run_reads_its_secrets_anew(tmp_path: Path) -> Non
 
     assert absent.code == 2
     assert "targets[0].api_key: the environment variable EVAL_KEY is not set" in absent.err
-    # A replay asks nobody, so it needs no key; here nothing was recorded.
+    # A replay asks no provider, so it needs no key; here nothing was recorded.
     assert replayed.code != 2, replayed.err
     assert server.stats().requests == 0
 

@@ -25,7 +25,7 @@ from tests.support.shell import Ended, Json, environment, evalcore
 
 KEY = "sk-of-the-tests-123456"
 
-# Whatever would leave the process is written down and refused.
+# What would leave the process is written down and refused.
 BLOCK = """\
 import os, socket
 

@@ -142,7 +142,7 @@ def test_a_service_that_an_eval_kills_finishes_the_others(tmp_path: Path) -> Non
             assert served.process is not None
             try:
                 ended = [served.ended(f"{RUNS}/{run}") for run in runs]
-            except Exception:  # noqa: BLE001 - whatever a request raises when its server dies
+            except Exception:  # noqa: BLE001 - a request whose server dies raises many types
                 assert served.process.wait(30) == -signal.SIGKILL
                 continue
         break

@@ -1,4 +1,4 @@
-"""Malformed requests: refused with a place and a reason, whatever is wrong with them."""
+"""Malformed requests: each is refused with a place and a reason."""
 
 from __future__ import annotations
 

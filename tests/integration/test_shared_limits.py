@@ -188,7 +188,7 @@ def test_workers_that_are_planned_by_nobody_share_a_providers_rate(tmp_path: Pat
                     worker.wait(60)
         times = [seen.at for seen in server.requests]
     assert json.loads(out)["counts"]["passed"] == 40
-    # Evenly, four calls a second; whoever joins begins with one.
+    # Evenly, four calls a second; a process that joins begins with one.
     for start in times:
         assert sum(start <= at < start + 5 for at in times) <= 20 + 3
 

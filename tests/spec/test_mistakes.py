@@ -11,7 +11,7 @@ import pytest
 from tests.support.mistake_pages import Mistake, make, read_mistakes
 
 MISTAKES = list(read_mistakes())
-# Words of pydantic, of parsers and of Python that help nobody who writes a suite.
+# Words of pydantic, of parsers and of Python that mean nothing to the author of a suite.
 JARGON = re.compile(
     r"Traceback|internal error|pydantic|Input should|Field required|Extra inputs|Error:"
     r"|<text>|<mapping>|union|dict\b|NoneType|None\b|constrained|scalar|sequence node|\bEOF\b"

@@ -1,6 +1,6 @@
 -- What comparisons need of each case × variant: means over its iterations.
 -- $iterations: the plan's. $reducer, $k, $by_score: how cases are reduced, as in `cases.sql`.
--- An item in error measures nothing, whatever the error policy says of its score: `score`,
+-- An item in error measures nothing, also where the error policy gives it a score: `score`,
 -- `measured_passed` and the other measures are of the completed items, `policy_score` and `passed`
 -- of those that count under the policy.
 -- `unplanned`: the case is for the targets of other variants.

@@ -1,6 +1,6 @@
 -- What intervals of score and pass rate need where each case stands for itself, by variant and
 -- group. `spread_units.sql` is the same for clusters and for cases with several variants.
--- Scores are counted in units of a hundred millionth, so that sums are exact whatever the order of the rows.
+-- Scores are counted in units of a hundred millionth, so that sums are exact in any order of the rows.
 -- `units`: scored cases, `n`: their scores, `s`: the sum, `nn`, `ns`, `ss`: the sums over the units
 -- of n², n·s, s²; then the same of the cases that count (`m`) and of those that passed (`p`).
 WITH scores AS (

@@ -37,8 +37,10 @@ def test_of_many_workers_that_cannot_execute_shards_the_first_are_named() -> Non
         refuse_unable_workers("dask=tcp://s:1", answers)
 
 
-def test_workers_alike_this_process_are_accepted() -> None:
-    refuse_unable_workers(
-        "dask=tcp://s:1", {"tcp://w1:1": worker_facts()._replace(has_server=True)}
-    )
-    refuse_unable_workers("dask=tcp://s:1", {})
+def test_workers_alike_this_process_are_not_named() -> None:
+    able = worker_facts()._replace(has_server=True)
+    refuse_unable_workers("dask=tcp://s:1", {"tcp://w1:1": able})
+    with pytest.raises(UsageError) as refused:
+        refuse_unable_workers("dask=tcp://s:1", {"tcp://w1:1": able, "tcp://w2:1": OSError("x")})
+    assert "tcp://w2:1" in str(refused.value)
+    assert "tcp://w1:1" not in str(refused.value)

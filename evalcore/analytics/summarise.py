@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
+# A report of more does not repeat an output in each assertion that passed.
+REPEATED_TEXT_ITEMS = 1_000
 OUTPUT_CHARACTERS = 2_000
 
 
@@ -236,10 +238,13 @@ class Aggregates:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
 
         In batches, which cost less than single texts. `report.json` leaves out the outputs of
-        items that passed.
+        items that passed, and of more than `REPEATED_TEXT_ITEMS` items also the beginning of the
+        output in each assertion that passed.
         """
+        passed_texts = passed_outputs or self._plan.items <= REPEATED_TEXT_ITEMS
         self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
         self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
+        self.connection.execute(f"SET VARIABLE passed_texts = {passed_texts}")
         self.connection.execute("SET VARIABLE quarantined = $1::VARCHAR[]", [self._quarantined])
         for rules in ("block_text", "beginning", "report_items"):
             self._run(rules)

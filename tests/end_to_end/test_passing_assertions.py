@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from evalcore.analytics.summarise import REPEATED_TEXT_ITEMS
 from tests.support.shell import Json, evalcore
 
 WORKFLOW = r"""
@@ -106,3 +107,24 @@ def test_checks_of_suites_say_what_stands_at_their_path(tmp_path: Path) -> None:
     *first, whole = assertions(report).values()
     assert first == ["hello", "hello", "no errors"]
     assert "hello" in str(whole)
+
+
+def test_a_large_report_repeats_no_output_in_assertions_that_passed(tmp_path: Path) -> None:
+    checks = [
+        {"type": "contains", "value": "the"},
+        {"type": "contains", "value": "never"},
+        {"type": "latency", "threshold": 10},
+    ]
+    output = "the answer"
+    fixtures = {"output": output, "metrics": {"latency_ms": 5}}
+    lines = [
+        json.dumps({"id": f"c{n}", "input": "q", "fixtures": fixtures, "assertions": checks})
+        for n in range(REPEATED_TEXT_ITEMS + 1)
+    ]
+    looked_at = []
+    for count in (REPEATED_TEXT_ITEMS, REPEATED_TEXT_ITEMS + 1):
+        report = run(tmp_path / "s.jsonl", "\n".join(lines[:count]))
+        looked_at.append(list(assertions(report).values()))
+    assert looked_at == [[output, output, "5 ms"], [None, output, "5 ms"]]
+    shown = evalcore("report", "-v", report["run"]["id"], store=tmp_path / "st")
+    assert shown.out.count("the answer") > REPEATED_TEXT_ITEMS

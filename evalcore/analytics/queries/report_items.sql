@@ -1,6 +1,7 @@
 -- What the report says of each work item, one JSON text each. The variables `files`,
--- `output_characters` and `passed_outputs` hold the Parquet parts, how much of an output is shown,
--- and whether those of passed items are.
+-- `output_characters`, `passed_outputs` and `passed_texts` hold the Parquet parts, how much of an
+-- output is shown, whether those of passed items are, and whether the beginning of an output is
+-- repeated in each assertion that passed.
 CREATE OR REPLACE TEMP VIEW report_items AS
 SELECT
     item,
@@ -37,9 +38,10 @@ SELECT
             'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
             'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
             -- An assertion that passed looked at the output, or at its block's, unless it says so.
-            'actual': coalesce(a.actual, CASE WHEN a.outcome = 'passed' THEN beginning(
-                CASE WHEN a.block IS NULL THEN output ELSE block_text(evidence, a.block) END
-            ) END),
+            'actual': coalesce(a.actual, CASE
+                WHEN a.outcome = 'passed' AND getvariable('passed_texts') THEN beginning(
+                    CASE WHEN a.block IS NULL THEN output ELSE block_text(evidence, a.block) END
+                ) END),
             'expected': a.expected, 'message': coalesce(a.message, ''),
             'details': a.details
         })

@@ -72,7 +72,7 @@ def print_json(budget: Budget, value: Any, pretty: Any = False) -> str:
     nodes, size = walk(value, budget)
     budget.charge(1 + nodes)
     budget.room(size)
-    tree = _plain_tree(value, None)
+    tree = _plain_tree(value, None, budget)
     try:
         text = json.dumps(tree, ensure_ascii=False, indent=2 if pretty else None)
     except (TypeError, RecursionError) as error:
@@ -95,7 +95,7 @@ def as_yaml(budget: Budget, value: Any, trim: Any = None) -> str:
 
     longest = trim if type(trim) is int and trim > 0 else None
     text = yaml.dump(
-        _plain_tree(value, longest),
+        _plain_tree(value, longest, budget),
         Dumper=_dumper(),
         allow_unicode=True,
         sort_keys=False,
@@ -115,8 +115,11 @@ def _dumper() -> Any:
     return Writer
 
 
-def _plain_tree(value: Any, longest: int | None) -> Any:
-    """Return the value of builtin classes only, sets as lists, and anything else as its text."""
+def _plain_tree(value: Any, longest: int | None, budget: Budget) -> Any:
+    """Return the value of builtin classes only, sets as lists, and anything else as its text.
+
+    So is a mapping's key that is a tuple or a set.
+    """
     value = plain(value)
     if type(value) is str:
         long = longest is not None and len(value) > longest
@@ -125,13 +128,20 @@ def _plain_tree(value: Any, longest: int | None) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            _plain_tree(key, longest): _plain_tree(each, longest) for key, each in value.items()
+            _plain_key(key, longest, budget): _plain_tree(each, longest, budget)
+            for key, each in value.items()
         }
     if isinstance(value, (set, frozenset)):
         value = in_order(value)
     if isinstance(value, (list, tuple)):
-        return [_plain_tree(each, longest) for each in value]
+        return [_plain_tree(each, longest, budget) for each in value]
     return str(value)
+
+
+def _plain_key(key: Any, longest: int | None, budget: Budget) -> Any:
+    if isinstance(key, (tuple, frozenset)):
+        key = to_text(key, budget)
+    return _plain_tree(key, longest, budget)
 
 
 def log(budget: Budget, message: Any, *values: Any) -> None:

@@ -1,0 +1,193 @@
+"""Methods of texts and collections: what they return and what they change."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from evalcore.expressions.budget import Budget
+from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.template import compile_template
+
+
+def evaluate(expression: str, scope: Mapping[str, Any], budget: Budget | None = None) -> Any:
+    return compile_template(f"${{{expression}}}").render(scope, budget)
+
+
+# The method's call on `value`, what it returns, and what `value` is afterwards.
+CHANGES: Mapping[str, tuple[Any, str, Any, Any]] = {
+    "append": ([1], "value.append(2)", None, [1, 2]),
+    "extend": ([1], "value.extend({3, 2})", None, [1, 2, 3]),
+    "extend by a generator": ([1], "value.extend(x for x in (2, 3))", None, [1, 2, 3]),
+    "extend by itself": ([1, 2], "value.extend(value)", None, [1, 2, 1, 2]),
+    "insert": ([1, 2], "value.insert(1, 9)", None, [1, 9, 2]),
+    "pop the last": ([1, 2], "value.pop()", 2, [1]),
+    "pop the first": ([1, 2], "value.pop(0)", 1, [2]),
+    "remove": ([1, 2, 1], "value.remove(1)", None, [2, 1]),
+    "clear": ([1, 2], "value.clear()", None, []),
+    "copy": ([1, 2], "value.copy()", [1, 2], [1, 2]),
+    "reverse": ([1, 2, 3], "value.reverse()", None, [3, 2, 1]),
+    "sort": ([3, 1, 2], "value.sort()", None, [1, 2, 3]),
+    "sort by a key, downwards": (
+        ["b", "ccc", "aa"], "value.sort(key=len, reverse=True)", None, ["ccc", "aa", "b"],
+    ),
+    "count": ([1, 1.0, True, 2], "value.count(1)", 3, [1, 1.0, True, 2]),
+    "count of lists": ([[1], [1], []], "value.count([1])", 2, [[1], [1], []]),
+    "index": ([5, 6, 5], "value.index(5, 1)", 2, [5, 6, 5]),
+    "index in a tuple": ((5, 6), "value.index(6)", 1, (5, 6)),
+    "get": ({"a": 1}, "value.get('a')", 1, {"a": 1}),
+    "get without": ({"a": 1}, "value.get('z', 7)", 7, {"a": 1}),
+    "get of any mapping": (MappingProxyType({"a": 1}), "value.get('a')", 1, {"a": 1}),
+    "keys of any mapping": (UserDict({"a": 1}), "value.keys()", ["a"], {"a": 1}),
+    "values of any mapping": (UserDict({"a": 1}), "value.values()", [1], {"a": 1}),
+    "items of any mapping": (UserDict({"a": 1}), "value.items()", [("a", 1)], {"a": 1}),
+    "items": ({"a": 1, "b": 2}, "value.items()", [("a", 1), ("b", 2)], {"a": 1, "b": 2}),
+    "pop of a mapping": ({"a": 1, "b": 2}, "value.pop('a')", 1, {"b": 2}),
+    "pop with a default": ({"b": 2}, "value.pop('a', 0)", 0, {"b": 2}),
+    "popitem": ({"a": 1, "b": 2}, "value.popitem()", ("b", 2), {"a": 1}),
+    "setdefault sets": ({"a": 1}, "value.setdefault('b', 2)", 2, {"a": 1, "b": 2}),
+    "setdefault keeps": ({"a": 1}, "value.setdefault('a', 2)", 1, {"a": 1}),
+    "update": ({"a": 1}, "value.update({'a': 2}, b=3)", None, {"a": 2, "b": 3}),
+    "update by pairs": ({"a": 1}, "value.update([('b', 2)])", None, {"a": 1, "b": 2}),
+    "clear of a mapping": ({"a": 1}, "value.clear()", None, {}),
+    "copy of a mapping": ({"a": 1}, "value.copy()", {"a": 1}, {"a": 1}),
+    "add": ({1}, "value.add(2)", None, {1, 2}),
+    "add a tuple": ({1}, "value.add((1, 2))", None, {1, (1, 2)}),
+    "discard": ({1, 2}, "value.discard(2)", None, {1}),
+    "discard without": ({1}, "value.discard(2)", None, {1}),
+    "remove of a set": ({1, 2}, "value.remove(2)", None, {1}),
+    "pop of a set is its first in order": ({"c", "a", "b"}, "value.pop()", "a", {"b", "c"}),
+    "update of a set": ({1}, "value.update([2], {3})", None, {1, 2, 3}),
+    "difference_update": ({1, 2, 3}, "value.difference_update([2], {3})", None, {1}),
+    "intersection_update": ({1, 2, 3}, "value.intersection_update([2, 3, 4])", None, {2, 3}),
+    "union": ({1}, "value.union([2], (3,))", {1, 2, 3}, {1}),
+    "difference": ({1, 2}, "value.difference([2])", {1}, {1, 2}),
+    "intersection": ({1, 2}, "value.intersection({2, 3})", {2}, {1, 2}),
+    "symmetric_difference": ({1, 2}, "value.symmetric_difference({2, 3})", {1, 3}, {1, 2}),
+    "issubset": ({1}, "value.issubset([1, 2])", True, {1}),
+    "issuperset": ({1}, "value.issuperset([1, 2])", False, {1}),
+    "isdisjoint": ({1}, "value.isdisjoint([2])", True, {1}),
+    "isdisjoint of a view": ({"a": 1}, "value.keys().isdisjoint(['b'])", True, {"a": 1}),
+    "union of a frozen set": (frozenset({1}), "value.union({2})", {1, 2}, {1}),
+    "is_integer": (2.0, "value.is_integer()", True, 2.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_method_returns_and_changes_what_python_s_does(name: str) -> None:
+    value, call, returned, afterwards = CHANGES[name]
+    assert evaluate(call, {"value": value}) == returned
+    assert value == afterwards
+
+
+TEXTS: Mapping[str, Any] = {
+    "'a b  c'.split()": ["a", "b", "c"],
+    "'a b  c'.split(maxsplit=1)": ["a", "b  c"],
+    "'a,b,c'.split(',')": ["a", "b", "c"],
+    "'a,b,c'.rsplit(',', 1)": ["a,b", "c"],
+    "'a\\nb\\n'.splitlines()": ["a", "b"],
+    "'a\\nb\\n'.splitlines(True)": ["a\n", "b\n"],
+    "'a\\tb'.expandtabs(4)": "a   b",
+    "'a-a-a'.replace('-', '+', 1)": "a+a-a",
+    "'ab'.center(6, '*')": "**ab**",
+    "'ab'.zfill(4)": "00ab",
+    "'xxaxx'.strip('x')": "a",
+    "' a '.lstrip()": "a ",
+    "'straße'.upper()": "STRASSE",
+    "'abc'.startswith(('x', 'ab'))": True,
+    "'abcabc'.find('c', 3)": 5,
+    "'-'.join(str(n) for n in range(3))": "0-1-2",
+    "'{} {}'.format(1, 'a')": "1 a",
+    "'{a[b]} {0[1]}'.format([5, 6], a={'b': 7})": "7 6",
+    "'{:>{w}}'.format('x', w=3)": "  x",
+    "'{a}'.format_map({'a': 1})": "1",
+    "'%s is %d (%r)' % ('a', 2, 'b')": "a is 2 ('b')",
+    "'%(n)03d' % {'n': 7}": "007",
+    "'%c%c' % (65, 'b')": "Ab",
+    "'%a' % 'é'": "'\\xe9'",
+    "'%5.1f%%' % 12.34": " 12.3%",
+}
+
+
+@pytest.mark.parametrize("expression", TEXTS)
+def test_a_text_s_method_gives_the_value_that_python_gives(expression: str) -> None:
+    assert evaluate(expression, {}) == TEXTS[expression]
+
+
+FAILURES: Mapping[str, tuple[str, str]] = {
+    "[].pop()": ("IndexError", "pop from empty list"),
+    "[1].remove(2)": ("ValueError", "not in list"),
+    "[1].index(2)": ("ValueError", "is not in list"),
+    "{}.popitem()": ("KeyError", "empty"),
+    "{}.pop('a')": ("KeyError", "a"),
+    "set([1]).remove(2)": ("KeyError", "2"),
+    "set().pop()": ("KeyError", "empty set"),
+    "{}.update([(1, 2, 3)])": ("ValueError", "dict() takes pairs, not 3 values"),
+    "xs.append(xs)": ("ValueError", "a collection cannot hold itself"),
+    "xs.append([[xs]])": ("ValueError", "a collection cannot hold itself"),
+    "d.update(a=d)": ("ValueError", "a collection cannot hold itself"),
+    "d.setdefault('me', d)": ("ValueError", "a collection cannot hold itself"),
+    "xs.insert(0, d.keys())": ("TypeError", "make a list of it"),
+    "xs.append(map(str, xs))": ("TypeError", "make a list of it"),
+    "[3, 'a'].sort()": ("TypeError", "'<' not supported"),
+    "['a', None].sort()": ("TypeError", "'<' not supported"),
+    "'a'.join([1])": ("TypeError", "join() takes texts, not an int; use str(…)"),
+    "'a'.center('b')": ("TypeError", "an integer is wanted, not a str"),
+    "'a'.split(1)": ("TypeError", "a text is wanted, not an int"),
+    "'a'.find([])": ("TypeError", "a text's method does not take a list"),
+    "'a'.ljust(100000000)": ("LimitError", "larger than 10,000,000 bytes"),
+    "('a' * 1000).replace('a', 'b' * 100000)": ("LimitError", "larger than 10,000,000 bytes"),
+    "'\\t'.expandtabs(100000000)": ("LimitError", "larger than 10,000,000 bytes"),
+    "('ab' * 1000000).split('a')": ("LimitError", "larger than 10,000,000 bytes"),
+    "('x' * 100000).join(str(n) for n in range(1000))": ("LimitError", "10,000,000 bytes"),
+    "'{} {0}'.format(1)": ("ValueError", "with and without a number cannot be mixed"),
+    "'{0} {}'.format(1)": ("ValueError", "with and without a number cannot be mixed"),
+    "'{}'.format()": ("IndexError", "format() has no value for field 0"),
+    "'{a}'.format(b=1)": ("KeyError", "no key 'a'"),
+    "'{_a}'.format(_=1)": ("AttributeError", "names beginning with '_' are not available"),
+    "'{0[}'.format([1])": ("ValueError", ""),
+    "'{:{:{}}}'.format(1, 2, 3)": ("ValueError", ""),
+    "'%d' % 'a'": ("TypeError", "%d takes a number, not a str"),
+    "'%s %s' % 'a'": ("TypeError", "not enough arguments for format string"),
+    "'%s' % (1, 2)": ("TypeError", "not all arguments converted"),
+    "'%(a)s' % 1": ("TypeError", "format requires a mapping"),
+    "'%(a)s' % {'b': 1}": ("KeyError", "no key 'a'"),
+    "'%*d' % (3, 1)": ("ValueError", "a width taken from the values is not available here"),
+    "'%' % 1": ("ValueError", "incomplete format"),
+    "'%y' % 1": ("ValueError", "unsupported format character 'y'"),
+}
+
+
+@pytest.mark.parametrize("expression", FAILURES)
+def test_a_method_that_has_no_value_says_why(expression: str) -> None:
+    kind, reason = FAILURES[expression]
+    scope: dict[str, Any] = {"xs": [1], "d": {"a": 1}}
+    with pytest.raises(ExpressionError) as caught:
+        evaluate(expression, scope)
+    assert (caught.value.kind, scope) == (kind, {"xs": [1], "d": {"a": 1}})
+    assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "value.append(text)",
+        "value.extend([text, text])",
+        "value.insert(0, [text])",
+    ],
+)
+def test_a_list_that_grows_over_statements_stays_within_the_bytes_of_a_value(call: str) -> None:
+    value: list[Any] = []
+    scope = {"value": value, "text": "x" * 100_000}
+
+    def grow() -> None:
+        for _ in range(100):
+            evaluate(call, scope, Budget(bytes=1_000_000))
+
+    with pytest.raises(ExpressionError, match="larger than 1,000,000 bytes"):
+        grow()
+    assert len(value) < 15

@@ -1,0 +1,156 @@
+"""Functions of expressions: Python's values, and messages that name the function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.template import compile_template
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+SCOPE: Mapping[str, Any] = {
+    "xs": [3, 1, 2],
+    "high": Level.HIGH,
+    "d": {"b": 1, "a": 2},
+    "pairs": [["a", 1], ("b", 2)],
+    "name": "value",
+}
+
+VALUES: Mapping[str, Any] = {
+    "abs(-2.5)": 2.5,
+    "all(x > 0 for x in xs)": True,
+    "all({0, 1})": False,
+    "all(range(1, 3))": True,
+    "any(d.values())": True,
+    "any('')": False,
+    "bool()": False,
+    "bool([0])": True,
+    "chr(233)": "é",
+    "ord('é')": 233,
+    "hex(255)": "0xff",
+    "oct(high)": "0o3",
+    "dict(pairs, c=3)": {"a": 1, "b": 2, "c": 3},
+    "dict(d)": {"b": 1, "a": 2},
+    "divmod(7, 2)": (3, 1),
+    "list(enumerate('ab', 1))": [(1, "a"), (2, "b")],
+    "list(enumerate(x for x in xs))": [(0, 3), (1, 1), (2, 2)],
+    "list(filter(None, [0, 1, '']))": [1],
+    "list(filter(lambda x: x > 1, xs))": [3, 2],
+    "list(map(lambda a, b: a * b, xs, [1, 2, 3]))": [3, 2, 6],
+    "list(zip(xs, 'ab'))": [(3, "a"), (1, "b")],
+    "list(reversed(xs))": [2, 1, 3],
+    "list(reversed(d))": ["a", "b"],
+    "''.join(reversed('abc'))": "cba",
+    "float('1.5')": 1.5,
+    "float()": 0.0,
+    "int('ff', 16)": 255,
+    "int(2.9)": 2,
+    "int(high)": 3,
+    "len(range(10))": 10,
+    "tuple(xs)": (3, 1, 2),
+    "max(xs)": 3,
+    "max(1, 2.5)": 2.5,
+    "max('b', 'a')": "b",
+    "max(d, key=lambda k: d[k])": "a",
+    "max([], default=0)": 0,
+    "min(xs)": 1,
+    "min('bb', 'a', key=len)": "a",
+    "min([(2, 'a'), (1, 'b')])": (1, "b"),
+    "sorted(xs, reverse=True)": [3, 2, 1],
+    "sorted(['b', 'A'], key=lambda t: t.lower())": ["A", "b"],
+    "sorted([[2], [1]])": [[1], [2]],
+    "pow(2, 3)": 8,
+    "range(1, 4)": range(1, 4),
+    "repr('a')": "'a'",
+    "round(2.567, 1)": 2.6,
+    "round(2.5)": 2,
+    "round(1234, -2)": 1200,
+    "xs[slice(0, None, 2)]": [3, 2],
+    "str(None)": "None",
+    "str()": "",
+    "sum(xs)": 6,
+    "sum([[1], [2]], [])": [1, 2],
+    "sum([0.5, 1], 1)": 2.5,
+    "set(range(600)) == set(reversed(range(600)))": True,
+    "isinstance(xs, list)": True,
+    "isinstance(1, (str, float))": False,
+    "get(d, 'a')": 2,
+    "get(d, 'z', 0)": 0,
+    "get(xs, -1)": 2,
+    "get(xs, 9, 'none')": "none",
+    "get('abc', 1)": "b",
+    "get(5, 0, 'none')": "none",
+    "parse_json('[1, {\"a\": null}]')": [1, {"a": None}],
+    "parse_json('no', True)": "no",
+    "parse_json(xs, ignore_error=True)": [3, 1, 2],
+    "print_json({'b': [1, None], 'a': 'é'})": '{"b": [1, null], "a": "é"}',
+    "print_json({'a': {2, 1}}, pretty=True)": '{\n  "a": [\n    1,\n    2\n  ]\n}',
+    "print_json({(1, 'a'): 3, None: 4})": '{"(1, \'a\')": 3, "null": 4}',
+    "as_yaml({(1, 2): 3})": "(1, 2): 3\n",
+    "as_yaml({'b': [1], 'a': 'long text'}, 4)": "b:\n- 1\na: long…\n",
+    "as_yaml('a')": "a\n",
+}
+
+
+@pytest.mark.parametrize("expression", VALUES)
+def test_a_function_gives_the_value_that_is_documented(expression: str) -> None:
+    value = compile_template(f"${{{expression}}}").render(SCOPE)
+    assert value == VALUES[expression]
+    assert type(value) is type(VALUES[expression])
+
+
+FAILURES: Mapping[str, tuple[str, str]] = {
+    "abs('a')": ("TypeError", "abs() takes a number, not a str"),
+    "all(5)": ("TypeError", "an int cannot be iterated over"),
+    "chr(-1)": ("ValueError", "chr()"),
+    "hex(1.5)": ("TypeError", "hex() takes an integer, not a float"),
+    "oct('7')": ("TypeError", "oct() takes an integer, not a str"),
+    "ord('ab')": ("TypeError", "ord()"),
+    "dict([1])": ("TypeError", "an int has no length"),
+    "dict([[1, 2, 3]])": ("ValueError", "dict() takes pairs, not 3 values"),
+    "set([[1]])": ("TypeError", "unhashable"),
+    "reversed({1})": ("TypeError", "a set cannot be reversed"),
+    "float(None)": ("TypeError", "float() takes a number or a text, not None"),
+    "float('a')": ("ValueError", "could not convert"),
+    "int([])": ("TypeError", "int() takes a number or a text, not a list"),
+    "int('9' * 4000)": ("ValueError", "int() takes a text of at most 3000 characters"),
+    "len(5)": ("TypeError", "an int has no length"),
+    "max()": ("TypeError", "max() takes at least one value"),
+    "min([])": ("ValueError", "min() of nothing (give it a default)"),
+    "max(1, 'a')": ("TypeError", "'<' not supported"),
+    "sorted([1, 'a'])": ("TypeError", "'<' not supported"),
+    "sorted([None, None])": ("TypeError", "'<' not supported"),
+    "range(1.5)": ("TypeError", "range() takes integers, not a float"),
+    "range(1, 2, 0)": ("ValueError", "must not be zero"),
+    "round('a')": ("TypeError", "round() takes a number, not a str"),
+    "round(1.5, 1.0)": ("TypeError", "round() takes a whole number of digits"),
+    "round(1, 100000)": ("ValueError", "round() takes a smaller number of digits"),
+    "slice('a')": ("TypeError", "slice() takes integers, not a str"),
+    "sum(['a'], '')": ("TypeError", "sum() adds numbers; texts are joined by ''.join(…)"),
+    "sum(['a', 'b'])": ("TypeError", "an int + a str is not supported"),
+    "list(zip([1], [1, 2], strict=True))": ("ValueError", "zip()"),
+    "parse_json('{')": ("ValueError", "parse_json(): the text is no JSON"),
+    "parse_json(xs)": ("TypeError", "parse_json() takes a text, not a list"),
+    "print_json(x for x in xs)": ("TypeError", "print_json() takes no generator"),
+    "as_yaml(x for x in xs)": ("TypeError", "as_yaml() takes no generator"),
+    "list(range(10 ** 9))": ("LimitError", "larger than 10,000,000 bytes"),
+    "sum(range(10 ** 6))": ("LimitError", "more steps than one statement may take"),
+    "[map(str, xs)]": ("TypeError", "a generator in a value; make a list of it: list(…)"),
+}
+
+
+@pytest.mark.parametrize("expression", FAILURES)
+def test_a_function_that_has_no_value_says_why(expression: str) -> None:
+    kind, reason = FAILURES[expression]
+    with pytest.raises(ExpressionError) as caught:
+        compile_template(f"${{{expression}}}").render(SCOPE)
+    assert caught.value.kind == kind
+    assert reason in caught.value.reason

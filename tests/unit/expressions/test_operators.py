@@ -1,0 +1,219 @@
+"""Operators of expressions: Python's values, within bounds that are checked before the work."""
+
+from __future__ import annotations
+
+import datetime
+from collections import UserDict
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from evalcore.expressions.budget import Budget
+from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.template import compile_template
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 3
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Row(tuple[Any, ...]):
+    __slots__ = ()
+
+
+class Rows(list[Any]):
+    pass
+
+
+class Ratio(float):
+    pass
+
+
+SCOPE: Mapping[str, Any] = {
+    "low": Level.LOW,
+    "high": Level.HIGH,
+    "name": Name("ab"),
+    "row": Row((1, 2)),
+    "rows": Rows([1, 2]),
+    "half": Ratio(0.5),
+    "price": Decimal("1.5"),
+    "day": datetime.date(2026, 11, 23),
+    "later": datetime.date(2026, 12, 24),
+    "hour": datetime.timedelta(hours=1),
+    "table": UserDict({"a": 1}),
+    "d": {"a": 1, "b": 2},
+    "marker": object(),
+}
+
+VALUES: Mapping[str, Any] = {
+    # Classes derived from builtin ones count as the builtin ones.
+    "low + high": 4,
+    "high - low": 2,
+    "high * 2": 6,
+    "high / 2": 1.5,
+    "high // 2": 1,
+    "high % 2": 1,
+    "high ** 2": 9,
+    "half + half": 1.0,
+    "-high": -3,
+    "name + 'c'": "abc",
+    "name * 2": "abab",
+    "row + (3,)": (1, 2, 3),
+    "rows + [3]": [1, 2, 3],
+    "2 * [1, 2]": [1, 2, 1, 2],
+    "'ab' * -1": "",
+    "'ab' * True": "ab",
+    "high > low": True,
+    "rows < [1, 3]": True,
+    # Shifts and bits.
+    "1 << 4": 16,
+    "0 << 100000": 0,
+    "1 << True": 2,
+    "17 >> 4": 1,
+    "-1 >> 100000": -1,
+    "6 | 1": 7,
+    "6 & 3": 2,
+    "6 ^ 3": 5,
+    "True ^ True": False,
+    "~5": -6,
+    # Powers.
+    "2 ** 10": 1024,
+    "2 ** -1": 0.5,
+    "(-1) ** 9999": -1,
+    "0.25 ** 0.5": 0.5,
+    "pow(3, 200, 7)": 2,
+    "pow(3, -1, 7)": 5,
+    # Sets, and the views of mappings.
+    "{1, 2, 3} - {2}": {1, 3},
+    "{1, 2} | {3}": {1, 2, 3},
+    "{1, 2} & {2, 3}": {2},
+    "{1, 2} ^ {2, 3}": {1, 3},
+    "d.keys() - {'a'}": {"b"},
+    "d.keys() & {'a', 'z'}": {"a"},
+    "d.items() & {('a', 1)}": {("a", 1)},
+    "{1} < {1, 2}": True,
+    "d.keys() >= {'a'}": True,
+    "d | {'b': 3}": {"a": 1, "b": 3},
+    # Values of YAML and of tools that have an order.
+    "day < later": True,
+    "price > 1": True,
+    "2 > price": True,
+    "hour <= hour": True,
+    # Membership.
+    "'b' in 'abc'": True,
+    "name in 'xaby'": True,
+    "'b' in name": True,
+    "1 in row": True,
+    "3 in rows": False,
+    "[1] in [[1], [2]]": True,
+    "'a' in d": True,
+    "'a' in table": True,
+    "'z' not in table": True,
+    "(1, 2) in {(1, 2)}": True,
+    "2 in range(5)": True,
+    "2.0 in range(5)": True,
+    "2.5 in range(5)": False,
+    "high in range(5)": True,
+    "'2' in range(5)": False,
+    "[] in range(5)": False,
+    "4 in (x * x for x in range(3))": True,
+    "5 in (x * x for x in range(3))": False,
+    "1 in d.values()": True,
+    "'a' in d.keys()": True,
+    "[1, 2] == [1, 2]": True,
+    "[1, 2] != [1, 3]": True,
+    "[1] is not [1]": True,
+    "nothing is None": True,
+}
+
+
+@pytest.mark.parametrize("expression", VALUES)
+def test_an_operator_gives_the_value_that_python_gives(expression: str) -> None:
+    value = compile_template(f"${{{expression}}}").render({**SCOPE, "nothing": None})
+    assert value == VALUES[expression]
+    assert type(value) is type(VALUES[expression])
+
+
+FAILURES: Mapping[str, tuple[str, str]] = {
+    "1 + 'a'": ("TypeError", "an int + a str is not supported"),
+    "[1] + (2,)": ("TypeError", "a list + a tuple is not supported"),
+    "1 - 'a'": ("TypeError", "an int - a str is not supported"),
+    "{1} - [1]": ("TypeError", "a set - a list is not supported"),
+    "'a' * 'b'": ("TypeError", "a str * a str is not supported"),
+    "{1} * 2": ("TypeError", "a set * an int is not supported"),
+    "'a' / 2": ("TypeError", "a str / an int is not supported"),
+    "[1] // 2": ("TypeError", "a list // an int is not supported"),
+    "[1] % 2": ("TypeError", "a list % an int is not supported"),
+    "'a' ** 2": ("TypeError", "a str ** an int is not supported"),
+    "1.0 << 2": ("TypeError", "a float << an int is not supported"),
+    "1 >> 'a'": ("TypeError", "an int >> a str is not supported"),
+    "1.5 | 1": ("TypeError", "a float | an int is not supported"),
+    "d & d": ("TypeError", "a dict & a dict is not supported"),
+    "-'a'": ("TypeError", "-a str is not supported"),
+    "~1.5": ("TypeError", "~a float is not supported"),
+    "+None": ("TypeError", "+None is not supported"),
+    "1 < 'a'": ("TypeError", "'<' not supported between instances of 'int' and 'str'"),
+    "[1] < (1,)": ("TypeError", "a list < a tuple is not supported"),
+    "marker < marker": ("TypeError", "an object < an object is not supported"),
+    "1 in 'abc'": ("TypeError", "a text can only hold a text, not an int"),
+    "1 in 5": ("TypeError", "an int"),
+    "day < 'x'": ("TypeError", "a date < a str is not supported"),
+    "1 / 0": ("ZeroDivisionError", "division by zero"),
+    "1 << -1": ("ValueError", "negative shift count"),
+    "(-8) ** 0.5": ("ValueError", "the result is a complex number"),
+    "pow(2, 3, 0)": ("ValueError", "3rd argument cannot be 0"),
+    "pow(2.0, 3, 5)": ("TypeError", "pow() with three arguments takes integers"),
+    # Refused before the number or the text is made.
+    "2 ** 100000": ("LimitError", "more than 10000 bits"),
+    "2 ** 2 ** 100": ("LimitError", "more than 10000 bits"),
+    "1 << 100000": ("LimitError", "more than 10000 bits"),
+    "(1 << 9000) * (1 << 9000)": ("LimitError", "more than 10000 bits"),
+    "(1 << 9999) + (1 << 9999)": ("LimitError", "more than 10000 bits"),
+    "-(1 << 9999) - (1 << 9999)": ("LimitError", "more than 10000 bits"),
+    "'a' * 100000000": ("LimitError", "larger than 10,000,000 bytes"),
+    "[0] * 10000000": ("LimitError", "larger than 10,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("expression", FAILURES)
+def test_an_operator_that_has_no_value_says_why(expression: str) -> None:
+    kind, reason = FAILURES[expression]
+    with pytest.raises(ExpressionError) as caught:
+        compile_template(f"${{{expression}}}").render(SCOPE)
+    assert caught.value.kind == kind
+    assert reason in caught.value.reason
+    assert caught.value.source == f"${{{expression}}}"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(text * 100) in [text] * 50",
+        "text in texts",
+        "[text] in [[text]] * 5000",
+        "texts == copies",
+        "texts < copies",
+        "keys & keys",
+        "views.keys() & keys",
+    ],
+)
+def test_comparing_many_values_takes_steps(expression: str) -> None:
+    texts = [str(number) for number in range(20_000)]
+    scope = {
+        "text": "x" * 1_000,
+        "texts": texts,
+        "copies": texts.copy(),
+        "keys": set(texts),
+        "views": dict.fromkeys(texts),
+    }
+    budget = Budget(steps=100_000)
+    compile_template(f"${{{expression}}}").render(scope, budget)
+    assert 100_000 - budget.steps_left > 100

@@ -35,9 +35,9 @@ class TestKeys(TypedDict, total=False):
 class WorkflowKeys(TypedDict, total=False):
     """The keys of every assertion of a workflow file; some ignore `threshold` and `value`."""
 
-    weight: Weight
-    transform: str
-    metric: str
+    weight: Weight | None
+    transform: str | None
+    metric: str | None
     config: dict[str, Any] | None
     threshold: float | None
     value: Any
@@ -154,7 +154,8 @@ class AssertionType:
                 stored[name] = self._value(name, written[key])
         config = written.get("config")
         if config:
-            stored.update({key: str(config[key]) for key in self.word.config if key in config})
+            written_keys = (key for key in self.word.config if config.get(key) is not None)
+            stored.update({key: str(config[key]) for key in written_keys})
         return self.check, stored
 
     def _with_others(self, written: Mapping[str, Any]) -> Mapping[str, Any]:

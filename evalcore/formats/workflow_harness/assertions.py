@@ -70,13 +70,14 @@ def read_assertion(
         check, params = _read(kind, written, loc, problems, graders or Graders(folder))
     if problems.count > before:
         return None
+    weight = written.get("weight")
     return Assertion(
         type=name,
         check=check,
         name=_name(name, written.get("value")),
         params=params,
         block=block,
-        weight=float(written.get("weight", 1.0)),
+        weight=1.0 if weight is None else float(weight),
         required=None if kind is None else kind.required_score(written),
         negate=name.startswith(_NOT),
         transform=written.get("transform"),

@@ -194,6 +194,21 @@ def test_names_weights_and_negation(
     assert (found.name, found.weight, found.negate) == (name, weight, negate)
 
 
+@pytest.mark.parametrize("key", ["weight", "transform", "metric", "threshold", "config"])
+def test_null_of_an_optional_key_of_an_assertion_is_its_absence(tmp_path: Path, key: str) -> None:
+    absent = assertion(tmp_path, "{type: regex, value: a}")
+    null = assertion(tmp_path, f"{{type: regex, value: a, {key}: null}}")
+
+    assert null == absent
+
+
+def test_null_of_a_key_of_config_is_its_absence(tmp_path: Path) -> None:
+    absent = assertion(tmp_path, "{type: regex, value: a}")
+    null = assertion(tmp_path, "{type: regex, value: a, config: {flags: null}}")
+
+    assert null == absent
+
+
 def test_the_evalcore_section_becomes_the_policy(tmp_path: Path) -> None:
     section = """
 evalcore:

@@ -18,6 +18,7 @@ from evalcore.model.run import Plan, State
 from evalcore.model.suite import EvidencePolicy, Suite
 from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.pipeline.kept_evidence import kept_evidence
+from evalcore.pipeline.reuse_changes import target_changes
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
@@ -74,6 +75,8 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
         counts = rows.match(_planned_items(suite, plan))
+        if source == HISTORY and counts.evidence < plan.items:
+            _report_changes(suite, plan, counts.evidence, runs[0])
         names = [earlier.run_id for earlier in runs]
         sources = [
             {"run": name, "items": count}
@@ -87,6 +90,12 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
         return PreparedReuse(digests, sources)
+
+
+def _report_changes(suite: Suite, plan: Plan, reused: int, newest: StoredRun) -> None:
+    for change in target_changes(suite.definition, newest):
+        amount = f"{plan.items - reused} of {plan.items} items"
+        sys.stderr.write(f"Not reused ({amount}): {change}\n")
 
 
 @contextmanager

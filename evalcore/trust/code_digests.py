@@ -25,6 +25,11 @@ _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _READ_BYTES: Final = 64 << 20
 _TEXT_BYTES: Final = 1 << 20
 _SHELL_WORDS: Final = re.compile(r"[^\s;|&<>()'\"`=,]+")
+# Where a shell text writes to is what a run leaves, not what the command is made of.
+_SHELL_OUTPUT: Final = re.compile(
+    r"""(?:[&\d]?>{1,2}\|?[ \t]*|(?<![\w./-])tee[ \t]+(?:-\w+[ \t]+)*)"""
+    r"""(?:"(?=\S)[^"\n]*"|'(?=\S)[^'\n]*'|[^\s;|&<>()'"`]+)"""
+)
 _MODULE: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _SCRIPTS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
 _SCRIPT_IMPORT: Final = re.compile(
@@ -59,12 +64,16 @@ class CodeDigests:
 
     def digest(self, name: str) -> str | None:
         """Return the digest of a name of `model.code_names`; None if no file of it counts."""
+        return self._digest(self.files(name))
+
+    def files(self, name: str) -> set[Path]:
+        """Return the files that count as a name of `model.code_names`."""
         if name.startswith(PYTHON):
             module = name.removeprefix(PYTHON)
-            return self._digest(self._closure(self._module(module, self._roots), self._roots))
+            return self._closure(self._module(module, self._roots), self._roots)
         if name.startswith(COMMAND):
-            return self._digest(self._command(orjson.loads(name.removeprefix(COMMAND))))
-        return self._digest(self._file(name.removeprefix(FILE)))
+            return self._command(orjson.loads(name.removeprefix(COMMAND)))
+        return self._file(name.removeprefix(FILE))
 
     def digest_of_file(self, path: Path) -> str | None:
         """Return the digest of a Python file with what it imports."""
@@ -282,12 +291,13 @@ def _candidates(words: Iterable[str]) -> Iterator[str]:
     """Yield words and those within them: of a shell text, of `--file=x`, of `x.py::test`."""
     for word in words:
         yield word
-        inner = _SHELL_WORDS.findall(word)
+        inner = _SHELL_WORDS.findall(_SHELL_OUTPUT.sub(" ", word))
         if inner == [word]:
             inner = []
         elif " " in word:
             with suppress(ValueError):  # a quotation mark without its second
-                inner += [part for part in shlex.split(word) if " " in part]
+                parts = shlex.split(_SHELL_OUTPUT.sub(" ", word))
+                inner += [part for part in parts if " " in part]
         for part in [word, *inner]:
             if "::" in part:
                 yield part.partition("::")[0]

@@ -210,6 +210,29 @@ def test_a_tool_of_a_script_executes_the_tests_again_that_can_see_it(project: Pr
     assert [entry["items"] for entry in again.report["run"]["reused"]] == [1]
 
 
+def test_a_target_that_is_executed_again_is_named_with_the_files_that_changed(
+    project: Project,
+) -> None:
+    suite = python_suite()
+    suite["targets"] = [{"name": "own", "provider": "command", "command": ["tee", "-a", "log"]}]
+    project.suite("suite.yaml", suite)
+    first = project.run("run", "suite.yaml")
+    again = project.run("run", "suite.yaml", "--reuse")
+    assert again.report["run"]["reused"] == []
+    change = f"the code of target 'own' changed since run {first.report['run']['id']}: log"
+    assert f"Not reused (3 of 3 items): {change}\n" in again.err
+
+
+def test_a_command_whose_shell_text_counts_its_calls_is_reused(project: Project) -> None:
+    suite = python_suite()
+    command = "echo call >> log; echo right"
+    suite["targets"] = [{"name": "own", "provider": "command", "command": command}]
+    project.suite("suite.yaml", suite)
+    project.run("run", "suite.yaml", code=0)
+    project.run("run", "suite.yaml", "--reuse", code=0)
+    assert project.lines("log") == 3
+
+
 def test_the_terminal_says_which_runs_items_come_from(project: Project) -> None:
     project.write("target.py", COMMAND)
     project.write("words.py", "WORD = 'right'\n")

@@ -262,6 +262,11 @@ def test_only_the_test_whose_own_hook_fails_ends_in_error(bench: Bench) -> None:
     }  # fmt: skip
 
 
+def unique_sleep(number: int) -> str:
+    """Return a command that no process of another checkout runs at the same time."""
+    return f"sleep 777{number}.{os.getpid():08d}"
+
+
 def processes(mark: str) -> list[str]:
     """Return the command lines of processes that hold the mark."""
     found = []
@@ -285,13 +290,14 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
-    hang = {"command": "sleep 7771 & sleep 7771", "timeout_ms": 300}
+    sleep = unique_sleep(1)
+    hang = {"command": f"{sleep} & {sleep}", "timeout_ms": 300}
     bench.write({"hooks": {"before_each": hang}}, [{"id": "a"}])
     bench.run()
     assert (
         bench.rows()["a"]["error"] == "the hook before_each took longer than 0.3 s and was killed"
     )
-    assert processes("7771") == []
+    assert processes(sleep) == []
 
 
 @pytest.fixture
@@ -317,17 +323,18 @@ def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
     bench: Bench, started: list[subprocess.Popen[bytes]]
 ) -> None:
     # One that stays in its group, one in a session of its own, one without the environment.
-    command = "sleep 7772 & setsid sleep 7772 & env -i sleep 7772 & touch here; sleep 7772"
+    sleep = unique_sleep(2)
+    command = f"{sleep} & setsid {sleep} & env -i {sleep} & touch here; {sleep}"
     bench.write(TEMPLATE, [{"id": "a"}, {"id": "b"}], command)
     running = start(bench)
     started.append(running)
-    assert until(lambda: len(processes("sleep 7772")) >= 8 and len(bench.left) == 1)
+    assert until(lambda: len(processes(sleep)) == 10 and len(bench.left) == 1)
     listed = json.loads(evalcore("workspaces", "list", "--json", env=bench.env).out)
     assert [entry["in_use"] for entry in listed] == [True]
     assert json.loads(evalcore("workspaces", "clean", "--json", env=bench.env).out) == []
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert until(lambda: processes("sleep 7772") == [])
+    assert until(lambda: processes(sleep) == [])
     assert len(bench.left) == 1
     assert evalcore("workspaces", "clean", env=bench.env).code == 0
     assert bench.left == []
@@ -336,13 +343,14 @@ def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
 def test_a_stopped_run_cleans_up_with_its_hooks(
     bench: Bench, started: list[subprocess.Popen[bytes]]
 ) -> None:
-    bench.write({**TEMPLATE, "hooks": HOOKS}, [{"id": "a"}], "touch here; sleep 7773")
+    sleep = unique_sleep(3)
+    bench.write({**TEMPLATE, "hooks": HOOKS}, [{"id": "a"}], f"touch here; {sleep}")
     running = start(bench)
     started.append(running)
-    assert until(lambda: processes("sleep 7773") != [])
+    assert until(lambda: processes(sleep) != [])
     running.send_signal(signal.SIGTERM)
     running.wait(30)
-    assert processes("sleep 7773") == []
+    assert processes(sleep) == []
     assert bench.log() == ["before_all", "before_each", "after_each", "after_all"]
     assert bench.left == []
 

@@ -46,12 +46,12 @@ def _changed_files(names: Iterable[str], definition: SuiteDefinition, since: str
     digests, moment = CodeDigests(folder), datetime.fromisoformat(since).timestamp()
     files = sorted({path for name in names for path in digests.files(name)})
     changed = [path for path in files if _written_at(path) >= moment]
-    shown = ", ".join(
+    line = ", ".join(
         str(path.relative_to(folder) if path.is_relative_to(folder) else path)
         for path in changed[:_MOST_FILES]
     )
     more = len(changed) - _MOST_FILES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{line} and {more} more" if more > 0 else line
 
 
 def _written_at(path: Path) -> float:

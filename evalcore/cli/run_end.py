@@ -44,7 +44,7 @@ def end_run(
             view = stack.enter_context(
                 view_run(run)
                 if options.prefect
-                else finish_run(run, receipts, now=now, options=decide)
+                else finish_run(run, receipts, now=now, options=decide, keep_json=options.as_json)
             )
         show(view, options, append=append)
         export_view(view, options.exports, append=append)

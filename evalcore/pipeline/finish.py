@@ -60,11 +60,16 @@ class RunView:
     def json(self, *, newline: str = "\n") -> bytes:
         """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
         if self._json is None or self._json[0] is not self.report:
-            cases = self.tables.report_cases()
-            self._json = self.report, b"".join(report_chunks(self.report, cases))
+            self._json = self.report, b"".join(self.json_chunks())
         text = self._json[1]
         # Within JSON texts a line end is escaped.
         return text if newline else text.replace(b"\n", b"") + b"\n"
+
+    def json_chunks(self) -> Iterator[bytes]:
+        """Yield what `json` returns piece by piece, without keeping it."""
+        if self._json is not None and self._json[0] is self.report:
+            return iter((self._json[1],))
+        return report_chunks(self.report, self.tables.report_cases())
 
     def cases(self) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts, in batches, with the outputs of all of them."""
@@ -110,9 +115,11 @@ def finish_run(
     *,
     now: datetime,
     options: DecideOptions | None = None,
+    keep_json: bool = False,
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
+    `keep_json` spares the view to make the JSON again that is stored here.
     The report is written before the manifest's final state, which speaks of it. Raises
     `RunConflictError` if shards are missing.
     """
@@ -134,7 +141,7 @@ def finish_run(
     )
     check_plan(run, manifest, thorough=False)
     with _view(run, ended, options or DecideOptions()) as view:
-        run.store.put(run.keys.report, view.json())
+        _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
         final: dict[str, Any] = {
@@ -152,9 +159,15 @@ def finish_run(
         if settled.ended_at != ended.ended_at:
             # Another process has ended the run just before; all that is stored says the same.
             view.report = replace(view.report, run=_run_facts(settled))
-            run.store.put(run.keys.report, view.json())
+            _store_report(view, keep_json=keep_json)
         tell_end(settled, summary.total_cost_usd)
         yield view
+
+
+def _store_report(view: RunView, *, keep_json: bool) -> None:
+    if keep_json:
+        view.json()
+    view.run.store.put(view.run.keys.report, view.json_chunks())
 
 
 def _figures(summary: Summary) -> dict[str, Any]:

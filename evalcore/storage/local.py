@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,7 @@ from evalcore.storage.object_store import (
     check_key,
     check_prefix,
 )
+from evalcore.storage.written_chunks import write_chunks
 
 HIDDEN_FOLDER = ".store"
 _ETAG_ATTRIBUTE = "user.evalcore.etag"
@@ -84,7 +85,7 @@ class LocalStore:
         with self._explained(key, "read"):
             return path.is_file()
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         """Write the object, replacing any; return its ETag."""
         path = self._path(key)
         # Under the lock, so that it falls wholly before or after a compare-and-swap.
@@ -177,7 +178,7 @@ class LocalStore:
         return StoreError(f"{key}: cannot {action} in {self._root}: {reason}")
 
     @contextmanager
-    def _finished(self, data: bytes | Path) -> Iterator[_Written]:
+    def _finished(self, data: bytes | Iterable[bytes] | Path) -> Iterator[_Written]:
         """Give a whole, synced file in the hidden folder; remove that name at the end."""
         folder = self._hidden / "unfinished"
         _make_folder(folder)
@@ -280,18 +281,21 @@ def _content_etag(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _write(path: Path, data: bytes | Path) -> str:
+def _write(path: Path, data: bytes | Iterable[bytes] | Path) -> str:
     """Create the file and hand it to the disk; return its ETag. `path` must be new."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - opened by its descriptor
         if isinstance(data, bytes):
             file.write(data)
-        else:
+            etag = _hash(data)
+        elif isinstance(data, Path):
             with data.open("rb") as source:
                 shutil.copyfileobj(source, file, 1024 * 1024)
+            file.flush()
+            etag = _content_etag(path)
+        else:
+            etag = write_chunks(file, data)
         file.flush()
-        # Hashed once: a report has tens of megabytes.
-        etag = _hash(data) if isinstance(data, bytes) else _content_etag(path)
         _remember_etag(path, etag)
         os.fsync(descriptor)
     return etag

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -56,8 +56,12 @@ class ObjectStore(Protocol):
     def exists(self, key: str) -> bool:
         """Whether there is an object at `key`; nothing of it is read."""
 
-    def put(self, key: str, data: bytes) -> str:
-        """Write the object, replacing any; return its ETag."""
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
+        """Write the object, replacing any; return its ETag.
+
+        Of chunks it is their concatenation. They are made while others are written; what making
+        them raises leaves the object as it was.
+        """
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
         """Write the object (bytes, or a file's content) unless one exists; None if one does.

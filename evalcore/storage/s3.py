@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from functools import partial
@@ -116,11 +116,12 @@ class S3Store:
             return False
         return True
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         """Write the object, replacing any; return its ETag."""
         name = self._name(key)
+        body = data if isinstance(data, bytes) else b"".join(data)
         answer = self._repeated(
-            key, lambda: self._client.put_object(Bucket=self._bucket, Key=name, Body=data)
+            key, lambda: self._client.put_object(Bucket=self._bucket, Key=name, Body=body)
         )
         return _unquoted(answer["ETag"])
 

@@ -66,6 +66,24 @@ def test_put_replaces_the_object_and_changes_its_etag(store: ObjectStore) -> Non
     assert store.get("a") == (b"2", second)
 
 
+def test_put_of_chunks_stores_them_in_their_order(store: ObjectStore) -> None:
+    etag = store.put("runs/report", (bytes([number]) * 70_000 for number in range(5)))
+    stored = store.get("runs/report")
+    assert stored.data == b"".join(bytes([number]) * 70_000 for number in range(5))
+    assert stored.etag == etag
+
+
+def test_chunks_that_cannot_be_made_leave_the_object_as_it_was(store: ObjectStore) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"new"
+        raise MemoryError
+
+    store.put("runs/report", b"old")
+    with pytest.raises(MemoryError):
+        store.put("runs/report", chunks())
+    assert store.get("runs/report").data == b"old"
+
+
 @pytest.mark.parametrize("key", ["nothing", "folder", "folder/file/below"])
 def test_get_of_a_missing_object_says_so_with_its_key(store: ObjectStore, key: str) -> None:
     store.put("folder/file", b"x")

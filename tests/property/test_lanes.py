@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ class EventfulStore(LocalStore):
         self.before: Callable[[], object] | None = None
         self.after: Callable[[], object] | None = None
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         self._happen("before", key)
         return super().put(key, data)
 

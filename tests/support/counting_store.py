@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evalcore.storage.local import LocalStore
@@ -32,7 +32,7 @@ class CountingStore(LocalStore):
         self._count("HEAD", key)
         return super().exists(key)
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         self._count("PUT", key)
         return super().put(key, data)
 

@@ -5,7 +5,7 @@ Pages read through it, so that no page has to ask whose a run is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +50,7 @@ class ProjectStore(ObjectStore):
         """Whether there is such an object of this project."""
         return self._is_readable(key) and self._store.exists(key)
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         """Write an object of an own suite; raise `StoreError` for any other."""
         return self._store.put(self._own(key), data)
 

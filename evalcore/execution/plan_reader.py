@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.planning.expand import cases_of_shard
+from evalcore.planning.spool import PlanPart
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class PlanReader:
 
     def __init__(self, run: StoredRun) -> None:
         self._run = run
-        self._last: tuple[int, list[Case]] = (-1, [])
+        self._last: tuple[int, PlanPart] | None = None
         self._shard: int | None = None
         self._requested: dict[int, Future[bytes]] = {}
         self._threads: ThreadPoolExecutor | None = None
@@ -42,29 +43,32 @@ class PlanReader:
         self._requested = {
             number: self._requested.get(number) or self._threads.submit(self._run.plan_part, number)
             for number in parts
-            if number != self._last[0]
+            if self._last is None or number != self._last[0]
         }
 
     def cases(self, plan: Plan, shard: int) -> list[Case]:
-        """Return the cases of a shard; raise `DamagedRunError`. The last part is kept."""
+        """Return the cases of a shard; raise `DamagedRunError`.
+
+        The last part is kept: the next shard may begin in it. Only the shard's cases are decoded.
+        """
         numbers = cases_of_shard(plan, shard)
         cases: list[Case] = []
         for number in _parts_of(plan, shard):
-            if self._last[0] != number:
+            if self._last is None or self._last[0] != number:
                 self._last = (number, self._part(plan, number))
             first = number * plan.part_cases
             start, stop = max(numbers.start - first, 0), min(numbers.stop - first, plan.part_cases)
-            cases.extend(self._last[1][start:stop])
+            cases.extend(self._run.cases_of(number, self._last[1], slice(start, stop)))
         is_next = self._shard is not None and shard == self._shard + 1
         self._shard = shard
         if is_next:
             self.request(plan, shard + 1)
         return cases
 
-    def _part(self, plan: Plan, number: int) -> list[Case]:
+    def _part(self, plan: Plan, number: int) -> PlanPart:
         requested = self._requested.pop(number, None)
-        part = None if requested is None else requested.result()
-        return self._run.cases(number, plan, opened=True, part=part)
+        data = None if requested is None else requested.result()
+        return self._run.opened_part(number, plan, opened=True, data=data)
 
 
 def _parts_of(plan: Plan, shard: int) -> range:

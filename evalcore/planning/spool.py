@@ -7,12 +7,13 @@ are the plan parts that go into the store: a million cases are never a million P
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.model.suite import Case
-from evalcore.planning.codec import CaseEncoder, decode_block, decode_block_case, decode_inputs
+from evalcore.planning.codec import CaseBlock, CaseEncoder, decode_inputs
 from evalcore.planning.zstd_frames import (
     LARGEST_FRAME_BYTES,
     ZstdFrameError,
@@ -147,23 +148,45 @@ class PlanPartError(ValueError):
     """A plan part is not what was written; the message follows the part's name."""
 
 
-def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
-    """Return the cases of one plan part; `opened` with the secrets that they are executed with.
+class PlanPart:
+    """One part of a plan; its cases are decoded when they are asked for.
 
-    Raises `PlanPartError` if it is torn or foreign, `UsageError` for a variable that is not set
-    here.
+    `opened` with the secrets that they are executed with. Raises `PlanPartError` if the part is
+    torn or foreign, as the methods do, and `UsageError` for a variable that is not set here.
     """
-    block = _decompressed(part)
-    if opened and (missing := missing_variables(block)):
-        names = ", ".join(missing)
-        raise UsageError(
-            f"the plan refers to {names}, which is not set here; set it in the environment or in "
-            "the suite's .env file"
-        )
+
+    def __init__(self, part: bytes, *, opened: bool = False) -> None:
+        block = _decompressed(part)
+        if opened and (missing := missing_variables(block)):
+            names = ", ".join(missing)
+            raise UsageError(
+                f"the plan refers to {names}, which is not set here; set it in the environment or "
+                "in the suite's .env file"
+            )
+        with _undecodable("cases"):
+            self._block = CaseBlock(unseal(block) if opened else block)
+
+    def __len__(self) -> int:
+        return len(self._block)
+
+    def cases(self, positions: slice = slice(None)) -> list[Case]:
+        """Return the cases at these positions, by default all."""
+        with _undecodable("cases"):
+            return self._block.cases(positions)
+
+
+@contextmanager
+def _undecodable(what: str) -> Iterator[None]:
+    """Raise `PlanPartError` for what a block that was not written here makes of decoding it."""
     try:
-        return decode_block(unseal(block) if opened else block)
+        yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
+        raise PlanPartError(f"holds no {what}: {type(error).__name__}: {error}") from error
+
+
+def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
+    """Return the cases of one plan part; raises as `PlanPart` does."""
+    return PlanPart(part, opened=opened).cases()
 
 
 def part_case(part: bytes, position: int) -> Case:
@@ -171,10 +194,8 @@ def part_case(part: bytes, position: int) -> Case:
 
     Raises `PlanPartError` if the part is torn or foreign, or has no such case.
     """
-    try:
-        return decode_block_case(_decompressed(part), position)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise PlanPartError(f"holds no such case: {type(error).__name__}: {error}") from error
+    with _undecodable("such case"):
+        return CaseBlock(_decompressed(part)).case(position)
 
 
 def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
@@ -182,10 +203,8 @@ def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[A
 
     Raises `PlanPartError` if the part is torn or foreign.
     """
-    try:
+    with _undecodable("cases"):
         return list(decode_inputs(_decompressed(part), positions))
-    except (ValueError, TypeError, LookupError) as error:
-        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
 
 
 def count_cases(part: bytes) -> int:

@@ -24,7 +24,7 @@ from evalcore.errors import (
 from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
-from evalcore.planning.spool import PlanPartError, decode_part, part_case, part_inputs
+from evalcore.planning.spool import PlanPart, PlanPartError, part_case, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
@@ -156,40 +156,52 @@ class StoredRun:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
         return self.plan_object(self.keys.plan_part(number))
 
-    def cases(
-        self, number: int, plan: Plan, *, opened: bool = False, part: bytes | None = None
-    ) -> list[Case]:
+    def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
         """Return the cases of one part of the plan; raise `DamagedRunError`.
 
-        `opened` as in `decode_part`; `part` is the part if it has been read already (`plan_part`).
+        `opened` as in `PlanPart`.
         """
+        return self.cases_of(number, self.opened_part(number, plan, opened=opened))
+
+    def opened_part(
+        self, number: int, plan: Plan, *, opened: bool = False, data: bytes | None = None
+    ) -> PlanPart:
+        """Return one part of the plan, for `cases_of`; raise `DamagedRunError`.
+
+        `opened` as in `PlanPart`; `data` is the part if it has been read already (`plan_part`).
+        """
+        with self._part_damage(number):
+            part = PlanPart(self.plan_part(number) if data is None else data, opened=opened)
+        if len(part) != plan.cases_of_part(number):
+            reason = f"has {len(part)} of {plan.cases_of_part(number)} cases"
+            raise self._damaged(self.keys.plan_part(number), reason)
+        return part
+
+    def cases_of(self, number: int, part: PlanPart, positions: slice = slice(None)) -> list[Case]:
+        """Return the cases at these positions of a part; raise `DamagedRunError`."""
+        with self._part_damage(number):
+            return part.cases(positions)
+
+    @contextmanager
+    def _part_damage(self, number: int) -> Iterator[None]:
         try:
-            part = self.plan_part(number) if part is None else part
-            cases = decode_part(part, opened=opened)
+            yield
         except PlanPartError as error:
             raise self._damaged(self.keys.plan_part(number), str(error)) from error
-        if len(cases) != plan.cases_of_part(number):
-            reason = f"has {len(cases)} of {plan.cases_of_part(number)} cases"
-            raise self._damaged(self.keys.plan_part(number), reason)
-        return cases
 
     def case(self, number: int, plan: Plan) -> Case:
         """Return one case by its number in the plan; raise `DamagedRunError`."""
         part, position = divmod(number, plan.part_cases)
-        try:
+        with self._part_damage(part):
             return part_case(self.plan_part(part), position)
-        except PlanPartError as error:
-            raise self._damaged(self.keys.plan_part(part), str(error)) from error
 
     def inputs(self, number: int, positions: Collection[int] | None = None) -> list[Any]:
         """Return the inputs of the cases of one part of the plan, of those at `positions` from 0.
 
         Raises `DamagedRunError`.
         """
-        try:
+        with self._part_damage(number):
             return part_inputs(self.plan_part(number), positions)
-        except PlanPartError as error:
-            raise self._damaged(self.keys.plan_part(number), str(error)) from error
 
     def plan_object(self, key: str) -> bytes:
         """Return any part of the plan as it was written; raise `DamagedRunError`."""

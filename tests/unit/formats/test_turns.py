@@ -22,7 +22,7 @@ from evalcore.model.identity import case_identity
 from evalcore.model.run import State
 from evalcore.model.suite import Case, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.planning.codec import CaseEncoder, decode_block
+from evalcore.planning.codec import CaseBlock, CaseEncoder
 from evalcore.planning.expand import WorkItem
 from evalcore.targets.conversation import Conversation
 from evalcore.targets.work import Work
@@ -189,7 +189,7 @@ def test_turns_stand_in_the_plan(tmp_path: Path) -> None:
     encoder = CaseEncoder()
     encoder.add(case)
 
-    (decoded,) = decode_block(encoder.block())
+    (decoded,) = CaseBlock(encoder.block()).cases()
 
     assert decoded == case
     assert decoded.turns is not None

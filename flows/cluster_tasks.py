@@ -14,6 +14,7 @@ from typing import Any, Final
 from prefect.futures import PrefectFuture
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, WorkersFailedError
+from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
 from evalcore.execution.limits.shared_limits import decode_limits, has_died, process_origin
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.pipeline.silence import Silence
@@ -30,6 +31,8 @@ _AHEAD: Final = 2
 _LOOK_S: Final = 1.0
 _LEAVING_S: Final = 5.0 + IDLE_S
 _LEAVING_LOOK_S: Final = 0.1
+# A worker that hangs is replaced before the run counts as silent.
+_SILENT_AFTER_LEASES: Final = EXPIRED_AFTER_LEASES + 1
 
 
 def run_on_cluster(
@@ -64,9 +67,13 @@ class _ClusterShards:
         self._submitted = 0
         settings = execution.settings
         self._silence = Silence(
-            self._run, settings.stall_s, settings.lease_s, waits_for=self._describe_cluster
+            self._run,
+            settings.stall_s,
+            _SILENT_AFTER_LEASES * settings.lease_s,
+            waits_for=self._describe_cluster,
         )
-        self._looked = self._began
+        self._lease_s = settings.lease_s
+        self._looked = self._looked_for_silent = self._began
 
     def run(self) -> None:
         """Submit all and attend them; after a stop, those that were submitted."""
@@ -74,6 +81,7 @@ class _ClusterShards:
             while (self._waiting or self._in_flight) and not self._execution.left:
                 self._submit()
                 self._attend()
+                self._replace_silent()
                 if self._is_stopped():
                     self._waiting.clear()
         # Workers elsewhere hear of it through the store alone.
@@ -111,7 +119,7 @@ class _ClusterShards:
     def _attend(self) -> None:
         """Take what has ended; raise `StalledError` if nothing has for long and no worker lives."""
         try:
-            future = self._ended.get(timeout=_LOOK_S)
+            future = self._ended.get(timeout=min(_LOOK_S, self._lease_s / RENEWALS))
         except queue.Empty:
             self._silence.check(lambda: request_cancel(self._run))
             return
@@ -126,6 +134,19 @@ class _ClusterShards:
         done = self._execution.executed_items
         self._silence.note_items(done)
         self._progress.show(done)
+
+    def _replace_silent(self) -> None:
+        """Let others execute the shards of workers that hang, as lanes do with expired leases."""
+        now = time.monotonic()
+        if now - self._looked_for_silent < self._lease_s / RENEWALS:
+            return
+        self._looked_for_silent = now
+        after_s = EXPIRED_AFTER_LEASES * self._lease_s
+        for worker in self._cluster.restart_silent(after_s):
+            self._execution.warn(
+                f"worker {worker} has shown no sign of life for {after_s:g} s: "
+                "its shards are executed by others"
+            )
 
     def _describe_cluster(self) -> str:
         slots = self._cluster.slots

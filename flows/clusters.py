@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +25,11 @@ from evalcore.pipeline import is_instant
 from evalcore.storage.runs import StoredRun
 from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
 from flows.worker_check import refuse_unable_workers, worker_facts
+from flows.worker_heartbeats import WorkerHeartbeats
 
 _CONNECT_S: Final = 10.0
+# A nanny kills its worker within 9 s.
+_RESTART_S: Final = 10.0
 _TOKEN_HINT: Final = (
     " (a head that was started with a token needs RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN here)"
 )
@@ -50,9 +54,48 @@ class ShardCluster(ABC):
     def slots(self) -> int:
         """How many tasks the cluster executes at the same time, now."""
 
+    def restart_silent(self, after_s: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Give the tasks of workers that hang to others; return the addresses of these workers.
+
+        A worker hangs if it has shown no sign of life for `after_s`. To be called more often than
+        twice in that time.
+        """
+        return ()
+
 
 class DaskCluster(ShardCluster):
     """A Dask cluster."""
+
+    def __init__(self, runner: TaskRunner[Any]) -> None:
+        super().__init__(runner)
+        self._heartbeats = WorkerHeartbeats()
+
+    def restart_silent(self, after_s: float) -> tuple[str, ...]:
+        """Do what the scheduler does itself after `distributed.scheduler.worker-ttl` (5 minutes).
+
+        A nanny starts its worker again. A worker without one leaves the cluster.
+        """
+        client = self._runner.client  # type: ignore[attr-defined]
+        try:
+            identity = client.sync(
+                client.scheduler.identity, n_workers=-1, callback_timeout=_CONNECT_S
+            )
+            workers = {name: each["last_seen"] for name, each in identity["workers"].items()}
+            silent = self._heartbeats.silent(workers, after_s)
+            if silent:
+                client.sync(
+                    client.scheduler.restart_workers,
+                    workers=list(silent),
+                    timeout=_RESTART_S,
+                    wait_for_workers=False,
+                    on_error="return",
+                    stimulus_id=f"evalcore-silent-workers-{time.time()}",
+                    callback_timeout=2 * _RESTART_S,
+                )
+        # A scheduler that is gone ends the tasks; one that hangs is the run's silence.
+        except (OSError, TimeoutError):
+            return ()
+        return silent
 
     @property
     def slots(self) -> int:

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
+from prefect import get_run_logger
+
 from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem
@@ -32,6 +34,7 @@ from evalcore.report.escape import inert_message
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
+from flows.publish import logged
 from flows.rate_limits import PrefectRates
 
 # Shards of live items run side by side, so that one starts while the other one drains.
@@ -86,6 +89,11 @@ class FlowExecution:
     def settings(self) -> Settings:
         """This process's settings."""
         return self._options.settings
+
+    def warn(self, message: str) -> None:
+        """Say what people should know, in the flow run's log and as the options do."""
+        get_run_logger().warning("%s", logged(message))
+        self._options.warn(message)
 
     def note_committed(self, receipt: ShardReceipt) -> None:
         """Note a shard that another process has executed for this one."""

@@ -21,6 +21,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import NotAllowedError, StalledError, StoreError, WorkersFailedError
 from evalcore.pipeline import ExecuteOptions
+from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -38,6 +39,7 @@ from tests.support.shell import environment
 from tests.support.worker_runs import (
     calls,
     finished_report,
+    pause,
     plan_shared,
     undisturbed_report,
     write_suite,
@@ -135,7 +137,7 @@ def test_a_run_whose_scheduler_is_gone_says_so_and_how_to_go_on(run: StoredRun) 
 
 
 def test_a_run_on_a_cluster_without_workers_says_what_is_missing(run: StoredRun) -> None:
-    impatient = replace(ExecuteOptions().settings, stall_s=0.5, lease_s=0.5)
+    impatient = replace(ExecuteOptions().settings, stall_s=0.5, lease_s=0.1)
     with pytest.raises(StalledError, match="the cluster has no workers"):
         clustered(run, (0,), ExecuteOptions(settings=impatient), EmptyCluster)
 
@@ -197,6 +199,37 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
     assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
     states = {task.state_name for task in flow_run_of(run).tasks}
     assert "Completed" in states
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+def test_the_shards_of_a_worker_of_dask_that_hangs_are_executed_by_others(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("prefect_dask")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVALCORE_LEASE_S", "1")
+    suite = write_suite(tmp_path, items=400, sleep_s=0.1)
+    run = plan_shared(suite, LocalStore(tmp_path / "store"))
+    stopped: list[int] = []
+    warnings: list[str] = []
+
+    def stop_a_worker(committed: int) -> None:
+        if not stopped:
+            stopped.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
+            pause(tmp_path / "store", stopped[0])
+
+    options = ExecuteOptions(
+        imports=ImportPolicy(roots=(tmp_path,)),
+        settings=read_settings(os.environ, tmp_path),
+        committed=stop_a_worker,
+        warn=warnings.append,
+    )
+    PrefectRunner().start(run, options, "dask", 2)
+    assert stopped
+    assert any("no sign of life for 2 s" in warning for warning in warnings)
+    written = stable_report(stored_report(run))
+    assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
 
 
 @pytest.mark.extended

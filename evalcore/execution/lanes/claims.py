@@ -31,7 +31,7 @@ LEASE_S = DEFAULT_SETTINGS.lease_s
 # A holder renews three times in a lease, so that one late renewal loses nothing.
 RENEWALS = 3
 # Two, because observer and holder look at different moments.
-_EXPIRED_AFTER_LEASES = 2
+EXPIRED_AFTER_LEASES = 2
 _SWAPS = 20
 
 
@@ -231,7 +231,7 @@ class Claims:
 
     def _expired(self) -> list[int]:
         """Return the shards whose claims look expired by this lane's own lease."""
-        least = self._clock() - _EXPIRED_AFTER_LEASES * self.lease_s
+        least = self._clock() - EXPIRED_AFTER_LEASES * self.lease_s
         with self._lock:
             return [
                 shard
@@ -246,7 +246,7 @@ class Claims:
             lease = read_lease(self._run, shard)
             with self._lock:
                 sighting = self._sightings.get(shard)
-            if sighting and self._clock() - sighting.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
+            if sighting and self._clock() - sighting.since >= EXPIRED_AFTER_LEASES * lease.lease_s:
                 lanes.add(lease.lane)
         return frozenset(lanes)
 
@@ -261,7 +261,7 @@ class Claims:
         lease = decode_lease(stored.data)
         abandoned = self._abandoned.get(str(shard)) == sighting.etag
         waited_s = self._clock() - sighting.since
-        patient = abandoned or waited_s >= _EXPIRED_AFTER_LEASES * lease.lease_s
+        patient = abandoned or waited_s >= EXPIRED_AFTER_LEASES * lease.lease_s
         if stored.etag != sighting.etag or not patient or self._run.has_result(shard):
             return False
         new_lease = lease.taken_over(self.lane, self.lease_s)

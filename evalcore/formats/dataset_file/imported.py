@@ -75,6 +75,7 @@ def read_cases(
         kinds = ", ".join(_SUFFIXES)
         raise UsageError(f"{path}: a dataset is imported from {kinds} (traces: .json, .jsonl)")
     name = str(path)
+    _check_readable(path, name)
     collectors: dict[int, Problems] = {}
     of_traces = is_traces(path)
     rows = trace_cases(path, name, expect_output=expect_output) if of_traces else _rows(path, name)
@@ -107,6 +108,17 @@ def read_cases(
         reason = "no span has gen_ai.input.messages" if of_traces else "holds no case"
         raise LoadError((Problem(name, None, "", reason),))
     return ImportedCases(lines, frozenset(derived), repeated)
+
+
+def _check_readable(path: Path, name: str) -> None:
+    try:
+        with path.open("rb"):
+            return
+    except FileNotFoundError:
+        reason = "no such file"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    raise LoadError((Problem(name, None, "", reason),))
 
 
 def _rows(path: Path, name: str) -> Iterator[RawTest]:

@@ -1,0 +1,42 @@
+"""Entries of jobs that `test_worker_program` sends to a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from evalcore.errors import TargetError
+from evalcore.isolation.frames import LONGEST_FRAME
+from evalcore.isolation.worker_program import Engine
+
+
+async def double(payload: Any, engine: Engine) -> Any:
+    """Return twice the payload."""
+    engine.loaded()
+    return payload * 2
+
+
+async def ask(payload: Any, engine: Engine) -> Any:
+    """Return what the engine answers to a question."""
+    return await engine.ask("name", payload)
+
+
+async def refuse(payload: Any, engine: Engine) -> Any:
+    """Raise an error of a target."""
+    raise TargetError("refused", f"no {payload}")
+
+
+async def crash(payload: Any, engine: Engine) -> Any:
+    """Raise an exception that is none of a target."""
+    raise LookupError(payload)
+
+
+async def sleep(payload: Any, engine: Engine) -> Any:
+    """Wait until the job is cancelled."""
+    engine.loaded()
+    await asyncio.sleep(600)
+
+
+async def write_long_text(payload: Any, engine: Engine) -> Any:
+    """Return more than a frame holds."""
+    return "x" * LONGEST_FRAME

@@ -13,7 +13,7 @@ from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
-from evalcore.model.scoring import after_failed_turn, score_item
+from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item
 from evalcore.model.suite import ScoreRule
 from evalcore.redaction.redactor import PROCESS
 
@@ -49,6 +49,9 @@ def with_results(
     threshold, turns = finished.item.case.threshold, finished.item.case.turns
     least = 1.0 if threshold is None else threshold
     aggregation = None if turns is None else turns.aggregation
+    spans = () if finished.evidence is None else finished.evidence.details.get("turns") or ()
+    if turns is not None and 0 < len(spans) < turns.total:
+        results = after_last_turn(results, len(spans))
     if turns is not None and turns.stops:
         answered = () if finished.evidence is None else finished.evidence.outputs
         results = after_failed_turn(results, least, answered)

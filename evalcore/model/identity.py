@@ -76,13 +76,18 @@ def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
     return behaviour
 
 
-def case_identity(case: Case) -> bytes:
-    """Return the bytes of everything in a case that an execution can see."""
+def case_identity(case: Case, *, with_stops: bool = True) -> bytes:
+    """Return the bytes of everything in a case that an execution can see.
+
+    Without `with_stops` they lack the checks that decide where a conversation stops.
+    """
     visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])
-        if case.turns.stops:  # the checks of a turn decide whether the next one is asked
+        if (
+            case.turns.stops and with_stops
+        ):  # the checks of a turn decide whether the next one is asked
             checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
             visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:

@@ -114,7 +114,8 @@ def after_failed_turn(
     for result in results:
         if (number := turn_number(result.block)) is not None:
             turns.setdefault(number, []).append(result)
-    below = (n for n in sorted(turns) if not turn_passes(turns[n], threshold))
+    numbers = (n for n in sorted(turns) if turn_block(n) in answered)
+    below = (n for n in numbers if not turn_passes(turns[n], threshold))
     failed = next(below, None)
     if failed is None:
         return tuple(results)
@@ -126,6 +127,21 @@ def after_failed_turn(
 
     return tuple(
         failed_with_it(result) if (turn_number(result.block) or 0) > failed else result
+        for result in results
+    )
+
+
+def after_last_turn(
+    results: Sequence[AssertionResult], last_turn: int
+) -> tuple[AssertionResult, ...]:
+    """Return the results with those of turns after the last one that was asked as failed."""
+    message = (
+        f"not asked: the conversation ended with {turn_block(last_turn)} (on_turn_failure: stop)"
+    )
+    return tuple(
+        result._replace(outcome=Outcome.FAILED, score=0.0, message=message)
+        if (turn_number(result.block) or 0) > last_turn
+        else result
         for result in results
     )
 

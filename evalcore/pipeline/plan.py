@@ -194,8 +194,8 @@ def plan_run(
 
         prepared = prepare_reuse(run, suite, plan, options.reuse)
         parts |= prepared.parts
-        if prepared.sources:
-            settings = {**manifest.settings, "reused": prepared.sources}
+        if prepared.settings:
+            settings = {**manifest.settings, **prepared.settings}
             manifest = replace(manifest, settings=settings)
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)

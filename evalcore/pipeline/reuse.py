@@ -16,6 +16,7 @@ from evalcore.execution.reused_items import REUSE_ITEMS
 from evalcore.model.mode import HISTORY
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import EvidencePolicy, Suite
+from evalcore.pipeline.asked_conversations import AskedConversations, is_asked_by_own_checks
 from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.pipeline.kept_evidence import kept_evidence
 from evalcore.pipeline.reuse_changes import target_changes
@@ -29,7 +30,11 @@ _RUNS_LOOKED_AT = 20
 
 def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
     """Return those of the suite's last 20 completed runs that kept outputs, the newest first."""
-    completed = (run for run in list_runs(store, suite) if run.state is State.COMPLETED)
+    completed = (
+        run
+        for run in list_runs(store, suite)
+        if run.state is State.COMPLETED and is_asked_by_own_checks(run)
+    )
     latest = tuple(islice(completed, _RUNS_LOOKED_AT))
     with_outputs = [run for run in latest if kept_evidence(run) is not EvidencePolicy.NONE]
     if latest and not with_outputs:
@@ -40,10 +45,13 @@ def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
 
 
 class PreparedReuse(NamedTuple):
-    """The digests of the parts that were written, and how many items come from which runs."""
+    """The digests of the parts that were written, and how many items come from which runs.
+
+    `settings` are added to those of the run.
+    """
 
     parts: dict[str, str]
-    sources: list[dict[str, Any]]
+    settings: dict[str, Any]
 
 
 def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> PreparedReuse:
@@ -71,10 +79,11 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
                 parts.append(())
                 sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
         if not any(parts):
-            return PreparedReuse(digests, [])
+            return PreparedReuse(digests, {})
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
-        counts = rows.match(_planned_items(suite, plan))
+        conversations = AskedConversations(None if source == HISTORY else runs[0])
+        counts = rows.match(_planned_items(suite, plan, conversations))
         if source == HISTORY and counts.evidence < plan.items:
             _report_changes(suite, plan, counts.evidence, runs[0])
         names = [earlier.run_id for earlier in runs]
@@ -89,7 +98,8 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
             key = run.keys.reuse_part(number)
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
-        return PreparedReuse(digests, sources)
+        settings = {"reused": sources, **conversations.settings} if sources else {}
+        return PreparedReuse(digests, settings)
 
 
 def _report_changes(suite: Suite, plan: Plan, reused: int, newest: StoredRun) -> None:
@@ -108,9 +118,13 @@ def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
         yield files
 
 
-def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:
+def _planned_items(
+    suite: Suite, plan: Plan, conversations: AskedConversations
+) -> Iterator[PlannedItem]:
     expander = Expander(suite.definition)
     for index, case in enumerate(suite.cases):
         first = index * plan.items_per_case
-        for item in expander.expand(case, first, range(first, first + plan.items_per_case)):
+        numbers = range(first, first + plan.items_per_case)
+        asked_as = conversations.asked_as(case)
+        for item in expander.expand(case, first, numbers, asked_as=asked_as):
             yield PlannedItem(item.number, item.exec_key, item.grade_key)

@@ -68,12 +68,18 @@ class Expander:
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], _Graded] = {}
 
-    def expand(self, case: Case, first: int, numbers: range) -> Iterator[WorkItem]:
-        """Yield the work items of a case that are among `numbers`; `first` is its first one."""
+    def expand(
+        self, case: Case, first: int, numbers: range, *, asked_as: Case | None = None
+    ) -> Iterator[WorkItem]:
+        """Yield the work items of a case that are among `numbers`; `first` is its first one.
+
+        Their executions have the identity of `asked_as`, which is otherwise the case itself.
+        """
         number = first
-        executed = case_identity(case)
+        executed_case = case if asked_as is None else asked_as
+        executed = case_identity(executed_case)
         if self._executed_code:
-            executed += case_code(case, self._executed_code, is_script=self._is_script)
+            executed += case_code(executed_case, self._executed_code, is_script=self._is_script)
         by = self._graded(case.assertions)
         graded = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:

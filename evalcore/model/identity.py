@@ -85,9 +85,8 @@ def case_identity(case: Case, *, with_stops: bool = True) -> bytes:
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])
-        if (
-            case.turns.stops and with_stops
-        ):  # the checks of a turn decide whether the next one is asked
+        # The checks of a turn decide whether the next one is asked.
+        if case.turns.stops and with_stops:
             checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
             visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:

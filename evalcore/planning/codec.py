@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -29,7 +29,6 @@ _LEFT_OUT_AS_NONE = (
 )
 _LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation", "targets")
 _METRICS = tuple(field.name for field in fields(Metrics))
-_new_case: Final = tuple.__new__
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -167,8 +166,7 @@ def _decode_case(
         get("turns"),
     )
     # In the order of the fields, which a tuple takes in half the time of names.
-    return _new_case(
-        Case,
+    return Case._make(
         (
             raw["id"],
             raw["input"],

@@ -90,7 +90,7 @@ function itemElement(packed, iterations, several) {
     if (text !== output) made.append(...block(`Output of ${name}`, text));
   }
   if (assertions.length) made.append(element("h3", null, "Assertions"));
-  // What did not pass is what somebody opened this for.
+  // What did not pass comes first: it is why the details are opened.
   const rank = (assertion) => (assertion[3] === "passed" ? 1 : 0);
   for (const assertion of [...assertions].sort((a, b) => rank(a) - rank(b))) made.append(assertionElement(assertion));
   return made;

@@ -60,7 +60,7 @@ function sortKey(one) {
   }
 }
 
-// Without an order of somebody's own: regressions, what else did not pass, the rest as planned.
+// Without an order chosen by the reader: regressions, what else did not pass, the rest as planned.
 function selected() {
   const wanted = state.text ? needle(state.text) : "";
   if (wanted && searchable === null) searchable = lines.map((line) => line.toLowerCase());
@@ -242,7 +242,7 @@ function listen() {
   byId("filters").addEventListener("reset", () => change({ text: "", outcome: null, variant: null, tag: "", changed: false, sort: null }));
   byId("table").tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr.case");
-    // Whoever selects text does not want the row to jump.
+    // A row must not jump while its text is selected.
     if (row && (event.target.closest("button") || !String(getSelection()))) toggle(row);
   });
   document.addEventListener("click", (event) => {

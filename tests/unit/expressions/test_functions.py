@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.expressions.failure import ExpressionError
 from evalcore.expressions.template import compile_template
+from tests.support.expression_failures import failure_of
 
 
 class Level(IntEnum):
@@ -150,7 +150,6 @@ FAILURES: Mapping[str, tuple[str, str]] = {
 @pytest.mark.parametrize("expression", FAILURES)
 def test_a_function_that_has_no_value_says_why(expression: str) -> None:
     kind, reason = FAILURES[expression]
-    with pytest.raises(ExpressionError) as caught:
-        compile_template(f"${{{expression}}}").render(SCOPE)
-    assert caught.value.kind == kind
-    assert reason in caught.value.reason
+    error = failure_of(f"${{{expression}}}", SCOPE)
+    assert error.kind == kind
+    assert reason in error.reason

@@ -32,8 +32,9 @@ from evalcore.isolation.frames import (
 from evalcore.isolation.server_process import ServerProcess, ended_how
 
 _READ_BYTES: Final = 1 << 18
-# How long a cancelled job may take to end before its process is killed.
-_CANCEL_S: Final = 0.5
+# A process answers a cancellation well before this (`worker_program`), on a busy machine too;
+# later, its interpreter itself is held up and it is killed.
+_CANCEL_S: Final = 2.0
 _EXIT_CODE_S: Final = 1.0
 
 Answer = Callable[[str, Any], Awaitable[Any]]

@@ -46,8 +46,10 @@ Entry = Callable[[Any, "Engine"], Awaitable[Any]]
 _READ_BYTES: Final = 1 << 18
 # A job may have replaced `json.dumps`.
 _encode: Final = JSONEncoder(separators=(",", ":")).encode
-_CANCEL_LOOKS: Final = 30
+_CANCEL_LOOKS: Final = 60
 _CANCEL_LOOK_S: Final = 0.01
+# Below the engine's patience with a process that is to end.
+_END_S: Final = 1.5
 
 
 class Engine:
@@ -88,7 +90,16 @@ class _Worker:
         self._surroundings = _Surroundings()
 
     async def run(self) -> None:
-        """Run the engine's jobs until it says that it has no more."""
+        """Run the engine's jobs until it says that it has no more; then cancel those that run."""
+        await self._receive()
+        jobs = tuple(self._jobs.values())
+        for job in jobs:
+            if not job.cancelling():  # cancelled twice, it would not wait for what it called
+                job.cancel()
+        if jobs:
+            await asyncio.wait(jobs, timeout=_END_S)
+
+    async def _receive(self) -> None:
         while True:
             data = await self.loop.sock_recv(self._connection, _READ_BYTES)
             if not data:

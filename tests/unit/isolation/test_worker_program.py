@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,19 @@ def test_a_worker_ends_when_the_engine_is_gone() -> None:
     assert [worker.receive()[0], worker.receive()[0]] == ["loaded", "done"]
     worker.close()
     assert worker.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    "messages", [[("cancel", "1"), ("end",)], [("end",)]], ids=["cancelled", "running"]
+)
+def test_a_worker_that_is_to_end_lets_its_cancelled_jobs_end_first(
+    tmp_path: Path, messages: list[tuple[str, ...]]
+) -> None:
+    worker = Worker()
+    worker.begin("1", "write_when_cancelled", str(tmp_path / "written"))
+    assert worker.receive() == ["loaded", "1", True]
+    for message in messages:
+        worker.send(*message)
+    assert worker.process.wait(60) == 0
+    worker.close()
+    assert (tmp_path / "written").exists()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 from evalcore.errors import TargetError
 from evalcore.isolation.frames import LONGEST_FRAME
 from evalcore.isolation.worker_program import Engine
+from evalcore.trust.foreign_calls import call_foreign
 
 
 async def double(payload: Any, engine: Engine) -> Any:
@@ -35,6 +39,22 @@ async def sleep(payload: Any, engine: Engine) -> Any:
     """Wait until the job is cancelled."""
     engine.loaded()
     await asyncio.sleep(600)
+
+
+async def write_when_cancelled(payload: str, engine: Engine) -> None:
+    """Write a file from a thread, a moment after the job is cancelled."""
+    cancelled = Event()
+
+    def write() -> None:
+        cancelled.wait(60)
+        time.sleep(0.1)
+        Path(payload).touch()
+
+    engine.loaded()
+    try:
+        await call_foreign(write)
+    finally:
+        cancelled.set()
 
 
 async def write_long_text(payload: Any, engine: Engine) -> Any:

@@ -27,7 +27,7 @@ from evalcore.statistics.exact import fisher
 from evalcore.statistics.multiplicity import holm
 
 if TYPE_CHECKING:
-    import duckdb
+    import _duckdb as duckdb
 
     from evalcore.sql.bounded import BoundedConnection
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import Damage

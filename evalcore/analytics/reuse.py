@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 import orjson
 
 from evalcore.analytics.named_queries import query_text

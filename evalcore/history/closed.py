@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.history.columns import TABLES
 from evalcore.history.files import local_files, rows_query, table_files

@@ -12,7 +12,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    import duckdb
+    import _duckdb as duckdb
     from deltalake import CommitProperties
     from deltalake.transaction import AddAction
 

@@ -22,7 +22,7 @@ from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
-    import duckdb
+    import _duckdb as duckdb
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 import orjson
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.errors import UsageError
 from evalcore.sql.connection import literal_path, open_database

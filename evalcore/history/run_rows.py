@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 import orjson
 
 from evalcore.analytics.damage import changed_parts, describe_parts, stored_parts, suspicious_parts

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 import orjson
 
 from evalcore.errors import UsageError

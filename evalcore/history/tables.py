@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.history.columns import TABLES
 from evalcore.history.files import local_files, rows_query, table_files

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.analytics.assertion_counts import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named_queries import query_text

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.sql.connection import connect, literal_path
 from evalcore.sql.stored_rows import UnreadableRowsError

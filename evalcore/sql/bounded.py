@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.errors import MemoryLimitError
 from evalcore.sql.connection import MEMORY_LIMIT_MB, connect, use_threads_for

@@ -9,7 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
 
-import duckdb
+# What `duckdb` adds to its compiled module (the version, types of the DB API) takes three times as
+# long to import as all the rest. Its version is pinned.
+import _duckdb as duckdb
 
 # Only as much is used as a query needs; a shard of the largest outputs needs about this.
 MEMORY_LIMIT_MB = 512

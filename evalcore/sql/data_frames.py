@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evalcore.errors import UsageError
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyRelation
+    from _duckdb import DuckDBPyRelation
 
 
 def data_frame(relation: DuckDBPyRelation) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import duckdb
+import _duckdb as duckdb
 
 from evalcore.sql.connection import connect, literal_path
 

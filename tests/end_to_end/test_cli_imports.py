@@ -19,9 +19,9 @@ tests:
     fixtures: {output: Hello!}
     assertions: [{type: contains, value: Hello}]
 """
-NEVER = {"prefect", "boto3", "botocore", "pyarrow"}
+NEVER = {"prefect", "boto3", "botocore", "pyarrow", "duckdb"}
 NOT_FOR_PLAIN_CHECKS = {"jsonschema", "sacrebleu", "rouge_score", "rapidfuzz", "jsonpath", "rich"}
-NOT_FOR_HELP = {"duckdb", "pydantic", "yaml", "asyncio", "jiter"}
+NOT_FOR_HELP = {"_duckdb", "pydantic", "yaml", "asyncio", "jiter"}
 NOT_FOR_OPTIONS = {"analytics", "execution", "formats.text", "pipeline", "report", "sql"}
 
 

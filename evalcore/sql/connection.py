@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -61,9 +61,10 @@ def open_database(memory_limit_mb: int = MEMORY_LIMIT_MB) -> duckdb.DuckDBPyConn
     )
 
 
-@lru_cache(maxsize=1)
+@cache
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
-    # A forked process must not share its parent's database, hence the process id as the key.
+    # A forked process must not share its parent's database, hence the process id as the key. Nor
+    # may it close it: a thread of the fork may have the id of a thread that DuckDB would wait for.
     spill = Path(tempfile.gettempdir()) / f"evalcore-duckdb-{os.getpid()}"
     return duckdb.connect(
         ":memory:",

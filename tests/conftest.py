@@ -77,10 +77,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def plan_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A user's own key for the tests and for the processes that they start."""
+    """A user's own key for the tests and for the processes that they start; and their cache."""
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield folder / "evalcore" / "plan.key"
 
 

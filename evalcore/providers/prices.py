@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Usage
+from evalcore.providers.price_cache import PriceCache, Row, user_price_cache
 
 _MILLION = 1_000_000
 
@@ -61,6 +64,40 @@ def has_price(
 @lru_cache(maxsize=1024)
 def _bundled(model: str, provider: str) -> _Rule | None:
     """Return the rule of the bundled table for this model, None if it has none."""
+    # Where the table is imported already, it is quicker than a file.
+    cache = None if "genai_prices" in sys.modules else user_price_cache()
+    return cached_rule(model, provider, cache)
+
+
+def cached_rule(model: str, provider: str, cache: PriceCache | None) -> _Rule | None:
+    """Return the rule of a model by the cache, else by the bundled table.
+
+    What the table has is stored in the cache, unless it depends on the time of the call.
+    """
+    if cache is not None and (row := cache.find(model, provider)) is not None:
+        with suppress(TypeError, ValueError):
+            return _rule_of_row(row)
+    rule, is_constant = _table_rule(model, provider)
+    if cache is not None and is_constant:
+        cache.store(model, provider, _row_of_rule(rule))
+    return rule
+
+
+def _row_of_rule(rule: _Rule | None) -> Row:
+    # JSON has no infinity.
+    return [] if rule is None else [*rule[:2], min(rule.up_to, sys.float_info.max), *rule[3:]]
+
+
+def _rule_of_row(row: Row) -> _Rule | None:
+    """Return the rule that `_row_of_rule` stored; raise `TypeError` or `ValueError` for none."""
+    if not row:
+        return None
+    input_, output, up_to, provider_id, name = row
+    return _Rule(float(input_), float(output), float(up_to), str(provider_id), str(name))
+
+
+def _table_rule(model: str, provider: str) -> tuple[_Rule | None, bool]:
+    """Return the rule of genai-prices, None if it has none; and whether it holds at any time."""
     import genai_prices
 
     # No look for newer prices: runs have to be repeatable, and may have no network.
@@ -80,8 +117,10 @@ def _bundled(model: str, provider: str) -> _Rule | None:
         starts = [tier.start for side in sides for tier in getattr(side, "tiers", ())]
         base = [float(getattr(side, "base", side)) for side in sides]
         up_to = min(starts, default=float("inf"))
-        return _Rule(base[0], base[1], up_to, str(price.provider.id), name)
-    return None
+        rule = _Rule(base[0], base[1], up_to, str(price.provider.id), name)
+        # Several prices are those of days or hours.
+        return rule, not isinstance(price.model.prices, list)
+    return None, True
 
 
 @lru_cache(maxsize=4096)

@@ -19,6 +19,7 @@ from typing import (
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
+from evalcore.checks.scale import Bounds, Scale
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import or_null
 from evalcore.frozen import frozen
@@ -92,13 +93,14 @@ class Check:
     Fields in `omitted` are not stored while they have their default. `others_in` names the field, a
     mapping, that takes the keys of an assertion that its type does not know. The fields of a
     `nested` class are validated when they are read from a plan; those of any other are JSON values
-    and are taken as they are.
+    and are taken as they are. `measure_scale` is what the check compares with its bounds, if any.
     """
 
     expected_field: ClassVar[str] = "value"
     omitted: ClassVar[frozenset[str]] = frozenset()
     nested: ClassVar[bool] = False
     others_in: ClassVar[str | None] = None
+    measure_scale: ClassVar[Scale | None] = None
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a frozen dataclass."""
@@ -124,6 +126,15 @@ class Check:
     def check(self, subject: Subject) -> Verdict | Awaitable[Verdict]:
         """Return the verdict, or what it is awaited from."""
         raise NotImplementedError
+
+    @classmethod
+    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
+        """Return the measures on `measure_scale` that pass; None if no bounds alone decide."""
+        return (
+            None
+            if cls.measure_scale is None
+            else cls.measure_scale.accepted(stored.get("threshold"))
+        )
 
     @classmethod
     def required_score(cls, _written: Mapping[str, Any]) -> float | None:

@@ -18,6 +18,7 @@ from evalcore.checks.judged import LlmGrader
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.program import Program, run_grader
 from evalcore.checks.registry import load_check
+from evalcore.checks.scale import Bounds, Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
@@ -106,10 +107,19 @@ class Composite(Check):
     """
 
     nested: ClassVar[bool] = True
+    measure_scale: ClassVar[Scale] = share("the score")
 
     members: list[Any]
     aggregator: StoredAggregator
     threshold: OrAbsent[Share] = None
+
+    @classmethod
+    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
+        """Return the scores that pass by the threshold, or by that of the aggregator."""
+        aggregator, threshold = stored["aggregator"], stored.get("threshold")
+        if threshold is None and aggregator["type"] == "threshold":
+            threshold = aggregator["threshold"]
+        return super().accepted({"threshold": threshold})
 
     async def check(self, subject: Subject) -> Verdict:
         """Make each member's check, then the score."""

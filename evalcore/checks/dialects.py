@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache, cached_property
-from typing import Annotated, Any, Final, Literal, Required, Union, get_type_hints
+from typing import Annotated, Any, Final, Literal, Required, Union, get_origin, get_type_hints
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -214,12 +214,17 @@ class AssertionType:
         own = {}
         for key, name in self.keys.items():
             hint = types.get(self._hints[name], self._hints[name])
-            is_nullable = self.dialect is Dialect.WORKFLOW and key == "threshold"
-            if name not in optional and name not in self._shared_fields:
-                own[key] = Required[hint]
-            else:
-                own[key] = hint | None if is_nullable else hint
-        return {**own, **self._other_keys}
+            is_required = name not in optional and name not in self._shared_fields
+            own[key] = Required[hint] if is_required else hint
+        own |= self._other_keys
+        if self.dialect is Dialect.WORKFLOW:
+            return {key: _or_null(hint) for key, hint in own.items()}
+        return own
+
+    def without_absent(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is written without optional keys that are null: null is their absence."""
+        required = self.shape.__required_keys__
+        return {key: each for key, each in written.items() if each is not None or key in required}
 
     def idle_keys(self, written: Mapping[str, Any]) -> list[tuple[Loc, str]]:
         """Return what is written without effect: the path of each key, and the reason."""
@@ -248,6 +253,11 @@ class AssertionType:
         if self.dialect is Dialect.TEST:
             return tuple(dict.fromkeys((self.name, self.name.replace("-", "_"))))
         return self.name, f"not-{self.name}"
+
+
+def _or_null(hint: Any) -> Any:
+    """Return the type of a key of a workflow file: an optional one may be null."""
+    return hint if get_origin(hint) is Required else Union[hint, None]  # noqa: UP007 - a value
 
 
 @cache

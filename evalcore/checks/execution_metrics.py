@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.judge import passing_score
 from evalcore.checks.measures import NOT_MEASURED
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import calls_of
 from evalcore.declared.types import Share, Weight
@@ -34,6 +35,8 @@ class ExecutionMetrics(Check):
 
     Blocked, with their names, if some of the measures were not taken.
     """
+
+    measure_scale: ClassVar[Scale] = share("the score")
 
     max_tool_calls: Weight | None = None
     max_llm_calls: Weight | None = None

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, Check, Reader
+from evalcore.checks.scale import Scale, share
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, Weight, text_or_mapping
 from evalcore.judging.asking import JudgeSpec
@@ -37,6 +38,7 @@ class JudgedCheck(Check):
     """A check by judges: which, how often each is asked, and how their scores become one."""
 
     nested: ClassVar[bool] = True
+    measure_scale: ClassVar[Scale] = share("the score")
 
     judges: list[Judge] = field(default_factory=list)
     votes: Votes = 1

@@ -15,6 +15,7 @@ from evalcore.checks.judge import Aggregation, JudgedCheck, JudgeKeys, Votes, re
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.metered_judges import MeteredJudges
 from evalcore.checks.prompt_program import PromptProgram, PromptValue, read_prompt
+from evalcore.checks.scale import Bounds
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
@@ -132,6 +133,12 @@ class Rubrics(JudgedCheck):
     """
 
     criteria: list[StoredCriterion]
+
+    @classmethod
+    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
+        """Return the scores that pass; None if a required criterion decides beside them."""
+        requires = any(each.get("required") is not None for each in stored["criteria"])
+        return None if requires else super().accepted(stored)
 
     async def check(self, subject: Subject) -> Verdict:
         """Ask the judges; the score is graded."""

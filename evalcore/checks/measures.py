@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.scale import Scale
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import OrAbsent, Weight
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
@@ -22,6 +23,8 @@ class _Maximum(Check):
 class Cost(_Maximum):
     """The cost in US dollars is at most `threshold`; blocked if it was not measured."""
 
+    measure_scale: ClassVar[Scale] = Scale("the cost", "0 or more")
+
     def check(self, subject: Subject) -> Verdict:
         """Compare the cost."""
         return _at_most(subject.metrics.cost_usd, self.threshold, " USD")
@@ -29,6 +32,8 @@ class Cost(_Maximum):
 
 class Latency(_Maximum):
     """The latency in milliseconds is at most `threshold`; blocked if it was not measured."""
+
+    measure_scale: ClassVar[Scale] = Scale("the latency", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the latency."""
@@ -40,6 +45,8 @@ class TotalTokens(_Maximum):
 
     If only one of them was measured, that one alone may already be too many; else blocked.
     """
+
+    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the sum."""
@@ -55,6 +62,8 @@ class TotalTokens(_Maximum):
 class InputTokens(_Maximum):
     """The input tokens are at most `threshold`; blocked if they were not measured."""
 
+    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
+
     def check(self, subject: Subject) -> Verdict:
         """Compare the input tokens."""
         return _at_most(subject.metrics.input_tokens, self.threshold, " tokens")
@@ -62,6 +71,8 @@ class InputTokens(_Maximum):
 
 class OutputTokens(_Maximum):
     """The output tokens are at most `threshold`; blocked if they were not measured."""
+
+    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the output tokens."""

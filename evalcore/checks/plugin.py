@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import Check
 from evalcore.checks.python_call import PythonCheck
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
@@ -112,6 +113,7 @@ class Python(Check):
     """
 
     expected_field: ClassVar[str] = "callable"
+    measure_scale: ClassVar[Scale] = share("the score")
 
     callable: Reference
     config: dict[str, Any] | None = None

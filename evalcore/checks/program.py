@@ -18,6 +18,7 @@ from evalcore.checks.grader_environment import environment_of, with_values
 from evalcore.checks.grader_payload import OutputAs, payload_of
 from evalcore.checks.judge import passing_score
 from evalcore.checks.metered_judges import MeteredJudges
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
@@ -59,6 +60,7 @@ class CodeGrader(Check):
 
     omitted: ClassVar[frozenset[str]] = frozenset({"output_as", "max_calls", "targets"})
     others_in: ClassVar[str | None] = "config"
+    measure_scale: ClassVar[Scale] = share("the score")
 
     command: TextOrTexts
     cwd: OrAbsent[Text] = None

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, Check, Reader
 from evalcore.checks.judge import Judge
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Scalar, Share, Text, TextOrTexts
 from evalcore.errors import TargetError
@@ -31,6 +32,7 @@ class Similar(Check):
     """
 
     nested: ClassVar[bool] = True
+    measure_scale: ClassVar[Scale] = share("the similarity")
 
     value: str | list[str] | None = None
     threshold: float = DEFAULT_THRESHOLD

@@ -6,9 +6,10 @@ import math
 import re
 from collections import Counter
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from evalcore.checks.base import Check
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
 from evalcore.model.tolerance import reaches
@@ -18,6 +19,8 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 class Levenshtein(Check):
     """At most `threshold` characters have to change to make the output `value`."""
+
+    measure_scale: ClassVar[Scale] = Scale("the edit distance", "0 or more")
 
     value: str
     threshold: float = 5
@@ -40,6 +43,8 @@ class Bleu(Check):
     counts as 1; an output without any word of `value` scores 0.
     """
 
+    measure_scale: ClassVar[Scale] = share("BLEU")
+
     value: str
     threshold: float = 0.5
 
@@ -54,6 +59,8 @@ class RougeN(Check):
 
     Words are the runs of `[a-z0-9]` in the lower-cased text.
     """
+
+    measure_scale: ClassVar[Scale] = share("ROUGE-1")
 
     value: str
     threshold: float = 0.75

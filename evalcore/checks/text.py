@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Required
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError, Check, Reader
+from evalcore.checks.scale import Bounds, Scale
 from evalcore.checks.subject import Subject
 from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.mistakes.wording import counted
@@ -124,8 +125,17 @@ class Equals(_TrimmedText):
 class WordCount(Check):
     """The output has `min` to `max` white-space-separated words (null: no bound)."""
 
+    measure_scale: ClassVar[Scale] = Scale(
+        "the number of words", "a number of words, or `min` above 0, or `max`"
+    )
+
     min: int | None = None
     max: int | None = None
+
+    @classmethod
+    def accepted(cls, stored: Mapping[str, Any]) -> Bounds:
+        """Return the numbers of words that pass."""
+        return stored["min"], stored["max"]
 
     def check(self, subject: Subject) -> Verdict:
         """Count the words."""

@@ -14,6 +14,7 @@ from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.json import ABSENT, same_json, value_at
 from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
+from evalcore.checks.scale import Scale, share
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
@@ -153,6 +154,7 @@ class ToolTrajectory(Check):
     """
 
     nested: ClassVar[bool] = True
+    measure_scale: ClassVar[Scale] = share("the score")
 
     mode: Mode
     minimums: OrAbsent[Minimums] = None

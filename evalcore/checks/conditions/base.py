@@ -52,6 +52,11 @@ class Condition(BaseModel):
         """Return why the condition can never be met; it is refused when it is saved."""
         return ()
 
+    @property
+    def certain_outcome(self) -> bool | None:
+        """Whether every value passes, or none; None if it depends on the value."""
+        return None
+
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict on the addressed JSON value."""
         raise NotImplementedError

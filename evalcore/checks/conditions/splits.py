@@ -61,6 +61,11 @@ class SplitIouGte(Condition):
     expected: Splits
     threshold: Annotated[float, Field(ge=0, le=1)] = 1.0
 
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if no splits overlap less than the threshold."""
+        return True if self.threshold == 0 else None
+
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; the value is `{splits: […]}` or the list itself."""
         listed = value.get("splits") if isinstance(value, dict) else value

@@ -78,6 +78,11 @@ class SimilarityGte(TextCondition):
     method: Literal["levenshtein", "embeddings"] = "levenshtein"
 
     @property
+    def certain_outcome(self) -> bool | None:
+        """True if no text is less similar than the threshold."""
+        return True if self.threshold == 0 else None
+
+    @property
     def asks_embeddings(self) -> bool:
         """Whether that is its method."""
         return self.method == "embeddings"

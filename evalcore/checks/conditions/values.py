@@ -188,6 +188,11 @@ class Between(Condition):
             yield f"lower ({_number_text(self.lower)}) is above upper ({_number_text(self.upper)})"
 
     @property
+    def certain_outcome(self) -> bool | None:
+        """False if the bounds are the same number and do not count."""
+        return False if self.lower == self.upper and not self.inclusive else None
+
+    @property
     def expected_value(self) -> Any:
         """Both bounds, and whether they count."""
         return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
@@ -209,6 +214,21 @@ class LengthCompare(Condition):
     kind: Literal["length_compare"]
     op: Operator
     expected: Number
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """The outcome of every length, which is a whole number of 0 or more."""
+        expected = self.expected
+        is_length = expected >= 0 and expected == int(expected)
+        certain = {
+            "gt": True if expected < 0 else None,
+            "gte": True if expected <= 0 else None,
+            "lt": False if expected <= 0 else None,
+            "lte": False if expected < 0 else None,
+            "eq": None if is_length else False,
+            "neq": None if is_length else True,
+        }
+        return certain[self.op]
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; the length of a text is its number of code points."""

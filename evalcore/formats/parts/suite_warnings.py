@@ -31,7 +31,7 @@ class CaseWarnings:
         of their names.
         """
         if self._strict:
-            problems.add(loc, text)
+            problems.add(loc, text.removeprefix(f"{name}: "))
             return
         group = self._groups.setdefault(several, _Group(text))
         group.count += 1

@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
+from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.workflow_harness.assertions import read_assertion as read_workflow_assertion
@@ -50,12 +52,18 @@ _COMMON_KEYS: Final = ("min_score", "node_id")
 
 
 class SuiteAssertions:
-    """Reads assertions; `warnings` are about paths that can hold nothing."""
+    """Reads assertions; `warnings` are about paths that can hold nothing.
 
-    def __init__(self, graders: Graders, renames: Renames) -> None:
+    `notes` collects assertions that decide nothing.
+    """
+
+    def __init__(
+        self, graders: Graders, renames: Renames, notes: CaseWarnings | None = None
+    ) -> None:
         self.warnings: list[str] = []
+        self._notes = notes
         self._folder, self._graders = graders.folder, graders
-        self._test_files = AssertionReader(graders)
+        self._test_files = AssertionReader(graders, notes=notes)
         self._renames = renames
 
     def read(self, raw: object, loc: Loc, problems: Problems) -> Assertion | None:
@@ -136,6 +144,7 @@ class SuiteAssertions:
             negate=negate,
             metric=written.get("metric"),
         )
+        warn_of_certain_outcome(assertion, written, loc, problems, self._notes)
         return assertion if is_of_path else _at_path(assertion, written.get("path"))
 
     def _of_workflow_files(
@@ -150,6 +159,7 @@ class SuiteAssertions:
             block=None,
             folder=self._folder,
             graders=self._graders,
+            warnings=self._notes,
         )
         name, path = raw.get("name"), raw.get("path")
         for key, value in (("name", name), ("path", path)):

@@ -52,11 +52,11 @@ class CaseReader:
         self._blocks = blocks
         self.executes = False
         self._verbatim = verbatim
-        self.assertions = SuiteAssertions(graders, renames)
+        self._warnings = CaseWarnings(strict=strict)
+        self.assertions = SuiteAssertions(graders, renames, self._warnings)
         self.ids = UniqueIds("duplicate case id: {}")
         self._renames, self._variables = renames, variables
         self._primary_output, self._strict = primary_output, strict
-        self._without_assertions = CaseWarnings(strict=strict)
         self._of_suite: tuple[Assertion, ...] = ()
 
     def read_suite_assertions(self, listed: object, problems: Problems) -> None:
@@ -66,8 +66,8 @@ class CaseReader:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of cases that assert nothing, and of paths that lead nowhere."""
-        return [*self._without_assertions.texts, *self.assertions.warnings]
+        """Warnings of cases and assertions that decide nothing, of paths that lead nowhere."""
+        return [*self._warnings.texts, *self.assertions.warnings]
 
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case at `loc`, or note every mistake in it and return None."""
@@ -105,7 +105,7 @@ class CaseReader:
             return ()
         if not listed and not self._of_suite:
             text = f"Case '{raw.get('id')}' has no 'assertions': it asserts nothing"
-            self._without_assertions.add(
+            self._warnings.add(
                 text, loc, problems, name=f"'{raw.get('id')}'", several=_NO_ASSERTIONS
             )
         return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)

@@ -21,6 +21,7 @@ from evalcore.formats.assertions.assertion_templates import (
     AssertionTemplates,
     is_include,
 )
+from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.suite_warnings import CaseWarnings
@@ -226,7 +227,7 @@ class AssertionReader:
                 text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
                 several = f"{{count}} keys ({{names}}) have no effect: {reason}"
                 self._notes.add(text, (*loc, *path), problems, name=key, several=several)
-        return Assertion(
+        assertion = Assertion(
             kind.name,
             check,
             written.get("name") or _name(kind.name, written.get("value")),
@@ -236,6 +237,8 @@ class AssertionReader:
             required,
             written.get("negate", False),
         )
+        warn_of_certain_outcome(assertion, written, loc, problems, self._notes)
+        return assertion
 
     def _type_mistake(self, raw: Mapping[str, Any]) -> str:
         if "type" not in raw:

@@ -10,12 +10,14 @@ from pydantic import ValidationError
 
 from evalcore.checks.conditions.base import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions.certain_outcomes import warn_of_certain_condition
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
 from evalcore.formats.parts.human_questions import own_questions, without_section
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.formats.workflow_evals.assertions import condition_check
@@ -59,6 +61,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
     conditions: list[Condition] = []
+    certain = CaseWarnings(strict=options.strict)
     common = eval_questions(section.get("human", ()), ("evalcore", "human"), problems)
     for index, written in enumerate(_of_type(raw.get("evals"), list)):
         loc: Loc = ("evals", index)
@@ -69,6 +72,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         if saved is None:
             continue
         conditions.append(saved.assertion.condition)
+        warn_of_certain_condition(saved.assertion.condition, loc, problems, certain)
         case = eval_case(saved, identity, (*common, *own))
         if selection.keeps(case.id, case.tags):
             spool.append(case)
@@ -96,7 +100,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         tags=tuple(section.get("tags", ())),
         file_rules=options.file_rules,
     )
-    warnings = selection.finish(document.file)
+    warnings = [*certain.texts, *selection.finish(document.file)]
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 

@@ -14,8 +14,10 @@ from pydantic import Field, ValidationError, with_config
 from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
+from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
 from evalcore.formats.assertions.custom_assertions import find_plugin
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import CUSTOM_TYPE, adapter
@@ -41,10 +43,11 @@ def read_assertion(
     block: str | None,
     folder: Path,
     graders: Graders | None = None,
+    warnings: CaseWarnings | None = None,
 ) -> Assertion | None:
     """Return the assertion at `loc`; None, and every mistake noted, if it is wrong.
 
-    `graders` know the judges.
+    `graders` know the judges, `warnings` collects what is no mistake.
     """
     before = problems.count
     if not isinstance(raw, dict):
@@ -63,6 +66,7 @@ def read_assertion(
     written = _validated(raw, CustomAssertion if kind is None else kind.shape, loc, problems)
     if written is None:
         return None
+    written = written if kind is None else kind.without_absent(written)
     if kind is None:
         plugin, config = bare.removeprefix(_CUSTOM), written.get("config") or {}
         check, params = "custom", find_plugin(plugin, config, folder, loc, problems)
@@ -71,7 +75,7 @@ def read_assertion(
     if problems.count > before:
         return None
     weight = written.get("weight")
-    return Assertion(
+    assertion = Assertion(
         type=name,
         check=check,
         name=_name(name, written.get("value")),
@@ -83,6 +87,8 @@ def read_assertion(
         transform=written.get("transform"),
         metric=written.get("metric"),
     )
+    warn_of_certain_outcome(assertion, written, loc, problems, warnings)
+    return assertion
 
 
 def _validated(

@@ -235,7 +235,7 @@ class _CaseReader:
         strict: bool,
     ) -> None:
         self.unjudged = UnjudgedCases()
-        self._without_assertions = CaseWarnings(strict=strict)
+        self._warnings = CaseWarnings(strict=strict)
         self._misshapen = misshapen
         self._graders, self._problems = graders, problems
         self._block_ids = _block_ids(raw)
@@ -247,8 +247,8 @@ class _CaseReader:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of cases that assert nothing."""
-        return self._without_assertions.texts
+        """Warnings of cases that assert nothing, and of assertions that decide nothing."""
+        return self._warnings.texts
 
     @property
     def fixture_blocks(self) -> frozenset[str]:
@@ -289,7 +289,7 @@ class _CaseReader:
         assertions = self._assertions(expected, (*loc, "expected"))
         if not expected and isinstance(raw.get("id"), str):
             text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
-            self._without_assertions.add(
+            self._warnings.add(
                 text, loc, self._problems, name=f"'{raw['id']}'", several=_NO_ASSERTIONS
             )
         if misshapen or self._problems.count > before:
@@ -322,6 +322,7 @@ class _CaseReader:
                     block=block,
                     folder=self._graders.folder,
                     graders=self._graders,
+                    warnings=self._warnings,
                 )
                 if assertion is not None:
                     assertions.append(assertion)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from evalcore.checks.dialects import AssertionType, assertion_types
+from evalcore.checks.registry import Dialect
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
@@ -194,12 +196,34 @@ def test_names_weights_and_negation(
     assert (found.name, found.weight, found.negate) == (name, weight, negate)
 
 
-@pytest.mark.parametrize("key", ["weight", "transform", "metric", "threshold", "config"])
-def test_null_of_an_optional_key_of_an_assertion_is_its_absence(tmp_path: Path, key: str) -> None:
-    absent = assertion(tmp_path, "{type: regex, value: a}")
-    null = assertion(tmp_path, f"{{type: regex, value: a, {key}: null}}")
+# What an assertion of each type has to say; all other types need a `value`.
+NEEDED = {
+    "is-json": "",
+    "contains-json": "",
+    "cost": "threshold: 1",
+    "latency": "threshold: 1",
+    "tokens": "threshold: 1",
+    "word-count": "value: 1",
+    "contains-any": "value: [a]",
+    "contains-all": "value: [a]",
+    "icontains-any": "value: [a]",
+    "icontains-all": "value: [a]",
+    "llm_judge": "config: {rubric: a}",
+    "human": "question: a, labels: [yes, no], expected: yes",
+    "python": "callable: 'math:sqrt'",
+}
 
-    assert null == absent
+
+@pytest.mark.parametrize("kind", assertion_types(Dialect.WORKFLOW).values(), ids=lambda k: k.name)
+def test_null_of_each_optional_key_of_an_assertion_is_its_absence(
+    tmp_path: Path, kind: AssertionType
+) -> None:
+    needed = NEEDED.get(kind.name, "value: a")
+    absent = assertion(tmp_path, f"{{type: {kind.name}, {needed}}}")
+    for key in kind.shape.__optional_keys__:
+        if f"{key}:" not in needed:
+            written = f"{{type: {kind.name}, {needed + ', ' if needed else ''}{key}: null}}"
+            assert assertion(tmp_path, written) == absent
 
 
 def test_null_of_a_key_of_config_is_its_absence(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
         return
     forks = _Forks(execution, others)
     try:
-        forks.start(min(execution.options.processes - 1, len(others)))
+        if not stopped():
+            forks.start(min(execution.options.processes - 1, len(others)))
 
         def is_stopped() -> bool:
             if stopped():

@@ -9,8 +9,10 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -284,13 +286,34 @@ def test_the_largest_plan_fits_into_the_smallest_pipe() -> None:
     assert forked_execution._NUMBER.size * MAX_SHARDS <= select.PIPE_BUF
 
 
-@pytest.mark.usefixtures("small_shards")
-def test_a_stopped_run_begins_no_shard_in_any_process(tmp_path: Path) -> None:
-    run = planned(tmp_path)
-    execute_run(run, ExecuteOptions(processes=2, stopped=lambda: True))
+class AwaitedFlag(forked_execution._StopFlag):
+    """A flag that forks look at when it is set, or after a minute."""
 
-    # Each process ends the shard that it is in.
-    assert len(run.written_shards()) <= 2
+    def __init__(self) -> None:
+        super().__init__()
+        self._parent = os.getpid()
+
+    def __bool__(self) -> bool:
+        until = time.monotonic() + 60
+        while os.getpid() != self._parent and not super().__bool__():
+            if time.monotonic() > until:
+                break
+            time.sleep(0.001)
+        return super().__bool__()
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize("before_forks", [True, False])
+def test_a_stopped_run_begins_no_shard_in_any_process(
+    tmp_path: Path, before_forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked_execution, "_StopFlag", AwaitedFlag)
+    run = planned(tmp_path)
+    answers = chain([before_forks], repeat(True))
+    execute_run(run, ExecuteOptions(processes=2, stopped=lambda: next(answers)))
+
+    # This process ends the shard that it is in.
+    assert run.written_shards() == {0}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.parts import Parts
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import list_runs
+from evalcore.storage.runs import StoredRun, list_runs
 from flows.runner import PrefectRunner
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
@@ -141,18 +141,22 @@ def test_a_run_that_other_processes_execute_is_watched_as_often_as_needed(
 def test_runs_that_may_have_ended_the_process_are_executed_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, at_once: int
 ) -> None:
-    """A run that ends the process takes no other one with it each time."""
-    execute, executing, most = engine_run.execute_evals, [0], [0]
+    """A run that ends the process takes no other one with it each time.
+
+    One that has a result does not end the process at once: the next one may begin beside it.
+    """
+    execute, most = engine_run.execute_evals, [0]
+    executing: list[StoredRun] = []
     barrier = threading.Barrier(at_once)
 
-    def counted(*arguments: Any) -> Any:
-        executing[0] += 1
-        most[0] = max(most[0], executing[0])
-        barrier.wait(20)
+    def counted(run: StoredRun, *arguments: Any) -> Any:
+        executing.append(run)
+        most[0] = max(most[0], sum(not begun.written_shards() for begun in tuple(executing)))
+        barrier.wait(60)
         try:
-            return execute(*arguments)
+            return execute(run, *arguments)
         finally:
-            executing[0] -= 1
+            executing.remove(run)
 
     monkeypatch.setattr(eval_worker, "execute_evals", counted)
 

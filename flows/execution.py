@@ -16,7 +16,7 @@ from prefect import get_run_logger
 
 from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.pool import Pool
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import Plan, State
@@ -194,7 +194,7 @@ class FlowExecution:
             pools.append(pool)
             self._began(pool)
 
-        def report(finished: FinishedItem) -> None:
+        def report(finished: ItemEnd) -> None:
             turn.count()
             if single:
                 self.item_ends[shard] = str(finished.outcome or finished.status)

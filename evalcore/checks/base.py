@@ -94,6 +94,7 @@ class Check:
     mapping, that takes the keys of an assertion that its type does not know. The fields of a
     `nested` class are validated when they are read from a plan; those of any other are JSON values
     and are taken as they are. `measure_scale` is what the check compares with its bounds, if any.
+    A check that is `of_text` looks at nothing but the output and the context.
     """
 
     expected_field: ClassVar[str] = "value"
@@ -101,6 +102,7 @@ class Check:
     nested: ClassVar[bool] = False
     others_in: ClassVar[str | None] = None
     measure_scale: ClassVar[Scale | None] = None
+    of_text: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a frozen dataclass."""

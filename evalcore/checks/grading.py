@@ -69,7 +69,7 @@ async def grade(
             if len(passed) >= _MAX_SHARED_PASSES:
                 passed.clear()
             # The entry keeps the assertion alive, so its id is not another's meanwhile.
-            entry = passed[id(assertion)] = (assertion, check, _plain_pass(assertion, check))
+            entry = passed[id(assertion)] = (assertion, check, plain_pass(assertion, check))
         results.append(entry[2])
     return tuple(results)
 
@@ -139,8 +139,11 @@ class _Subjects:
         return self.evidence.output if block is None else self.evidence.outputs.get(block)
 
 
-def _plain_pass(assertion: Assertion, check: Check) -> AssertionResult:
-    """Return the result of `PASSED` for the output as it was: `_result` in half the time."""
+def plain_pass(assertion: Assertion, check: Check) -> AssertionResult:
+    """Return the result of `PASSED` on the output as it was: `_result` in half the time.
+
+    The assertion is not negated and has no transform.
+    """
     type_, _, name, _, block, weight, required, _, _, _ = assertion
     expected = check.expected_text()
     row = (name, type_, block, _PASS, 1.0, weight, required, None, expected, "", None, None, None)

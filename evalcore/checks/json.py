@@ -17,6 +17,7 @@ _TOO_DEEP = "the JSON is nested too deeply to be read"
 
 
 class _JsonSchemaCheck(Check):
+    of_text: ClassVar[bool] = True
     expected_field: ClassVar[str] = "schema"
 
     schema: dict[str, Any] | bool | None = None
@@ -45,6 +46,8 @@ class ContainsJson(_JsonSchemaCheck):
 
 class EqualsJson(Check):
     """The output is JSON and means `value`: 1 is 1.0, true is not 1."""
+
+    of_text: ClassVar[bool] = True
 
     value: Any
 

@@ -18,6 +18,7 @@ class Regex(Check):
     An invalid pattern and a search that takes longer than the context allows are errors.
     """
 
+    of_text: ClassVar[bool] = True
     expected_field: ClassVar[str] = "pattern"
 
     pattern: str

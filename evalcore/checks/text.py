@@ -24,6 +24,8 @@ ECMASCRIPT_TRIMMED = (
 class Contains(Check):
     """`value` is in the output; with `fold` both are lower-cased first."""
 
+    of_text: ClassVar[bool] = True
+
     value: str
     fold: bool = False
 
@@ -36,6 +38,7 @@ class Contains(Check):
 
 
 class _SeveralTexts(Check):
+    of_text: ClassVar[bool] = True
     expected_field: ClassVar[str] = "values"
 
     values: list[str]
@@ -70,6 +73,8 @@ class ContainsAll(_SeveralTexts):
 
 
 class _TrimmedText(Check):
+    of_text: ClassVar[bool] = True
+
     value: str
     trim: Literal["ecmascript"] | None = None
 
@@ -125,6 +130,7 @@ class Equals(_TrimmedText):
 class WordCount(Check):
     """The output has `min` to `max` white-space-separated words (null: no bound)."""
 
+    of_text: ClassVar[bool] = True
     measure_scale: ClassVar[Scale] = Scale(
         "the number of words", "a number of words, or `min` above 0, or `max`"
     )

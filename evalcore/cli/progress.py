@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from evalcore.execution.finished_counts import FinishedCounts
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
@@ -58,7 +58,7 @@ class ProgressDisplay:
         elif self._printed not in (0, self.done):
             self._show()
 
-    def __call__(self, finished: FinishedItem) -> None:
+    def __call__(self, finished: ItemEnd) -> None:
         """Count a finished item."""
         with self._lock:
             if not self.done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 
@@ -25,7 +25,7 @@ class RunningCounts:
         self._counts = [0, 0, 0, 0]
         self._before = FinishedCounts()
 
-    def __call__(self, finished: FinishedItem) -> None:
+    def __call__(self, finished: ItemEnd) -> None:
         """Count an item."""
         if finished.status is State.ERROR:
             self._counts[2] += 1

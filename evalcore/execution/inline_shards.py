@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
-from evalcore.execution.inline import run_inline
-from evalcore.execution.open_shards import OpenShard, OpenShards, ShardWork, Task
+from evalcore.execution.open_shards import InstantTask, OpenShard, OpenShards, ShardWork, Task
 
 # A completed shard's rows stay in memory until they are committed.
 _MAX_COMMITS = 2
@@ -30,7 +29,7 @@ def run_instant(
     open_shards: OpenShards,
     shards: Iterable[int],
     stopped: Callable[[], bool] = lambda: False,
-    opened: Sequence[Task] = (),
+    opened: Sequence[InstantTask] = (),
 ) -> Rest:
     """Run shards up to the first item that has to be waited for; return what is left.
 
@@ -43,15 +42,14 @@ def run_instant(
     tasks = opened
     with _Commits(open_shards.work, behind=behind) as commits:
         while True:
-            for index, (shard, position, item) in enumerate(tasks):
-                if open_shards.runner.waits(item):
-                    return Rest(tasks[index:], left)
-                finished = run_inline(open_shards.runner.run(item))
-                if open_shards.record(shard, position, finished, is_planned=True):
-                    commits.add(shard)
+            for index, task in enumerate(tasks):
+                if not open_shards.run_instant(task):
+                    return Rest(open_shards.expanded(tasks[index:]), left)
+                if not task[0].missing:
+                    commits.add(task[0])
             if stopped() or (number := next(left, None)) is None:
                 return Rest()
-            tasks = open_shards.open(number)
+            tasks = open_shards.open_instant(number)
 
 
 class InstantSample(NamedTuple):
@@ -65,16 +63,14 @@ class InstantSample(NamedTuple):
 
 
 def sample_instant(
-    open_shards: OpenShards, tasks: Sequence[Task], *, most_s: float
+    open_shards: OpenShards, tasks: Sequence[InstantTask], *, most_s: float
 ) -> InstantSample:
     """Run the first items of an opened shard for about `most_s` seconds, never its last one."""
     began = measured = time.perf_counter()
     count = 0
-    for shard, position, item in tasks[:-1]:
-        if open_shards.runner.waits(item):
+    for task in tasks[:-1]:
+        if not open_shards.run_instant(task):
             return InstantSample(count, None)
-        finished = run_inline(open_shards.runner.run(item))
-        open_shards.record(shard, position, finished, is_planned=True)
         count += 1
         now = time.perf_counter()
         if count == _WARM_UP_ITEMS:

@@ -24,6 +24,7 @@ from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
+    from evalcore.checks.subject import CheckContext
     from evalcore.execution.calls import Calls
 
 
@@ -36,6 +37,11 @@ class ItemRunner:
         self._grading = ItemGrading(suite, inputs)
         self._evidence = ItemEvidence(suite, inputs, self._grading)
         self._has_error = False
+
+    @property
+    def grading_context(self) -> CheckContext:
+        """What checks see that ask neither a model nor a judge."""
+        return self._grading.context
 
     def waits(self, item: WorkItem) -> bool:
         """Whether `run` may suspend: for a workspace, a target, a check or a scorer."""

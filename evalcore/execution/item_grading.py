@@ -32,7 +32,7 @@ class ItemGrading:
     def __init__(self, suite: SuiteDefinition, inputs: RunInputs) -> None:
         self._suite = suite
         self._inputs = inputs
-        self._context = CheckContext(
+        self.context = CheckContext(
             folder=inputs.folder,
             imports=inputs.imports,
             objects=inputs.objects,
@@ -75,7 +75,7 @@ class ItemGrading:
         return turn_passes(list(map(as_if_answered, results)), least)
 
     def _context_of(self, running: RunningItem) -> CheckContext:
-        context = self._context
+        context = self.context
         if running.calls is None or not waits(running.item.case.assertions):
             return context
         if running.workspace is not None:
@@ -93,7 +93,7 @@ class ItemGrading:
         human = tuple(filter(is_human, case.assertions))
         if not human or len(results) != len(case.assertions):
             return tuple(results)
-        fresh = iter(run_inline(grade(human, evidence, case, self._context)))
+        fresh = iter(run_inline(grade(human, evidence, case, self.context)))
         return tuple(
             next(fresh) if is_human(assertion) else result
             for assertion, result in zip(case.assertions, results, strict=True)
@@ -107,7 +107,7 @@ class ItemGrading:
             return ()
         from evalcore.checks.scorers.scoring import score_evidence
 
-        context = self._context
+        context = self.context
         if running.calls is not None:
             running.timer = None
             context = self._asking(context, running.item, running.complete())
@@ -129,7 +129,7 @@ class ItemGrading:
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            context = self._asking(self._context, item, complete)
+            context = self._asking(self.context, item, complete)
             return await grade(assertions, evidence, item.case, context)
 
         return check

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from evalcore.execution.given_items import GivenItem, GivenItems
+from evalcore.execution.inline import run_inline
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_events import ended_item
-from evalcore.execution.row import INLINE_BYTES, FinishedItem, RowEncoder, without_evidence
+from evalcore.execution.row import (
+    INLINE_BYTES,
+    FinishedItem,
+    ItemEnd,
+    RowEncoder,
+    without_evidence,
+)
 from evalcore.observability.observer import Observer, ShardBegun
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
@@ -30,7 +38,8 @@ class OpenShard:
 
 
 Task = tuple[OpenShard, int, WorkItem]
-Progress = Callable[[FinishedItem], None]
+InstantTask = tuple[OpenShard, int, WorkItem | GivenItem]
+Progress = Callable[[ItemEnd], None]
 
 
 class ShardWork(Protocol):
@@ -47,7 +56,10 @@ class ShardWork(Protocol):
 
 
 class OpenShards:
-    """Opens shards and records what becomes of their items."""
+    """Opens shards and records what becomes of their items.
+
+    With `given`, given items of shards that are opened for instant items are run by that.
+    """
 
     def __init__(
         self,
@@ -55,11 +67,13 @@ class OpenShards:
         work: ShardWork,
         progress: Progress | None = None,
         observer: Observer | None = None,
+        given: GivenItems | None = None,
     ) -> None:
         self.runner = runner
         self.work = work
         self._progress = progress
         self._observer = observer
+        self._given = given
         self._encoder = RowEncoder()
 
     def open(self, number: int) -> list[Task]:
@@ -69,6 +83,34 @@ class OpenShards:
             self._observer.tell(ShardBegun(number, [item.number for item in items]))
         shard = OpenShard(number, [b""] * len(items), len(items))
         return [(shard, position, item) for position, item in enumerate(items)]
+
+    def open_instant(self, number: int) -> Sequence[InstantTask]:
+        """Return the items of a shard as `open` does, perhaps given items among them."""
+        if self._given is None:
+            return self.open(number)
+        items = self._given.begin(number)
+        shard = OpenShard(number, [b""] * len(items), len(items))
+        return [(shard, position, item) for position, item in enumerate(items)]
+
+    def expanded(self, tasks: Iterable[InstantTask]) -> list[Task]:
+        """Return the tasks with work items alone, for what runs no others."""
+        return [(shard, position, self._work_item(item)) for shard, position, item in tasks]
+
+    def _work_item(self, item: WorkItem | GivenItem) -> WorkItem:
+        return item.expanded() if isinstance(item, GivenItem) else item
+
+    def run_instant(self, task: InstantTask) -> bool:
+        """Run an item and record it; return False, with nothing done, if it has to wait."""
+        shard, position, item = task
+        if isinstance(item, GivenItem):
+            if self._given is not None and (end := self._given.end(item)) is not None:
+                self._keep(shard, position, end, PROCESS.line(end.row, encoded=False))
+                return True
+            item = item.expanded()
+        if self.runner.waits(item):
+            return False
+        self.record(shard, position, run_inline(self.runner.run(item)), is_planned=True)
+        return True
 
     def record(
         self, shard: OpenShard, position: int, finished: FinishedItem, *, is_planned: bool = False
@@ -82,17 +124,21 @@ class OpenShards:
         inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
         try:
             line = self._encoder.encode(finished, shard.blobs, inline)
-            shard.lines[position] = PROCESS.line(line, encoded=not is_planned)
+            line = PROCESS.line(line, encoded=not is_planned)
         except (TypeError, ValueError) as error:
             # A target gave what JSON cannot hold: a lone surrogate, a foreign object.
             finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
-            shard.lines[position] = PROCESS.line(self._encoder.encode(finished, shard.blobs))
-        shard.missing -= 1
-        shard.size += len(shard.lines[position])
+            line = PROCESS.line(self._encoder.encode(finished, shard.blobs))
+        self._keep(shard, position, finished, line)
         if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
             self.work.store_blobs(shard)
-        if self._progress is not None:
-            self._progress(finished)
         if self._observer is not None:
             self._observer.tell(ended_item(shard.number, finished))
         return shard.missing == 0
+
+    def _keep(self, shard: OpenShard, position: int, end: ItemEnd, line: bytes) -> None:
+        shard.lines[position] = line
+        shard.missing -= 1
+        shard.size += len(line)
+        if self._progress is not None:
+            self._progress(end)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
@@ -51,19 +52,36 @@ class PlanReader:
 
         The last part is kept: the next shard may begin in it. Only the shard's cases are decoded.
         """
-        numbers = cases_of_shard(plan, shard)
         cases: list[Case] = []
+        for number, part, positions in self._parts(plan, shard):
+            cases.extend(self._run.cases_of(number, part, positions))
+        return cases
+
+    def stored_cases(
+        self, plan: Plan, shard: int
+    ) -> Iterator[tuple[int, PlanPart, list[dict[str, Any]]]]:
+        """Yield the cases of a shard as the parts have them, with each part's number and part.
+
+        Raises `DamagedRunError`. All are to be taken before anything else is read.
+        """
+        for number, part, positions in self._parts(plan, shard):
+            with self._run.part_damage(number):
+                stored = part.stored_cases(positions)
+            yield number, part, stored
+
+    def _parts(self, plan: Plan, shard: int) -> Iterator[tuple[int, PlanPart, slice]]:
+        """Yield the parts that hold a shard: number, part, positions of the shard's cases in it."""
+        numbers = cases_of_shard(plan, shard)
         for number in _parts_of(plan, shard):
             if self._last is None or self._last[0] != number:
                 self._last = (number, self._part(plan, number))
             first = number * plan.part_cases
             start, stop = max(numbers.start - first, 0), min(numbers.stop - first, plan.part_cases)
-            cases.extend(self._run.cases_of(number, self._last[1], slice(start, stop)))
+            yield number, self._last[1], slice(start, stop)
         is_next = self._shard is not None and shard == self._shard + 1
         self._shard = shard
         if is_next:
             self.request(plan, shard + 1)
-        return cases
 
     def _part(self, plan: Plan, number: int) -> PlanPart:
         requested = self._requested.pop(number, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -43,6 +43,35 @@ class FinishedItem(NamedTuple):
     reason: str | None = None
     attempts: int = 1
     scores: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def number(self) -> int:
+        """Its place in the plan."""
+        return self.item.number
+
+
+class ItemEnd(Protocol):
+    """What progress is told of a finished item, in whichever way it was run."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the plan."""
+
+    @property
+    def status(self) -> State:
+        """The state in which it ended."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Its outcome."""
+
+    @property
+    def started_us(self) -> int:
+        """When it began, in microseconds since the epoch."""
+
+    @property
+    def ended_us(self) -> int:
+        """When it ended."""
 
 
 def row_metrics(row: Mapping[str, Any]) -> Metrics:
@@ -94,6 +123,11 @@ def error_row(line: bytes, reason: str) -> bytes:
     return orjson.dumps(fields, option=_OPTIONS)
 
 
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return a row as one line; raise `TypeError` for what JSON cannot hold."""
+    return orjson.dumps(row, option=_OPTIONS)
+
+
 class RowEncoder:
     """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
 
@@ -120,7 +154,7 @@ class RowEncoder:
                 # Reports read the texts of blocks from the row, and the row has not got them.
                 results = (_with_text(result, evidence) for result in finished.results)
                 row["assertions"] = [self._result(result) for result in results]
-        return orjson.dumps(row, option=_OPTIONS)
+        return encode_row(row)
 
     def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
         """Return the result's fields; from its second time on as text, made once."""
@@ -131,10 +165,10 @@ class RowEncoder:
                     self._fragments.clear()
                 # The entry keeps the object alive, so its id cannot be another's meanwhile.
                 self._fragments[id(result)] = (result, None)
-            return _fields(result)
+            return result_fields(result)
         fragment = shared[1]
         if fragment is None:
-            fragment = orjson.Fragment(orjson.dumps(_fields(result)))
+            fragment = orjson.Fragment(orjson.dumps(result_fields(result)))
             self._fragments[id(result)] = (result, fragment)
         return fragment
 
@@ -183,7 +217,7 @@ def _with_text(result: AssertionResult, evidence: Evidence) -> AssertionResult:
     return result if text is None else result._replace(actual=shorten(text))
 
 
-def _fields(result: AssertionResult) -> dict[str, Any]:
+def result_fields(result: AssertionResult) -> dict[str, Any]:
     """Return the fields that say something: what is not written need not be read, and is NULL."""
     # Unpacked at once: a field at a time takes three times as long.
     name, type_, block, outcome, score, weight, required, actual, expected, message, *own = result

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.errors import StoreError
+from evalcore.execution.given_items import GivenItem, is_given
 from evalcore.execution.lanes.claims import begin_alone
 from evalcore.execution.lanes.crashes import without_culprits
 from evalcore.execution.open_shards import OpenShard
@@ -18,6 +19,7 @@ from evalcore.execution.plan_reader import PlanReader
 from evalcore.model.run import Plan
 from evalcore.observability.observer import Observer, ShardCommitted
 from evalcore.planning.expand import Expander, WorkItem, expand_shard
+from evalcore.planning.spool import PlanPart
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims, Lease
     from evalcore.execution.reused_items import ReusedItems
 
+T = TypeVar("T")
 
 # An orchestrator's task tries again by itself, a process alone is resumed.
 _LANE_RETRIES_S = (1.0, 5.0)
@@ -41,6 +44,24 @@ class ShardReceipt(NamedTuple):
     started_at: float
     committed_at: float
     committed: bool
+
+
+class _Part(NamedTuple):
+    """A part of a run's plan whose cases are one item each."""
+
+    run: StoredRun
+    expander: Expander
+    number: int
+    part: PlanPart
+
+    def stored_assertion(self, index: int) -> Sequence[Any]:
+        return self.part.stored_assertion(index)
+
+    def expand(self, number: int, case: dict[str, Any]) -> WorkItem:
+        with self.run.part_damage(self.number):
+            decoded = self.part.decode(case)
+        (item,) = self.expander.expand(decoded, number, range(number, number + 1))
+        return item
 
 
 @contextmanager
@@ -73,7 +94,7 @@ class StoredShards:
     ) -> None:
         self._run = run
         self.plan = plan
-        self._expander = Expander(run.definition)
+        self.expander = Expander(run.definition)
         self._on_commit = on_commit
         self._reused = reused
         self._claims = claims
@@ -87,35 +108,61 @@ class StoredShards:
 
         None of them if another process has committed the shard meanwhile.
         """
+        items, lease = self._begun(shard, self._expanded)
+        return items if lease is None or not lease.culprits else without_culprits(items, lease)
+
+    def begin_given(self, shard: int) -> Sequence[WorkItem | GivenItem]:
+        """Return the same, with items whose output is given as the plan has them."""
+        items, lease = self._begun(shard, self._with_given)
+        if lease is None or not lease.culprits:
+            return items
+        expanded = [item.expanded() if isinstance(item, GivenItem) else item for item in items]
+        return without_culprits(expanded, lease)
+
+    def _begun(self, shard: int, read: Callable[[int], list[T]]) -> tuple[list[T], Lease | None]:
+        """Return a shard's items and its lease; no item if another process has committed it."""
         with self._lock:
             self._started[shard] = time.time()
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
             if self._claims is not None:
-                lease, items = self._claims.lease(shard), self._expanded(shard)
-            else:
-                lease, items = self._begun_alone(shard)
-                if lease is None:
-                    return []
-        return items if lease is None or not lease.culprits else without_culprits(items, lease)
+                lease: Lease | None = self._claims.lease(shard)
+                return read(shard), lease
+            lease, items = self._begun_alone(shard, read)
+            return ([] if lease is None else items), lease
 
-    def _begun_alone(self, shard: int) -> tuple[Lease | None, list[WorkItem]]:
+    def _begun_alone(
+        self, shard: int, read: Callable[[int], list[T]]
+    ) -> tuple[Lease | None, list[T]]:
         """Return the note that a shard begins, and its items; a remote note takes no time extra."""
         now = self._started[shard]
         if not self._run.store.is_remote:
-            return begin_alone(self._run, shard, now), self._expanded(shard)
+            return begin_alone(self._run, shard, now), read(shard)
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1, thread_name_prefix="begin") as thread:
             noted = thread.submit(begin_alone, self._run, shard, now)
-            items = self._expanded(shard)
+            items = read(shard)
         return noted.result(), items
 
     def _expanded(self, shard: int) -> list[WorkItem]:
         """Return all items of a shard."""
         self._reader.request(self.plan, shard)
         cases = self._reader.cases(self.plan, shard)
-        return expand_shard(self._expander, self.plan, shard, cases)
+        return expand_shard(self.expander, self.plan, shard, cases)
+
+    def _with_given(self, shard: int) -> list[WorkItem | GivenItem]:
+        """Return all items of a shard; each case is one item (`holds_given_items`)."""
+        self._reader.request(self.plan, shard)
+        number = self.plan.shard_items(shard).start
+        items: list[WorkItem | GivenItem] = []
+        for part_number, part, cases in self._reader.stored_cases(self.plan, shard):
+            source = _Part(self._run, self.expander, part_number, part)
+            for case in cases:
+                item = GivenItem(number, case, source)
+                items.append(item if is_given(case) else item.expanded())
+                number += 1
+        return items
 
     def store_blobs(self, shard: OpenShard) -> None:
         """Write the blobs that the shard has so far, and let go of them."""

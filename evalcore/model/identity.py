@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
-from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.model.turns import turn_number
@@ -94,6 +94,12 @@ def case_identity(case: Case, *, with_stops: bool = True) -> bytes:
     return _canonical(visible if blocks is None else [*visible, blocks])
 
 
+def given_identity(input_: Any, output: str, metadata: Any, expected_output: Any) -> bytes:
+    """Return `case_identity` of a case that has nothing else, and this output as its fixture."""
+    fixture = (output, None, _UNMEASURED, None, None)
+    return _canonical([input_, fixture, metadata or None, expected_output])
+
+
 def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     """Return the digest of the code and files that a case's execution sees; mostly nothing.
 
@@ -102,6 +108,10 @@ def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     names = [] if case.workspace is None else list(code_names(case.workspace))
     names.extend(code_names(case.input) if is_script else attached_names(case.input))
     return code_identity(names, code) if names else b""
+
+
+# Evidence of an output alone, as `_stored_form` has it: its measures, written once.
+_UNMEASURED: Final = orjson.Fragment(_canonical(UNMEASURED))
 
 
 def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
@@ -130,15 +140,24 @@ def assertions_identity(
     return digest.digest()
 
 
+def stored_assertions_identity(assertions: Sequence[Sequence[Any]]) -> bytes:
+    """Return `assertions_identity` of assertions as a plan has them, that name no code."""
+    return hashlib.sha256(_canonical(assertions)).digest()
+
+
 def grading_identity(case: Case, assertions: bytes) -> bytes:
     """Return the bytes of everything that grades a case's evidence; its assertions' digest first.
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    graded: list[Any] = [case.threshold, case.criteria]
-    if case.turns is not None:
-        graded.append(tuple(case.turns))
-    return assertions + _canonical(graded)
+    if case.turns is None:
+        return grading_of(assertions, case.threshold, case.criteria)
+    return assertions + _canonical([case.threshold, case.criteria, tuple(case.turns)])
+
+
+def grading_of(assertions: bytes, threshold: float | None, criteria: str | None) -> bytes:
+    """Return `grading_identity` of a case without turns."""
+    return assertions + _canonical([threshold, criteria])
 
 
 def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:

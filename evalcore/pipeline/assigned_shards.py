@@ -13,7 +13,7 @@ from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.execution.lanes.crashes import abandon_claims
 from evalcore.execution.lanes.lease_renewer import LeaseRenewer
 from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_shards, settle_plan
@@ -126,7 +126,7 @@ class AssignedShards:
         ends: list[str] = []
         pools: list[Pool] = []
 
-        def report(finished: FinishedItem) -> None:
+        def report(finished: ItemEnd) -> None:
             ends.append(str(finished.outcome or finished.status))
 
         def began(pool: Pool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.lanes.claims import unfinished_claims
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.integrity import naming_damage
@@ -123,7 +123,7 @@ def execute_with_pilot(
     """
     took_s: list[float] = []
 
-    def progress(finished: FinishedItem) -> None:
+    def progress(finished: ItemEnd) -> None:
         if len(took_s) < PILOT_ITEMS:
             took_s.append((finished.ended_us - finished.started_us) / 1e6)
         if options.progress is not None:

@@ -82,7 +82,7 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
     """
     stopped = execution.options.stopped
     first, *others = shards
-    tasks = execution.open_shards.open(first)
+    tasks = execution.open_shards.open_instant(first)
     sample = sample_instant(execution.open_shards, tasks, most_s=_SAMPLE_S)
     left = tasks[sample.items :]
     items = len(left) + sum(len(execution.work.plan.shard_items(shard)) for shard in others)

@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalcore.execution.given_items import GivenItems, holds_given_items
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.open_shards import OpenShards, Progress, Task
+from evalcore.execution.open_shards import InstantTask, OpenShards, Progress
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Plan
@@ -53,12 +54,24 @@ class ShardExecution:
             claims=claims,
             observer=self._calls.observer,
         )
+        self._runner = _runner(run, options, self._calls)
         self.open_shards = OpenShards(
-            _runner(run, options, self._calls),
+            self._runner,
             self.work,
             progress or options.progress,
             self._calls.observer,
+            self._given_items(plan),
         )
+
+    def _given_items(self, plan: Plan) -> GivenItems | None:
+        """Return what runs given items, None where they need the whole way."""
+        definition = self.run_in_store.definition
+        if not self._calls.only_grades or self._calls.prevented:
+            return None
+        if not holds_given_items(definition, plan):
+            return None
+        context = self._runner.grading_context
+        return GivenItems(definition, self.work.expander, context, self.work.begin_given)
 
     def forked(self, store: ObjectStore, options: ExecuteOptions) -> ShardExecution:
         """Return the same for a fork of this process: with a store and options of its own."""
@@ -74,7 +87,7 @@ class ShardExecution:
         if self._calls.stop_rule is not None:
             self._calls.stop_rule.look()
 
-    def run(self, shards: Iterable[int], opened: Sequence[Task] = ()) -> None:
+    def run(self, shards: Iterable[int], opened: Sequence[InstantTask] = ()) -> None:
         """Execute shards, without an event loop up to the first item that waits.
 
         First what is left of an `opened` shard.

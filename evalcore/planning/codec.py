@@ -127,7 +127,8 @@ class CaseBlock:
     def __init__(self, block: bytes) -> None:
         head, *self._lines = block.splitlines()
         tables = orjson.loads(head)
-        self._table = _AssertionTable(tables["assertions"])
+        self._stored: Sequence[Sequence[Any]] = tables["assertions"]
+        self._table = _AssertionTable(self._stored)
         self._workspaces = tables.get("workspaces", ())
 
     def __len__(self) -> int:
@@ -135,12 +136,24 @@ class CaseBlock:
 
     def case(self, position: int) -> Case:
         """Return one case; raise `IndexError` if there is no such one."""
-        return _decode_case(orjson.loads(self._lines[position]), self._table, self._workspaces)
+        return self.decode(orjson.loads(self._lines[position]))
 
     def cases(self, positions: slice = slice(None)) -> list[Case]:
         """Return the cases at these positions, by default all."""
-        lines, table, workspaces = self._lines[positions], self._table, self._workspaces
-        return [_decode_case(orjson.loads(line), table, workspaces) for line in lines]
+        table, workspaces = self._table, self._workspaces
+        return [_decode_case(raw, table, workspaces) for raw in self.stored_cases(positions)]
+
+    def stored_cases(self, positions: slice = slice(None)) -> list[dict[str, Any]]:
+        """Return the cases at these positions as they are stored: for `decode`."""
+        return list(map(orjson.loads, self._lines[positions]))
+
+    def decode(self, stored: dict[str, Any]) -> Case:
+        """Return the case that is stored so."""
+        return _decode_case(stored, self._table, self._workspaces)
+
+    def stored_assertion(self, index: int) -> Sequence[Any]:
+        """Return the fields of an assertion, as cases name it; raise `IndexError`."""
+        return self._stored[index]
 
 
 def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Iterator[Any]:

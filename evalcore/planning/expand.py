@@ -83,7 +83,7 @@ class Expander:
         by = self._graded(case.assertions)
         graded = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
-            target, digest = self._target(case, variant)
+            target, digest = self.target_of(case.target, variant)
             if by.judges:
                 judged = judges_identity(by.judges, target, self._suite)
                 graded = grading_identity(case, by.digest) + self._scorers + judged
@@ -108,12 +108,12 @@ class Expander:
         self._assertions[objects] = graded
         return graded
 
-    def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:
-        """Return the target: the case's own, else the variant's, else the suite's."""
-        key = (case.target, variant.id)
+    def target_of(self, named: str | None, variant: Variant) -> tuple[Target | None, bytes]:
+        """Return the target that a case names, else the variant's or the suite's; its digest."""
+        key = (named, variant.id)
         digested = self._digests.get(key)
         if digested is None:
-            name = case.target or variant.target or self._suite.default_target
+            name = named or variant.target or self._suite.default_target
             target = None if name is None else self._suite.targets.get(name)
             digested = target, target_identity(target, variant, self._executed_code)
             self._digests[key] = digested

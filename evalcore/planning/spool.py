@@ -174,6 +174,20 @@ class PlanPart:
         with _undecodable("cases"):
             return self._block.cases(positions)
 
+    def stored_cases(self, positions: slice = slice(None)) -> list[dict[str, Any]]:
+        """Return the cases at these positions as the part has them: for `decode`."""
+        with _undecodable("cases"):
+            return self._block.stored_cases(positions)
+
+    def decode(self, stored: dict[str, Any]) -> Case:
+        """Return the case that the part has so."""
+        with _undecodable("such case"):
+            return self._block.decode(stored)
+
+    def stored_assertion(self, index: int) -> Sequence[Any]:
+        """Return the fields of an assertion of the part's table; raise `IndexError`."""
+        return self._block.stored_assertion(index)
+
 
 @contextmanager
 def _undecodable(what: str) -> Iterator[None]:

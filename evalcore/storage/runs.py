@@ -170,7 +170,7 @@ class StoredRun:
 
         `opened` as in `PlanPart`; `data` is the part if it has been read already (`plan_part`).
         """
-        with self._part_damage(number):
+        with self.part_damage(number):
             part = PlanPart(self.plan_part(number) if data is None else data, opened=opened)
         if len(part) != plan.cases_of_part(number):
             reason = f"has {len(part)} of {plan.cases_of_part(number)} cases"
@@ -179,11 +179,12 @@ class StoredRun:
 
     def cases_of(self, number: int, part: PlanPart, positions: slice = slice(None)) -> list[Case]:
         """Return the cases at these positions of a part; raise `DamagedRunError`."""
-        with self._part_damage(number):
+        with self.part_damage(number):
             return part.cases(positions)
 
     @contextmanager
-    def _part_damage(self, number: int) -> Iterator[None]:
+    def part_damage(self, number: int) -> Iterator[None]:
+        """Raise `DamagedRunError` for what is wrong in this part of the plan."""
         try:
             yield
         except PlanPartError as error:
@@ -192,7 +193,7 @@ class StoredRun:
     def case(self, number: int, plan: Plan) -> Case:
         """Return one case by its number in the plan; raise `DamagedRunError`."""
         part, position = divmod(number, plan.part_cases)
-        with self._part_damage(part):
+        with self.part_damage(part):
             return part_case(self.plan_part(part), position)
 
     def inputs(self, number: int, positions: Collection[int] | None = None) -> list[Any]:
@@ -200,7 +201,7 @@ class StoredRun:
 
         Raises `DamagedRunError`.
         """
-        with self._part_damage(number):
+        with self.part_damage(number):
             return part_inputs(self.plan_part(number), positions)
 
     def plan_object(self, key: str) -> bytes:

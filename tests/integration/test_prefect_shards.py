@@ -12,7 +12,7 @@ import pytest
 
 from evalcore.errors import StoreError
 from evalcore.execution.pool import Pool
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, load, plan_run
@@ -112,10 +112,10 @@ def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path
     answers = [f"hello {number}" for number in range(150)]
     suite = load(tmp_path / write_suite(tmp_path, *answers))
     run = planned(suite, open_store(str(tmp_path / "store")))
-    told: list[str] = []
+    told: list[int] = []
 
-    def progress(finished: FinishedItem) -> None:
-        told.append(finished.item.case.id)
+    def progress(finished: ItemEnd) -> None:
+        told.append(finished.number)
 
     PrefectRunner().start(run, ExecuteOptions(progress=progress))
     assert len(told) == len(set(told)) == 150
@@ -140,8 +140,8 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
     runner = PrefectRunner()
     told: list[int] = []
 
-    def stop_at_the_twentieth(finished: FinishedItem) -> None:
-        told.append(finished.item.number)
+    def stop_at_the_twentieth(finished: ItemEnd) -> None:
+        told.append(finished.number)
         if len(told) == 20:
             runner.cancel(run)
 
@@ -151,7 +151,7 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
     written = run.written_shards()
     assert 20 <= len(written) < 60
     told.clear()
-    runner.start(run, ExecuteOptions(progress=lambda finished: told.append(finished.item.number)))
+    runner.start(run, ExecuteOptions(progress=lambda finished: told.append(finished.number)))
     assert sorted(told) == sorted(set(range(60)) - written)
     assert run.manifest().decision == "pass"
 

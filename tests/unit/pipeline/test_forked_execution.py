@@ -21,7 +21,7 @@ import pytest
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.finished_counts import FinishedCounts, RunningCounts
 from evalcore.execution.inline_shards import Rest
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import ItemEnd
 from evalcore.isolation import forking
 from evalcore.pipeline import (
     ExecuteOptions,
@@ -89,7 +89,7 @@ def executors(run: StoredRun) -> set[str]:
 def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
     alone, shared = planned(tmp_path, "alone"), planned(tmp_path, "shared")
     counted: list[FinishedCounts] = []
-    own: list[FinishedItem] = []
+    own: list[ItemEnd] = []
     options = ExecuteOptions(processes=2, counted=counted.append, progress=own.append)
 
     assert reported(shared, options) == reported(alone, ExecuteOptions())
@@ -162,7 +162,7 @@ def test_what_ends_a_fork_ends_the_run_which_can_be_resumed(
 ) -> None:
     run = planned(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("evalcore.execution.stored_shards.StoredShards.begin", in_forks(effect))
+        patched.setattr("evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(effect))
         patched.setattr(forked_execution, "run_instant", lambda *_: Rest())
         with pytest.raises(error, match=message):
             execute_run(run, ExecuteOptions(processes=2))
@@ -181,7 +181,7 @@ def test_a_signal_to_the_group_ends_no_fork(
 
     run = planned(tmp_path)
     monkeypatch.setattr(
-        "evalcore.execution.stored_shards.StoredShards.begin", in_forks(be_terminated)
+        "evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(be_terminated)
     )
     monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
 
@@ -227,7 +227,7 @@ def test_a_killed_fork_leaves_no_rows_on_the_disk(
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(
-        "evalcore.execution.stored_shards.StoredShards.begin", in_forks(be_killed_while_it_writes)
+        "evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(be_killed_while_it_writes)
     )
     monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
     with pytest.raises(WorkersFailedError):

@@ -74,7 +74,7 @@ def rows_of(folder: Path, name: str, suite_file: Path) -> list[tuple[Any, ...]]:
     run = plan_run(load(suite_file), LocalStore(folder / name), now=datetime.now(UTC))
     execute_run(run, ExecuteOptions())
     files = f"{folder / name}/runs/*/*/results/*.parquet"
-    query = f"SELECT * EXCLUDE (started_at, ended_at) FROM '{files}' ORDER BY item"  # noqa: S608
+    query = f"SELECT * EXCLUDE (started_at, ended_at) FROM '{files}' ORDER BY item"
     return duckdb.sql(query).fetchall()
 
 
@@ -134,7 +134,7 @@ def test_items_that_pass_end_here_and_others_take_the_whole_way(
 
 
 def test_a_secret_in_a_given_output_is_covered() -> None:
-    secret = "a-secret-of-this-process"  # noqa: S105
+    secret = "a-secret-of-this-process"
     PROCESS.learn([secret])
     try:
         short, whole = both_ways([{**CASE, "fixtures": {"output": f"Blue 1 {secret}"}}])

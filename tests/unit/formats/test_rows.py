@@ -111,6 +111,14 @@ def test_mistakes_in_lines_have_the_line_and_the_path(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [[], ["contains"], {}, {"a": []}], ids=json.dumps)
+def test_a_type_of_an_assertion_that_is_no_text_is_a_mistake(tmp_path: Path, kind: Any) -> None:
+    assertions = [{"type": "contains", "value": "o"}, {"type": kind, "value": "o"}]
+    (problem,) = problems_of(tmp_path, line("a", assertions=assertions), "cases.jsonl")
+
+    assert (problem.line, problem.path) == (1, "assertions[1].type")
+
+
 def test_a_file_of_broken_lines_only_is_reported(tmp_path: Path) -> None:
     assert places_of(problems_of(tmp_path, "{\n}\nnull\n", "cases.jsonl")) == [
         (1, ""),

@@ -38,6 +38,7 @@ from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 
 CASES = 120
+BEGIN = "evalcore.execution.stored_shards.StoredShards.begin_given"
 
 
 def write_suite(folder: Path, **more: Any) -> Path:
@@ -162,7 +163,7 @@ def test_what_ends_a_fork_ends_the_run_which_can_be_resumed(
 ) -> None:
     run = planned(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(effect))
+        patched.setattr(BEGIN, in_forks(effect))
         patched.setattr(forked_execution, "run_instant", lambda *_: Rest())
         with pytest.raises(error, match=message):
             execute_run(run, ExecuteOptions(processes=2))
@@ -180,9 +181,7 @@ def test_a_signal_to_the_group_ends_no_fork(
         os.kill(os.getpid(), signal.SIGTERM)
 
     run = planned(tmp_path)
-    monkeypatch.setattr(
-        "evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(be_terminated)
-    )
+    monkeypatch.setattr(BEGIN, in_forks(be_terminated))
     monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
 
     assert len(execute_run(run, ExecuteOptions(processes=2))) == 11
@@ -227,7 +226,8 @@ def test_a_killed_fork_leaves_no_rows_on_the_disk(
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(
-        "evalcore.execution.stored_shards.StoredShards.begin_given", in_forks(be_killed_while_it_writes)
+        BEGIN,
+        in_forks(be_killed_while_it_writes),
     )
     monkeypatch.setattr(forked_execution, "run_instant", lambda *_: Rest())
     with pytest.raises(WorkersFailedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
@@ -139,10 +139,10 @@ class _Subjects:
         return self.evidence.output if block is None else self.evidence.outputs.get(block)
 
 
-def plain_pass(assertion: Assertion, check: Check) -> AssertionResult:
+def plain_pass(assertion: Sequence[Any], check: Check) -> AssertionResult:
     """Return the result of `PASSED` on the output as it was: `_result` in half the time.
 
-    The assertion is not negated and has no transform.
+    The assertion, or its fields, is not negated and has no transform.
     """
     type_, _, name, _, block, weight, required, _, _, _ = assertion
     expected = check.expected_text()

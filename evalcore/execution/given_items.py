@@ -15,7 +15,7 @@ from evalcore.checks.registry import find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.execution.row import encode_row, result_fields
 from evalcore.execution.running_item import wall_clock_us
-from evalcore.model.assertion import PASSED, Assertion, Outcome
+from evalcore.model.assertion import PASSED, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.identity import (
     exec_key,
@@ -205,13 +205,12 @@ class GivenItems:
 
     def _note(self, index: int, fields: Sequence[Any]) -> tuple[Check, Mapping[str, Any]] | None:
         """Return the check of an assertion and the fields of its pass, from now on known."""
-        assertion = Assertion._make(fields)
-        _, name, _, params, block, weight, _, negate, transform, metric = assertion
+        _, name, _, params, block, weight, _, negate, transform, metric = fields
         entry = None
         is_plain = block is None and weight > 0 and not negate and transform is None
         if is_plain and metric is None and (kind := find_check(name)).of_text:
             check = kind.from_stored(params)
-            entry = (check, result_fields(plain_pass(assertion, check)))
+            entry = (check, result_fields(plain_pass(fields, check)))
         self._checks[index] = entry
         return entry
 

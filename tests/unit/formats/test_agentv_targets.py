@@ -54,6 +54,17 @@ def test_keys_of_agentv_without_effect_are_a_warning(tmp_path: Path) -> None:
     assert warning.endswith("target 'default': 'version' has no effect")
 
 
+@pytest.mark.parametrize("key", ["log_format: json", "stream_log: raw", "log_dir: ./logs"])
+def test_the_logs_of_agents_have_no_effect_where_the_provider_is_a_model(
+    tmp_path: Path, key: str
+) -> None:
+    entry = f"{{name: default, provider: '${{{{ PROVIDER }}}}', model: m, {key}}}"
+    files = {".env": "PROVIDER=openai\n", ".agentv/targets.yaml": f"targets: [{entry}]\n"}
+    write(tmp_path, files)
+    (warning,) = load_text(tmp_path, TEST).warnings
+    assert warning.endswith(f"target 'default': '{key.partition(':')[0]}' has no effect")
+
+
 @pytest.mark.parametrize(
     ("entry", "place", "message"),
     [

@@ -64,11 +64,13 @@ _AGGREGATORS: Final = {
 _AGGREGATOR_NAMES: Final = tuple(
     dict.fromkeys(spelling for name in _AGGREGATORS for spelling in (name, name.replace("_", "-")))
 )
+# `judge` is near to `code_judge`, an older name of `code_grader`.
+_SUGGESTED: Final = tuple(name for name in _AGGREGATOR_NAMES if name not in {"code", "judge"})
 
 
 def _aggregator_type(written: Any) -> Any:
     if written not in _AGGREGATOR_NAMES:
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(_AGGREGATOR_NAMES)})
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(_SUGGESTED)})
     return _AGGREGATORS[written.replace("-", "_")]
 
 

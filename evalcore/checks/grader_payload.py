@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from evalcore.checks.file_diff import unified_diff
 from evalcore.checks.subject import Subject
 from evalcore.errors import EvalError
 from evalcore.judging.texts import conversation_text, expected_text
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Metrics
 from evalcore.model.messages import message_array
 from evalcore.trust.attachments import attached_paths, with_file_texts, with_files
 
@@ -66,19 +67,6 @@ def payload_of(
 
 
 _SUMMARY: Final = ("event_count", "tool_calls", "error_count", "tool_durations", "llm_call_count")
-
-
-def unified_diff(evidence: Evidence) -> str | None:
-    """Return the changes of files as one text; None where no workspace was looked at."""
-    changes = evidence.details.get("file_changes")
-    if changes is None or isinstance(changes, str):
-        return changes
-    texts = (
-        change.get("diff") or f"{change.get('change', 'changed')}: {change.get('path')}\n"
-        for change in changes
-        if isinstance(change, Mapping)
-    )
-    return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)
 
 
 def _messages(value: Any, role: str) -> list[dict[str, Any]]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from evalcore.checks.file_diff import unified_diff
 from evalcore.checks.subject import Subject
 from evalcore.judging.fences import variables_of
 from evalcore.judging.grading import DEFAULT_PROMPT
 from evalcore.judging.texts import conversation_text, expected_text, json_text
 from evalcore.model.evidence import Evidence
 from evalcore.trust.attachments import with_file_texts
+
+# Of what a built-in prompt shows beside the output; a prompt that names it gets all of it.
+_MOST_UNASKED: Final = 64 * 1024
 
 
 class UnknownVariableError(ValueError):
@@ -22,9 +26,10 @@ def material_of(
 ) -> dict[str, str]:
     """Return the texts of the prompt's variables and of those that a judge always sees.
 
-    Attached files stand in them with their text. The metadata are there for a built-in prompt
-    (None, or one that begins with the built-in text) and for one that names them. Raise
-    `UnknownVariableError` for one without a value. `more` are texts of the assertion's own.
+    Attached files stand in them with their text. The metadata, tool calls and changes of files are
+    there for a built-in prompt (None, or one that begins with the built-in text) and for one that
+    names them. Raise `UnknownVariableError` for one without a value. `more` are texts of the
+    assertion's own.
     """
     case, folder = subject.case, subject.context.folder
     texts = {
@@ -34,8 +39,11 @@ def material_of(
         "criteria": case.criteria or "",
         **(more or {}),
     }
-    if case.metadata and (prompt is None or prompt.startswith(DEFAULT_PROMPT)):
-        texts["metadata"] = json_text(dict(case.metadata))
+    if prompt is None or prompt.startswith(DEFAULT_PROMPT):
+        if case.metadata:
+            texts["metadata"] = json_text(dict(case.metadata))
+        texts["tool_calls"] = _up_to_the_limit(_calls_text(subject))
+        texts["file_changes"] = _up_to_the_limit(unified_diff(subject.evidence) or "")
     for name in () if prompt is None else variables_of(prompt):
         if name not in texts:
             texts[name] = _value(name, subject, texts)
@@ -54,11 +62,21 @@ def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
     if name in {"expected_output_text", "reference_answer"}:
         return texts["expected_output"]
     if name == "tool_calls":
-        return "\n".join(json_text(dict(call)) for call in tool_calls_of(subject.evidence))
+        return _calls_text(subject)
     if name == "file_changes":
-        changes = subject.evidence.details.get("file_changes", "")
-        return changes if isinstance(changes, str) else json_text(changes)
+        return unified_diff(subject.evidence) or ""
     raise UnknownVariableError(f"the prompt has a variable {{{{{name}}}}} that has no value here")
+
+
+def _calls_text(subject: Subject) -> str:
+    return "\n".join(json_text(dict(call)) for call in tool_calls_of(subject.evidence))
+
+
+def _up_to_the_limit(text: str) -> str:
+    """Return a text that no prompt asked for, cut where it is longer than a shown file."""
+    if len(text) <= _MOST_UNASKED:
+        return text
+    return f"{text[:_MOST_UNASKED]}\n[cut: the first {_MOST_UNASKED} of {len(text)} characters]"
 
 
 def _metadata(name: str, metadata: Mapping[str, Any]) -> str:

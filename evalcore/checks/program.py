@@ -149,8 +149,10 @@ def _access(target: Any, reader: Reader) -> dict[str, Any]:
     if target is None or target is False:
         return {}
     written = {} if target is True else target
-    names = written.get("targets", [])
-    reader.use_judges(names, "target", "targets")
+    reader.use_judges(written.get("targets", []), "target", "targets")
+    models = written["targets"] if "targets" in written else reader.use_models()
+    # The judge is called so.
+    names = [name for name in models if name != "default"]
     named = {"targets": names} if names else {}
     return {"max_calls": written.get("max_calls", MAX_CALLS), **named}
 

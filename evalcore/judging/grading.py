@@ -43,18 +43,26 @@ _FORMAT: Final = (
     '"evidence": what in the output shows it}], "reasoning": one or two sentences}'
 )
 # What a judge always sees of these, if there is any: by the prompt, or after it.
-_ALWAYS: Final = ("criteria", "metadata", "input", "expected_output", "output")
+_ALWAYS: Final = {
+    "criteria": "Criteria",
+    "metadata": "Metadata",
+    "input": "Input",
+    "expected_output": "Expected output",
+    "output": "Output",
+    "tool_calls": "Tool calls, which belong to the output",
+    "file_changes": "Changes of files, which belong to the output",
+}
 _ALIASES: Final = {
     "input": {"input", "input_text", "question"},
     "expected_output": {"expected_output", "expected_output_text", "reference_answer"},
     "output": {"output", "output_text", "answer", "candidate_answer"},
     "criteria": {"criteria"},
     "metadata": {"metadata", "metadata_json"},
+    "tool_calls": {"tool_calls"},
+    "file_changes": {"file_changes"},
 }
 VARIABLES: Final = (
     *(name for names in _ALIASES.values() for name in sorted(names)),
-    "tool_calls",
-    "file_changes",
     "results",
     "EVALUATOR_RESULTS_JSON",
 )
@@ -103,8 +111,8 @@ def complete_question(
     """Return the question with the given form of its answer."""
     named = set(variables_of(prompt))
     sections = [
-        f"{name.replace('_', ' ').capitalize()}: {{{{{name}}}}}"
-        for name in _ALWAYS
+        f"{label}: {{{{{name}}}}}"
+        for name, label in _ALWAYS.items()
         if not named & _ALIASES[name] and (name == "output" or material.get(name))
     ]
     template = "\n\n".join([prompt, *sections, form])

@@ -81,14 +81,17 @@ def suggest_assertion(kind: str, types: Collection[str]) -> str:
     if bare != _folded(kind) and not negatable:
         near = nearest(bare, names)
         return f" Write 'type: {near}' and 'negate: true'." if near else suggest(kind, names)
-    judge = next(iter(names & _JUDGES), None)
-    if judge is not None and bare in _JUDGES_ELSEWHERE:
-        return f" Did you mean '{judge}'?"
-    return suggest(kind, names)
+    own = next(iter(names & (_ELSEWHERE.get(bare) or set())), None)
+    return suggest(kind, names) if own is None else f" Did you mean '{own}'?"
 
 
 _JUDGES = {"llm_judge", "llm-grader"}
-_JUDGES_ELSEWHERE = {"llm-judge", "llm-grader", "llm-rubric", "model-graded"}
+# What other programs, and other versions of them, call an assertion.
+_ELSEWHERE = {
+    **dict.fromkeys(("agent-judge", "llm-judge", "llm-grader", "llm-rubric"), _JUDGES),
+    "model-graded": _JUDGES,
+    "script": {"code-grader"},
+}
 
 
 def describe(value: object) -> str:

@@ -22,11 +22,16 @@ _NAMES: Final = {
 }
 _NO_EFFECT: Final = (
     "api_format",
+    "log_dir",
+    "log_directory",
+    "log_format",
+    "log_output_format",
     "max_retries",
     "retry_backoff_factor",
     "retry_initial_delay_ms",
     "retry_max_delay_ms",
     "retry_status_codes",
+    "stream_log",
     "thinking_budget",
     "version",
 )

@@ -30,6 +30,9 @@ from evalcore.trust.variables import (
 )
 
 _ASSERTIONS: Final = ("assertions", "assert", "evaluators")
+# Prose of a suite or of a test: it may speak of references.
+_PROSE: Final = "description"
+_TESTS: Final = ("tests", "eval_cases", "evalcases", "cases")
 # assertions, its number, `env`, the variable.
 _SHORTEST_GRADER: Final = 4
 _GRADERS: Final = ("code-grader", "code-judge")
@@ -86,12 +89,16 @@ def interpolate(
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
     Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
-    one in a secret option, and all of them where they are `deferred`.
+    one in a secret option, and all of them where they are `deferred`. In a `description` it stays
+    without a note.
     """
     if isinstance(value, str):
         if MARK not in value:
             return value
         secret = is_secret(loc)
+
+        if _is_prose(loc):
+            return REFERENCE.sub(lambda match: _readable(match, variables), value)
 
         def replacement(match: re.Match[str]) -> str:
             value = _value(match, variables, loc, problems, stays=secret)
@@ -113,6 +120,20 @@ def interpolate(
             for index, item in enumerate(value)
         ]
     return value
+
+
+def _is_prose(loc: Loc) -> bool:
+    """Whether nothing but reports shows the text: a reference that cannot be read is no mistake."""
+    if not loc or loc[-1] != _PROSE:
+        return False
+    above = loc[1:-1] if loc[0] in _TESTS else loc[:-1]
+    return not above or (len(above) == 1 and isinstance(above[0], int))
+
+
+def _readable(match: re.Match[str], variables: Variables) -> str:
+    """Return what a reference stands for; the reference itself if it cannot be read."""
+    value = variables.value(match[1], match[2]) if variables.may_read(match[1]) else None
+    return match[0] if value is None else value
 
 
 def _is_program(value: Mapping[str, Any], loc: Loc) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,12 +80,13 @@ class Targets:
         self._variables = variables
         self._folder = folder
         self._entries: dict[str, _TargetEntry] = {}
+        self._models: tuple[str, ...] | None = None
         self._definitions: dict[str, _Definition | None] = {}
         # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
         path, refused = find_upward(folder, FILE_NAMES)
         self._refused = tuple(map(str, refused))
-        self._without_effect: list[str] = []
+        self._noted: list[str] = []
         if path is not None:
             document = read_document(path, shown_path(path))
             raw = document.value
@@ -112,7 +114,7 @@ class Targets:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what was passed over: files, and keys of used targets that have no effect."""
-        return (*self._refused, *self._without_effect)
+        return (*self._refused, *self._noted)
 
     def explain(self, collectors: Sequence[Problems]) -> None:
         """Note the files that were passed over beside other mistakes: they may be the reason."""
@@ -165,6 +167,28 @@ class Targets:
         if entry.problems.count == before:
             self.sound.add(name)
 
+    def use_models(self) -> tuple[str, ...]:
+        """Use the models that can be used as they stand, and return their names.
+
+        Nothing is noted, not of those that cannot either: nothing is known to ask one of them.
+        """
+        if self._models is None:
+            self._models = tuple(filter(self._is_sound_model, self._entries))
+            noted = list(self._noted)
+            for name in self._models:
+                self.use(name, self._entries[name].loc, self._entries[name].problems)
+            self._noted = noted
+        return self._models
+
+    def _is_sound_model(self, name: str) -> bool:
+        trial, silent = copy(self), Problems("", lambda _: None)
+        trial.used, trial.sound, trial._definitions, trial._noted = {}, set(), {}, []
+        trial._entries = {
+            key: entry._replace(problems=silent) for key, entry in self._entries.items()
+        }
+        trial.use(name, (), silent)
+        return not silent.count and trial.used[name].kind in MODEL_KINDS
+
     def _note_unknown(self, name: str, loc: Loc, problems: Problems) -> None:
         if self.complete and self._entries:
             problems.add(loc, f"unknown target '{name}'.{suggest(name, self._entries)}")
@@ -192,7 +216,7 @@ class Targets:
 
             raw = interpolate(raw, self._variables, loc, problems, is_secret)
         raw, without_effect = translated(raw)
-        self._without_effect.extend(
+        self._noted.extend(
             f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
         )
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}

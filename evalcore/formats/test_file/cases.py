@@ -201,7 +201,8 @@ class TestReader:
         """Return the test's assertions, then the suite's."""
         execution: TestExecution = test.get("execution") or {}
         label = _label(test["id"])
-        own = self._reader.read_all(test.get("assertions"), (*loc, "assertions"), problems, label)
+        key = next((each for each in ("assert", "evaluators") if each in test), "assertions")
+        own = self._reader.read_all(test.get("assertions"), (*loc, key), problems, label)
         if execution:
             for key in ("assertions", "evaluators"):
                 inner = (*loc, "execution", key)

@@ -83,14 +83,27 @@ def test_the_trace_counts_tool_calls_of_any_form(tmp_path: Path) -> None:
     assert kinds == ["message", "message", "tool_call", "tool_call", "tool_call", "message"]
 
 
-def test_changes_of_files_are_one_diff(tmp_path: Path) -> None:
+def test_changes_of_files_are_one_diff_as_git_writes_it(tmp_path: Path) -> None:
     changes = [
         {"path": "a.txt", "change": "modified", "diff": "--- a.txt\n+++ a.txt\n+x"},
         {"path": "b.bin", "change": "added"},
+        {"path": "c.txt", "change": "deleted", "diff": "--- a/c.txt\n+++ /dev/null\n"},
     ]
     case = Case("a", "Why?")
     payload = payload_of(None, subject(tmp_path, case, file_changes=changes))
-    assert payload["file_changes"] == "--- a.txt\n+++ a.txt\n+x\nadded: b.bin\n"
+    assert payload["file_changes"].splitlines() == [
+        "diff --git a/a.txt b/a.txt",
+        "--- a.txt",
+        "+++ a.txt",
+        "+x",
+        "diff --git a/b.bin b/b.bin",
+        "new file mode 100644",
+        "added: b.bin",
+        "diff --git a/c.txt b/c.txt",
+        "deleted file mode 100644",
+        "--- a/c.txt",
+        "+++ /dev/null",
+    ]
     assert payload_of(None, subject(tmp_path, case))["file_changes"] is None
 
 

@@ -12,10 +12,13 @@ from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy
 
+CHANGES = [{"path": "a.txt", "change": "added", "diff": "--- /dev/null\n+++ b/a.txt\n+xyzzy\n"}]
+CALLS = [{"role": "assistant", "tool_calls": [{"tool": "search", "input": {"q": "plugh"}}]}]
 
-def subject(folder: Path, case: Case) -> Subject:
+
+def subject(folder: Path, case: Case, **details: Any) -> Subject:
     context = CheckContext(folder, ImportPolicy())
-    return Subject("Yes.", UNMEASURED, Evidence("Yes."), case, context)
+    return Subject("Yes.", UNMEASURED, Evidence("Yes.", details=details), case, context)
 
 
 def attaching(*names: str) -> list[Any]:
@@ -60,3 +63,35 @@ def test_metadata_reach_built_in_prompts_and_those_that_name_them(
 def test_without_metadata_a_built_in_prompt_does_not_speak_of_them(tmp_path: Path) -> None:
     question = question_of(None, material_of(subject(tmp_path, Case("a", "hi")), None))
     assert "etadata" not in question.user
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        (None, (True, True)),
+        (f"{DEFAULT_PROMPT}\n\nCriteria:\nIs kind", (True, True)),
+        ("Judge {{output}} by {{file_changes}}", (True, False)),
+        ("Judge {{output}} by {{tool_calls}}", (False, True)),
+        ("Judge {{output}}", (False, False)),
+    ],
+)
+def test_changes_of_files_and_tool_calls_reach_built_in_prompts_and_those_that_name_them(
+    tmp_path: Path, prompt: str | None, shown: tuple[bool, bool]
+) -> None:
+    item = subject(tmp_path, Case("a", "hi"), file_changes=CHANGES, messages=CALLS)
+    user = question_of(prompt, material_of(item, prompt)).user
+    assert ("diff --git a/a.txt b/a.txt" in user and "+xyzzy" in user, "plugh" in user) == shown
+
+
+def test_what_no_prompt_asked_for_is_cut_where_it_is_long(tmp_path: Path) -> None:
+    changes = [{"path": "a", "change": "added", "diff": "x" * 70_000 + "end"}]
+    item = subject(tmp_path, Case("a", "hi"), file_changes=changes)
+    unasked = material_of(item, None)["file_changes"]
+    assert unasked.endswith("\n[cut: the first 65536 of 70044 characters]")
+    assert "end" not in unasked
+    assert material_of(item, "{{file_changes}}")["file_changes"].endswith("xend\n")
+
+
+def test_without_a_workspace_and_calls_a_built_in_prompt_speaks_of_neither(tmp_path: Path) -> None:
+    user = question_of(None, material_of(subject(tmp_path, Case("a", "hi")), None)).user
+    assert "belong to the output" not in user

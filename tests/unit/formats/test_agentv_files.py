@@ -245,6 +245,26 @@ def test_evaluators_is_an_older_name_of_assertions(tmp_path: Path) -> None:
     assert places_of(problems_of(tmp_path, twice)) == [(2, "evaluators")]
 
 
+@pytest.mark.parametrize("name", ["assertions", "assert", "evaluators"])
+def test_a_mistake_in_assertions_has_its_line_under_each_of_their_names(
+    tmp_path: Path, name: str
+) -> None:
+    wrong = "      - type: contains\n        value: a\n      - type: script\n        command: [x]\n"
+    suite = f"{TARGET}tests:\n  - id: a\n    input: hi\n    {name}:\n{wrong}"
+    (problem,) = problems_of(tmp_path, suite)
+
+    assert (problem.line, problem.path) == (8, f"tests[0].{name}[1].type")
+    assert problem.message.endswith("unknown assertion 'script'. Did you mean 'code-grader'?")
+
+
+def test_an_older_type_of_an_aggregator_is_told_its_name_of_today(tmp_path: Path) -> None:
+    inner = "assertions: [{type: contains, value: a}], aggregator: {type: code_judge, path: x}"
+    test = f"{{id: a, input: hi, assertions: [{{type: composite, {inner}}}]}}"
+    (problem,) = problems_of(tmp_path, f"{TARGET}tests: [{test}]")
+
+    assert problem.message.endswith("unknown value 'code_judge'. Did you mean 'code_grader'?")
+
+
 def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
     suite = f"{TARGET}preprocessors: [{{type: xlsx, command: [x]}}]\ntests: [{TEST}]"
 

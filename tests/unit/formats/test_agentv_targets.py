@@ -54,6 +54,17 @@ def test_keys_of_agentv_without_effect_are_a_warning(tmp_path: Path) -> None:
     assert warning.endswith("target 'default': 'version' has no effect")
 
 
+@pytest.mark.parametrize("key", ["log_format: json", "stream_log: raw", "log_dir: ./logs"])
+def test_the_logs_of_agents_have_no_effect_where_the_provider_is_a_model(
+    tmp_path: Path, key: str
+) -> None:
+    entry = f"{{name: default, provider: '${{{{ PROVIDER }}}}', model: m, {key}}}"
+    files = {".env": "PROVIDER=openai\n", ".agentv/targets.yaml": f"targets: [{entry}]\n"}
+    write(tmp_path, files)
+    (warning,) = load_text(tmp_path, TEST).warnings
+    assert warning.endswith(f"target 'default': '{key.partition(':')[0]}' has no effect")
+
+
 @pytest.mark.parametrize(
     ("entry", "place", "message"),
     [
@@ -78,3 +89,43 @@ def test_the_older_name_of_the_grader_target_is_read(tmp_path: Path) -> None:
         "{name: default, provider: echo, judge_target: strict}\n  - {name: strict, provider: echo}"
     )
     assert set(load(tmp_path, text).definition.targets) == {"default", "strict"}
+
+
+TARGETS = """\
+targets:
+  - {name: default, provider: echo}
+  - {name: grader, provider: gemini, model: m, api_key: '${{ KEY }}', version: v1}
+  - {name: second, provider: openai, model: m, api_key: '${{ KEY }}', version: v1}
+  - {name: same, use_target: second}
+  - {name: keyless, provider: gemini, model: '${{ UNNAMED }}', api_key: '${{ KEY }}'}
+  - {name: broken, provider: openai, model: m, grader_target: nobody}
+  - {name: agent, provider: claude}
+"""
+
+
+@pytest.mark.parametrize(
+    ("access", "names"),
+    [
+        ("{max_calls: 2}", ["grader", "second", "same"]),
+        ("true", ["grader", "second", "same"]),
+        ("{targets: [second]}", ["second"]),
+        ("{targets: []}", []),
+    ],
+)
+def test_a_program_may_ask_the_models_that_could_be_used_if_it_names_none(
+    tmp_path: Path, access: str, names: list[str]
+) -> None:
+    write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS})
+    grader = f"{{type: code-grader, command: [x], target: {access}}}"
+    suite = load_text(tmp_path, f"tests: [{{id: a, input: b, assertions: [{grader}]}}]")
+    (case,) = suite.cases
+    assert case.assertions[0].params.get("targets", []) == names
+    assert set(suite.definition.targets) == {"default", "grader", *names}
+
+
+def test_a_model_that_a_program_may_ask_adds_no_warning(tmp_path: Path) -> None:
+    write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS.replace("grader,", "judge,")})
+    grader = "{type: code-grader, command: [x], target: true}"
+    suite = load_text(tmp_path, f"tests: [{{id: a, input: b, assertions: [{grader}]}}]")
+    (warning,) = suite.warnings
+    assert "target 'judge'" in warning

@@ -83,6 +83,27 @@ def test_a_missing_variable_is_a_mistake(tmp_path: Path) -> None:
     )
 
 
+def test_a_description_may_speak_of_references_that_cannot_be_read(tmp_path: Path) -> None:
+    text = """\
+        description: "Shows ${{ VAR }} and ${{ EVAL_NO }}"
+        tests: [{id: a, description: "Has ${{ HOME }}", input: b, fixtures: {output: x},
+                 assertions: [{type: contains, value: x}]}]
+        """
+    assert set(cases_of(tmp_path, text, environment={"HOME": "/root"})) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "metadata: {description: '${{ VAR }}'}\ntests: [{id: a, input: b, fixtures: {output: x}}]",
+        "tests: [{id: a, input: b, fixtures: {output: x}, metadata: {description: '${{ VAR }}'}}]",
+    ],
+)
+def test_metadata_that_are_called_a_description_are_no_prose(tmp_path: Path, text: str) -> None:
+    messages = [problem.message for problem in problems_of(tmp_path, text)]
+    assert any("may not read the environment variable VAR" in message for message in messages)
+
+
 @pytest.mark.parametrize(
     ("line", "value"),
     [

@@ -13,6 +13,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
+from evalcore.formats.test_file.agent_skills import is_skill_evals
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
@@ -34,7 +35,9 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.TEST_FILE: FormatRow(
         "evalcore.formats.test_file.loader",
         "load_test_file",
-        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
+        lambda raw: (
+            any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS) or is_skill_evals(raw)
+        ),
     ),
     Format.WORKFLOW_EVALS: FormatRow(
         "evalcore.formats.workflow_evals.loader",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
@@ -29,10 +27,11 @@ from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
     NamedFiles,
     file_tests,
-    open_reason,
+    sha256_of,
     suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.test_file.agent_skills import EVALS, is_skill_evals, skill_tests
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.input_messages import (
@@ -68,11 +67,14 @@ NO_FILES = "has no effect: what a target answers is text, never a file"
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
     """Return the suite of a YAML or JSON test file; raise `LoadError` with every mistake."""
-    raw = document.value
+    raw, sha256 = document.value, document.sha256
     problems = Problems(document.file, document.locate)
     if not isinstance(raw, dict):
         problems.add((), "a test file is a mapping with 'tests'")
         problems.raise_if_any()
+    if is_skill_evals(raw):
+        suite, tests, problems = skill_tests(document)
+        return _load(suite, tests, EVALS, problems, path, sha256, options)
     keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
@@ -80,7 +82,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
-    return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
 
 
 def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
@@ -91,15 +93,7 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     if document is not None:
         raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
         problems = Problems(document.file, document.locate)
-    return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
-
-
-def _sha256(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    return _load(raw, name, "tests", problems, path, sha256_of(path, name), options)
 
 
 def _load(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, UsageError
 from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
@@ -282,6 +282,17 @@ class Targets:
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
         if problems.check_shape(options, model, loc, label=label):
             _check_addresses(merged, self._variables, loc, problems, label)
+            if target.kind == "replay":
+                self._check_fixtures(merged["fixtures"], (*loc, "fixtures"), problems, label)
+
+    def _check_fixtures(self, name: str, loc: Loc, problems: Problems, label: str) -> None:
+        """Note that there is no file of answers."""
+        from evalcore.targets.replay import fixtures_path
+
+        try:
+            fixtures_path(self._folder, name)
+        except EvalError as error:
+            problems.add(loc, str(error), label=label)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in options that are stored with the run.

@@ -72,7 +72,9 @@ class Trials(TypedDict, total=False):
 
     count: Required[Count]
     cost_limit_usd: Weight
-    strategy: Literal["mean", "median", "pass_at_k", "pass_all_k", "at_least_k"]
+    strategy: Literal[
+        "mean", "median", "pass_at_k", "pass_all_k", "at_least_k", "confidence_interval"
+    ]
     k: Count
 
 

@@ -202,6 +202,27 @@ def test_a_program_of_the_repository_is_an_assertion_type(tmp_path: Path) -> Non
     assert assertion.weight == 2.0
 
 
+@pytest.mark.parametrize(
+    ("folders", "winner"),
+    [
+        (["evals/.agentv/graders"], "graders/lines.py"),
+        ([".agentv/judges"], "../.agentv/judges/lines.py"),
+        (["evals/.agentv/judges", ".agentv/graders"], "../.agentv/graders/lines.py"),
+        (["evals/.agentv/graders", ".agentv/assertions"], "../.agentv/assertions/lines.py"),
+    ],
+    ids=["graders", "judges", "graders before judges", "assertions before both"],
+)
+def test_graders_and_judges_of_the_repository_are_assertion_types(
+    tmp_path: Path, folders: list[str], winner: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, {f"{folder}/lines.py": "print(1)" for folder in folders})
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{{type: lines}}]}}]"
+    (case,) = cases_of(tmp_path, text, name="evals/suite.eval.yaml").values()
+
+    assert case.assertions[0].params["command"][1].endswith(winner)
+
+
 def test_a_row_of_data_names_no_program_that_its_suite_does_not(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     row = '{"id": "a", "input": "hi", "assertions": [{"type": "lines"}]}'

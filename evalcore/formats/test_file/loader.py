@@ -154,7 +154,8 @@ def _load(
         datasets=tuple(versions),
     )
     definition = choose_variants(definition, options)
-    warnings += unjudged.warnings(definition, strict=options.strict)
+    definition, own = unjudged.judged_by_themselves(definition, strict=options.strict)
+    warnings += own + unjudged.warnings(definition, strict=options.strict)
     return Suite(definition, spool, tuple(warnings))
 
 

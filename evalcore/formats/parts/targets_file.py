@@ -68,11 +68,14 @@ class Targets:
         problems: Problems,
         *,
         in_file: bool = True,
+        to_run: bool = True,
     ) -> None:
         """Take the suite's own targets (None if it has none), their variables already read.
 
-        `in_file` says that they stand in a file, where a literal secret can be read again.
+        `in_file` says that they stand in a file, where a literal secret can be read again. Without
+        `to_run` an agent of AgentV that is not built in is a warning: its file is right.
         """
+        self._to_run = to_run
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
         self.file_problems: Problems | None = None
@@ -84,7 +87,7 @@ class Targets:
         self.complete = True
         path, refused = find_upward(folder, FILE_NAMES)
         self._refused = tuple(map(str, refused))
-        self._without_effect: list[str] = []
+        self._noted: list[str] = []
         if path is not None:
             document = read_document(path, shown_path(path))
             raw = document.value
@@ -112,7 +115,7 @@ class Targets:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what was passed over: files, and keys of used targets that have no effect."""
-        return (*self._refused, *self._without_effect)
+        return (*self._refused, *self._noted)
 
     def explain(self, collectors: Sequence[Problems]) -> None:
         """Note the files that were passed over beside other mistakes: they may be the reason."""
@@ -192,7 +195,7 @@ class Targets:
 
             raw = interpolate(raw, self._variables, loc, problems, is_secret)
         raw, without_effect = translated(raw)
-        self._without_effect.extend(
+        self._noted.extend(
             f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
         )
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
@@ -274,8 +277,13 @@ class Targets:
         try:
             model = options_model(target.kind)
         except UsageError as error:
-            message = agent_hint(target.kind) or str(error)
-            problems.add((*loc, "provider"), message, label=label)
+            hint = agent_hint(target.kind)
+            if hint and not self._to_run:
+                self._noted.append(
+                    f"{problems.file}: {label}: {hint}, or choose another by --target"
+                )
+            else:
+                problems.add((*loc, "provider"), hint or str(error), label=label)
             return
         merged = merged_options(target, variant)
         # A value that the model accepts for certain: the name of the option.

@@ -196,7 +196,9 @@ class _SuiteLevel:
         self.section: EvalcoreSection = raw.get("evalcore", {})
         self.execution: SuiteExecution = self._execution()
         self._settings = SectionReader(self.section, options, problems)
-        self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
+        self.targets = Targets(
+            raw.get("targets"), path.parent, variables, problems, to_run=options.to_run
+        )
         self.workspaces = WorkspaceReader(
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
         )

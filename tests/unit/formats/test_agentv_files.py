@@ -272,3 +272,23 @@ def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
     assert load_text(tmp_path, suite).warnings[0] == (
         "preprocessors has no effect: what a target answers is text, never a file"
     )
+
+
+@pytest.mark.parametrize(
+    ("suite", "test", "hints"),
+    [
+        ("", "{id: a, input_messages: [], criteria: c}", ["is required", "Did you mean 'input'?"]),
+        ("", "{id: a, input: hi, expected_messages: []}", ["Did you mean 'expected_output'?"]),
+        ("", "{id: a, input: hi, reference_answer: c}", ["Did you mean 'expected_output'?"]),
+        ("", "{case: a, input: hi, criteria: c}", ["is required", "Did you mean 'id'?"]),
+        ("experiment: {target: x}", TEST, ["Did you mean 'execution'?"]),
+        ("evaluate_options: {repeat: 2}", TEST, ["Did you mean 'execution'?"]),
+    ],
+)
+def test_keys_of_other_versions_are_named_as_today(
+    tmp_path: Path, suite: str, test: str, hints: list[str]
+) -> None:
+    problems = problems_of(tmp_path, f"{TARGET}{suite}\ntests: [{test}]")
+
+    assert len(problems) == len(hints)
+    assert all(any(hint in each.message for each in problems) for hint in hints)

@@ -345,7 +345,7 @@ class _SuiteLevel:
             self.targets.use(name, (), self.problems)
             return name
         name = self.execution.get("target")
-        if name is None and DEFAULT_TARGET not in self.targets:
+        if name is None and (DEFAULT_TARGET not in self.targets or "targets" in self.execution):
             return None
         name = name or DEFAULT_TARGET
         self.targets.use(name, ("execution", "target"), self.problems)

@@ -44,8 +44,9 @@ from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
 from evalcore.formats.test_file.target_references import TargetReferences
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import there_are
+from evalcore.mistakes.wording import path_text, there_are
 from evalcore.model.suite import (
     DatasetSource,
     Format,
@@ -62,6 +63,7 @@ from evalcore.planning.spool import CaseSpool
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
+_LISTS = ("assertions", "assert", "evaluators")
 NO_FILES = "has no effect: what a target answers is text, never a file"
 
 
@@ -251,15 +253,7 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        listed: dict[str, list[Any]] = {
-            "assertions": raw.get("assertions", []),
-            "assert": raw.get("assert", []),
-            "evaluators": raw.get("evaluators", []),
-        }
-        keys = [name for name in listed if name in raw]
-        for name in keys[1:]:
-            problems.add((name,), f"is another name of '{keys[0]}'; keep one of them")
-        key = keys[0] if keys else "assertions"
+        reader = AssertionReader(self.graders, self.programs, self.notes, self.templates)
         if "preprocessors" in raw:
             text = f"preprocessors {NO_FILES}"
             self.notes.add(text, ("preprocessors",), problems, name="preprocessors", several=text)
@@ -273,11 +267,7 @@ class _SuiteLevel:
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
-            assertions=tuple(
-                AssertionReader(self.graders, self.programs, self.notes, self.templates).read_all(
-                    listed[key], (key,), problems
-                )
-            ),
+            assertions=tuple(reader.read_all(*self._assertions(), problems)),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,
@@ -300,6 +290,17 @@ class _SuiteLevel:
             skip=bool(self.execution.get("skip_defaults")),
             conversation=bool(self.execution.get("conversation")),
         )
+
+    def _assertions(self) -> tuple[list[Any], Loc]:
+        """Return the assertions of every test, and where they stand; note other places."""
+        levels: tuple[tuple[Loc, Any], ...] = ((), self.raw), (("execution",), self.execution)
+        places = [
+            (level[name], (*loc, name)) for loc, level in levels for name in _LISTS if name in level
+        ]
+        for _, loc in places[1:]:
+            message = f"is another name of '{path_text(places[0][1])}'; keep one of them"
+            self.problems.add(loc, message)
+        return places[0] if places else ([], ("assertions",))
 
     def _metadata(self) -> Mapping[str, Any]:
         """Return what the metadata of every test begins with."""

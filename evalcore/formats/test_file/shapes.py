@@ -109,6 +109,8 @@ class SuiteExecution(TypedDict, total=False):
     budget_usd: Weight
     fail_on_error: bool
     cache: bool
+    assertions: list[Any]
+    evaluators: list[Any]
 
 
 @with_config(STRICT)

@@ -164,6 +164,11 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
             "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
         ),
         (
+            "{type: llm-grader, config: {a: 1}, judge: default}",
+            "test 'a': tests[0].assertions[0].config has no effect: it is read by a program that "
+            "writes the prompt",
+        ),
+        (
             "{type: llm-grader, max_steps: 3, judge: default}",
             "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
         ),
@@ -292,3 +297,34 @@ def test_keys_of_other_versions_are_named_as_today(
 
     assert len(problems) == len(hints)
     assert all(any(hint in each.message for each in problems) for hint in hints)
+
+
+@pytest.mark.parametrize("key", ["assertions", "evaluators"])
+def test_assertions_of_the_suite_may_stand_in_its_execution(tmp_path: Path, key: str) -> None:
+    listed = f"{key}: [{{type: contains, value: hi}}]"
+    case = only(tmp_path, f"execution: {{{listed}}}", TEST)
+
+    assert [assertion.check for assertion in case.assertions] == ["contains"]
+    text = f"{TARGET}assertions: []\nexecution: {{{listed}}}\ntests: [{TEST}]"
+    (problem,) = problems_of(tmp_path, text)
+    assert problem.path == f"execution.{key}"
+    assert problem.message == "is another name of 'assertions'; keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "config"),
+    [
+        ("{command: [node, p.mjs]}", {"a": 1}),
+        ("{command: [node, p.mjs], config: {b: 2}}", {"b": 2}),
+    ],
+)
+def test_a_grader_configures_the_program_of_its_prompt(
+    tmp_path: Path, prompt: str, config: dict[str, int]
+) -> None:
+    entry = f"{{type: llm-grader, judge: default, prompt: {prompt}, config: {{a: 1}}}}"
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{entry}]}}]"
+    suite = load_text(tmp_path, text)
+    (case,) = suite.cases
+
+    assert case.assertions[0].params["prompt_program"]["config"] == config
+    assert suite.warnings == ()

@@ -12,8 +12,8 @@ from evalcore.formats.json_schema import SCHEMA_KEY
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
+from evalcore.formats.parts.skill_evals import is_skill_evals
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
-from evalcore.formats.test_file.agent_skills import is_skill_evals
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite

@@ -77,20 +77,20 @@ class ReplayTarget:
         if self._answers is None:
             self._answers = self._read(work.folder)
         name, options = work.case.id, self._options
-        found = [
+        answers = [
             recorded
             for recorded in self._answers.get(name, ())
             if (recorded.record.get("attempt") or 0) == work.iteration
         ]
-        if len(found) == 1:
-            return found[0].evidence
-        if not found:
+        if len(answers) == 1:
+            return answers[0].evidence
+        if not answers:
             trial = f" in trial {work.iteration + 1}" if name in self._answers else ""
             hint = "" if trial else suggest(name, self._answers)
             message = f"no answer of '{options.source_target}' to test '{name}'{trial}"
             raise TargetError(_KIND, f"{options.fixtures} has {message}.{hint}")
-        lines = ", ".join(str(recorded.line) for recorded in found)
-        message = f"has {counted(len(found), 'answer')} to test '{name}' (lines {lines})"
+        lines = ", ".join(str(recorded.line) for recorded in answers)
+        message = f"has {counted(len(answers), 'answer')} to test '{name}' (lines {lines})"
         hint = "say which with `suite`, `eval_path` or `variant`"
         raise TargetError(_KIND, f"{options.fixtures} {message}; {hint}")
 
@@ -149,6 +149,6 @@ def _reason(error: ValueError | RecursionError) -> str:
     return f"is no JSON: {error}"
 
 
-def _same_path(recorded: str, meant: str) -> bool:
-    ends = [f"/{path.replace(chr(92), '/').removeprefix('./')}" for path in (recorded, meant)]
+def _same_path(recorded: str, named: str) -> bool:
+    ends = [f"/{path.replace(chr(92), '/').removeprefix('./')}" for path in (recorded, named)]
     return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple, Required
 
 from pydantic import Field, with_config
@@ -10,11 +9,11 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Text
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
+from evalcore.formats.parts.skill_evals import EVALS
 from evalcore.formats.text.documents import Document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 
-EVALS: Final = "evals"
 # What a test file calls a key of an eval; messages name the key that the file has.
 _OWN_WORDS: Final = {"input": "prompt", "input_files": "files"}
 _CHECKED: Final = ("assertions", "expectations", "expected_output")
@@ -51,14 +50,6 @@ class SkillTests(NamedTuple):
     suite: dict[str, Any]
     tests: list[dict[str, Any]]
     problems: Problems
-
-
-def is_skill_evals(raw: Mapping[str, Any]) -> bool:
-    """Whether a mapping is Agent Skills' `evals.json`: `evals` that are no blocks of a workflow."""
-    evals = raw.get(EVALS)
-    if not isinstance(evals, list) or "workflow" in raw:
-        return False
-    return "skill_name" in raw or any(isinstance(e, dict) and "prompt" in e for e in evals)
 
 
 def skill_tests(document: Document) -> SkillTests:

@@ -22,6 +22,7 @@ from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS, RawTest
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.skill_evals import EVALS, is_skill_evals
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
@@ -31,7 +32,7 @@ from evalcore.formats.parts.test_sources import (
     suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
-from evalcore.formats.test_file.agent_skills import EVALS, is_skill_evals, skill_tests
+from evalcore.formats.test_file.agent_skills import skill_tests
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.input_messages import (
@@ -294,13 +295,13 @@ class _SuiteLevel:
     def _assertions(self) -> tuple[list[Any], Loc]:
         """Return the assertions of every test, and where they stand; note other places."""
         levels: tuple[tuple[Loc, Any], ...] = ((), self.raw), (("execution",), self.execution)
-        places = [
+        written = [
             (level[name], (*loc, name)) for loc, level in levels for name in _LISTS if name in level
         ]
-        for _, loc in places[1:]:
-            message = f"is another name of '{path_text(places[0][1])}'; keep one of them"
+        for _, loc in written[1:]:
+            message = f"is another name of '{path_text(written[0][1])}'; keep one of them"
             self.problems.add(loc, message)
-        return places[0] if places else ([], ("assertions",))
+        return written[0] if written else ([], ("assertions",))
 
     def _metadata(self) -> Mapping[str, Any]:
         """Return what the metadata of every test begins with."""

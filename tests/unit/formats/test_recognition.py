@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,15 @@ def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
 def test_rows_have_only_one_format(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a \.csv file is a test-file"):
         load_suite(tmp_path / "a.csv", LoadOptions(format="workflow-harness"))
+
+
+def test_recognising_a_format_imports_no_format() -> None:
+    program = (
+        "import sys, evalcore.formats.registry as _; "
+        "print(sorted({'pydantic', 'evalcore.gates'} & sys.modules.keys()))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout == "[]\n"

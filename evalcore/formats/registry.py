@@ -18,6 +18,12 @@ from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
 
+_PROGRAMS = frozenset({".cjs", ".cts", ".js", ".mjs", ".mts", ".ts"})
+_PROGRAM = (
+    "is a program, as AgentV and promptfoo execute them; write the suite that it makes as YAML or "
+    "JSON and name that file"
+)
+
 Loader = Callable[[Document, Path, LoadOptions], Suite]
 """Returns the suite of a document; raises `LoadError` with every mistake in it."""
 
@@ -96,6 +102,8 @@ def _load_suite(
     if path.suffix.lower() == ".py":
         message = "Python files are read by `evalcore run`, `validate`, `plan` and `regrade` only"
         raise LoadError((Problem(file, None, "", message),))
+    if path.suffix.lower() in _PROGRAMS:
+        raise LoadError((Problem(file, None, "", _PROGRAM),))
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:
             raise UsageError(f"{file}: a {path.suffix} file is a test-file, not a {forced}")

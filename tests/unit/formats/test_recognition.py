@@ -13,7 +13,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite, recognise
 from evalcore.formats.text.documents import parse_document
 from evalcore.model.suite import Format
-from tests.unit.formats.loading import load_text, usage_error_of
+from tests.unit.formats.loading import load_text, problems_of, usage_error_of
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,13 @@ def test_a_configuration_of_promptfoo_is_to_be_imported() -> None:
 
     with pytest.raises(LoadError, match="`evalcore import FILE` writes a suite of it"):
         recognise(parse_document(text, "promptfooconfig.yaml"))
+
+
+@pytest.mark.parametrize("name", ["greeting.eval.ts", "suite.MTS", "promptfooconfig.js"])
+def test_programs_of_others_are_named_as_such(tmp_path: Path, name: str) -> None:
+    (problem,) = problems_of(tmp_path, "export default defineEval({ name: 'x' });", name)
+
+    assert problem.message.startswith("is a program, as AgentV and promptfoo execute them")
 
 
 @pytest.mark.parametrize("name", ["cases.jsonl", "cases.JSONL"])

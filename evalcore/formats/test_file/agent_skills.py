@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from evalcore.declared.types import Text
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
 from evalcore.formats.parts.skill_evals import EVALS
+from evalcore.formats.test_file.cases import NO_ANSWER
 from evalcore.formats.text.documents import Document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -18,6 +19,10 @@ from evalcore.mistakes.problems import Problems
 _OWN_WORDS: Final = {"input": "prompt", "input_files": "files"}
 _CHECKED: Final = ("assertions", "expectations", "expected_output")
 _NOTHING: Final = "needs 'assertions' or an 'expected_output', or nothing is checked"
+_NO_TARGET: Final = (
+    "has nothing that answers it: choose a target by --target NAME, or call one 'default' in a "
+    "targets.yaml"
+)
 _NO_SKILL: Final = "says whether a skill is used, and the file names none; add 'skill_name'"
 
 
@@ -104,5 +109,6 @@ class _SkillProblems(Problems):
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
         """Note a mistake at a path of the test file."""
+        message = _NO_TARGET if message == NO_ANSWER else message
         own = (_OWN_WORDS.get(part, part) if isinstance(part, str) else part for part in loc)
         super().add(tuple(own), message, label=label)

@@ -130,6 +130,13 @@ def test_mistakes_are_named_by_the_keys_of_the_file(
     assert message in problem.message
 
 
+def test_without_a_target_the_ways_are_those_that_such_a_file_has(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, text_of({"id": 1, **ANSWERED}), NAME)
+
+    assert places_of((problem,)) == [(2, "evals[0]")]
+    assert problem.message.endswith("--target NAME, or call one 'default' in a targets.yaml")
+
+
 def test_ids_are_unique(tmp_path: Path) -> None:
     write(tmp_path, TARGETS)
     text = text_of({"id": 1, **ANSWERED}, {"id": "1", **ANSWERED})

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.mistakes.wording import counted, suggest
+from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.repository import repository_root
@@ -129,11 +129,14 @@ def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        record: Any = None
         try:
             record = json.loads(line)
             _RECORD.validate_python(record)
+        except ValidationError as error:
+            raise TargetError(_KIND, f"{file}:{number}: {_mistake(error, record)}") from error
         except (ValueError, RecursionError) as error:
-            raise TargetError(_KIND, f"{file}:{number}: {_reason(error)}") from error
+            raise TargetError(_KIND, f"{file}:{number}: is no JSON: {error}") from error
         evidence = evidence_in(record, None)
         if evidence is None:
             message = "'output' has to be messages with a 'role'"
@@ -141,12 +144,11 @@ def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
         yield _Recorded(number, record, evidence)
 
 
-def _reason(error: ValueError | RecursionError) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        path = ".".join(map(str, first["loc"])) or "the line"
-        return f"{path}: {first['msg'].lower()}"
-    return f"is no JSON: {error}"
+def _mistake(error: ValidationError, record: Any) -> str:
+    from evalcore.mistakes.shape_errors import explain
+
+    loc, message = next(iter(explain(error, record, _Record)))
+    return f"{path_text(loc)}: {message}" if loc else message
 
 
 def _same_path(recorded: str, named: str) -> bool:

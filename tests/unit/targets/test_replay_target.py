@@ -119,8 +119,9 @@ def test_a_test_without_an_answer_is_an_error_that_names_near_ones(tmp_path: Pat
     ("line", "reason"),
     [
         ("{", "is no JSON"),
-        ("[]", "the line: "),
-        ('{"test_id": "a", "source_target": "agent"}', "output: field required"),
+        ("[]", "expected a mapping, got a list"),
+        ('{"test_id": "a", "source_target": "agent"}', "output: is required"),
+        ('{"test_id": 1, "source_target": "agent", "output": [{}]}', "test_id: expected text"),
         ('{"test_id": "a", "source_target": "agent", "output": [{}]}', "messages with a 'role'"),
     ],
 )

@@ -188,7 +188,6 @@ _OTHER_KEYS: Final = {
     "expected_messages": "expected_output",
     "experiment": "execution",
     "input_messages": "input",
-    "reference_answer": "expected_output",
 }
 
 

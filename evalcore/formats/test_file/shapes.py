@@ -171,6 +171,7 @@ class TestShape(TypedDict, total=False):
     input: Required[Input]
     input_files: list[Text]
     expected_output: Any
+    reference_answer: Any
     execution: TestExecution
     workspace: WorkspaceValue
     metadata: dict[str, Any]

@@ -11,6 +11,7 @@ from tests.unit.formats.loading import cases_of, load_text, places_of, problems_
 
 TARGET = "targets: [{name: default, provider: echo}]\n"
 TEST = "{id: a, input: hi, criteria: c}"
+CHECK = "assertions: [{type: contains, value: hi}]"
 
 
 def only(folder: Path, suite: str, test: str) -> Any:
@@ -284,7 +285,6 @@ def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
     [
         ("", "{id: a, input_messages: [], criteria: c}", ["is required", "Did you mean 'input'?"]),
         ("", "{id: a, input: hi, expected_messages: []}", ["Did you mean 'expected_output'?"]),
-        ("", "{id: a, input: hi, reference_answer: c}", ["Did you mean 'expected_output'?"]),
         ("", "{case: a, input: hi, criteria: c}", ["is required", "Did you mean 'id'?"]),
         ("experiment: {target: x}", TEST, ["Did you mean 'execution'?"]),
         ("evaluate_options: {repeat: 2}", TEST, ["Did you mean 'execution'?"]),
@@ -328,3 +328,17 @@ def test_a_grader_configures_the_program_of_its_prompt(
 
     assert case.assertions[0].params["prompt_program"]["config"] == config
     assert suite.warnings == ()
+
+
+def test_a_reference_answer_has_no_effect_and_is_a_warning(tmp_path: Path) -> None:
+    test = "{{id: {id}, input: hi, criteria: c, reference_answer: r}}"
+    text = f"{TARGET}tests: [{test.format(id='a')}"
+    suite = load_text(tmp_path, f"{text}]")
+    reason = "reference_answer has no effect, as in AgentV: the reference is 'expected_output'"
+
+    assert next(iter(suite.cases)).expected_output is None
+    assert f"test 'a': {reason}" in suite.warnings
+    both = load_text(tmp_path, f"{text}, {test.format(id='b')}]")
+    assert f"2 tests (test 'a', test 'b'): {reason}" in both.warnings
+    (problem,) = problems_of(tmp_path, f"{text}]".replace("criteria: c", CHECK), strict=True)
+    assert problem.path == "tests[0].reference_answer"

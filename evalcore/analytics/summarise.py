@@ -305,6 +305,7 @@ def reduction_of(policy: Policy) -> dict[str, Any]:
     by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
         Reducer.MEAN,
         Reducer.MEDIAN,
+        Reducer.CONFIDENCE_INTERVAL,
     }
     return {"reducer": str(policy.reducer), "k": policy.k, "by_score": by_score}
 

@@ -77,7 +77,8 @@ class LlmGrader(JudgedCheck):
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `llm-grader` means."""
-        fields = {**read_judged(written, reader), **read_prompt(written.get("prompt"), reader)}
+        prompt = read_prompt(written.get("prompt"), reader, written.get("config"))
+        fields = {**read_judged(written, reader), **prompt}
         if "rubrics" in written:
             if "prompt_program" in fields:
                 raise AssertionValueError("'rubrics' are asked by a prompt that is a text")
@@ -86,7 +87,9 @@ class LlmGrader(JudgedCheck):
 
     @classmethod
     def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-        """Return `max_steps`, of graders that are agents, and `preprocessors` of files."""
+        """Return `max_steps` of agents, `preprocessors` of files, `config` without a program."""
+        if "config" in written and not isinstance(written.get("prompt"), Mapping):
+            yield ("config",), "it is read by a program that writes the prompt"
         if "max_steps" in written:
             yield ("max_steps",), "a judge answers in one step"
         if "preprocessors" in written:
@@ -177,6 +180,7 @@ class LlmGraderKeys(JudgeKeys, total=False):
     """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
     prompt: PromptValue
+    config: dict[str, Any]
     preprocessors: list[Any]
     rubrics: Criteria
     max_steps: Annotated[int, Field(ge=1)]

@@ -58,13 +58,19 @@ class PromptProgram(Declared):
         return escape_variables(text) if text else broken("the prompt's program printed nothing")
 
 
-def read_prompt(written: Any, reader: Reader) -> dict[str, Any]:
-    """Return the fields of a check that say its prompt: a text, a file's, or a program's."""
+def read_prompt(
+    written: Any, reader: Reader, config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a check that say its prompt: a text, a file's, or a program's.
+
+    `config` is that of a program without one of its own.
+    """
     if not isinstance(written, Mapping):
         return {"prompt": reader.prompt(written)}
     keys = [key for key in ("command", "script") if key in written]
     if len(keys) != 1:
         message = "is a text, or {command, config}: a program that prints the prompt"
         raise AssertionValueError(message, "prompt")
-    program = {key: value for key, value in written.items() if key not in keys}
+    program = {} if config is None else {"config": dict(config)}
+    program |= {key: value for key, value in written.items() if key not in keys}
     return {"prompt": None, "prompt_program": {"command": written[keys[0]], **program}}

@@ -12,10 +12,17 @@ from evalcore.formats.json_schema import SCHEMA_KEY
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
+from evalcore.formats.parts.skill_evals import is_skill_evals
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
+
+_PROGRAMS = frozenset({".cjs", ".cts", ".js", ".mjs", ".mts", ".ts"})
+_PROGRAM = (
+    "is a program, as AgentV and promptfoo execute them; write the suite that it makes as YAML or "
+    "JSON and name that file"
+)
 
 Loader = Callable[[Document, Path, LoadOptions], Suite]
 """Returns the suite of a document; raises `LoadError` with every mistake in it."""
@@ -34,7 +41,9 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.TEST_FILE: FormatRow(
         "evalcore.formats.test_file.loader",
         "load_test_file",
-        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
+        lambda raw: (
+            any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS) or is_skill_evals(raw)
+        ),
     ),
     Format.WORKFLOW_EVALS: FormatRow(
         "evalcore.formats.workflow_evals.loader",
@@ -93,6 +102,8 @@ def _load_suite(
     if path.suffix.lower() == ".py":
         message = "Python files are read by `evalcore run`, `validate`, `plan` and `regrade` only"
         raise LoadError((Problem(file, None, "", message),))
+    if path.suffix.lower() in _PROGRAMS:
+        raise LoadError((Problem(file, None, "", _PROGRAM),))
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:
             raise UsageError(f"{file}: a {path.suffix} file is a test-file, not a {forced}")

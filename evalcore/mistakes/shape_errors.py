@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE, adapter, fields_of, member_of
@@ -181,9 +181,23 @@ def _shorthand_hint(value: Any, shape: Any, loc: Sequence[str | int]) -> str:
     return ""
 
 
+# What other versions of AgentV call a key; the nearest of our names is another one.
+_OTHER_KEYS: Final = {
+    "case": "id",
+    "evaluate_options": "execution",
+    "expected_messages": "expected_output",
+    "experiment": "execution",
+    "input_messages": "input",
+}
+
+
 def _key_hint(loc: Loc, names: Collection[str]) -> str:
     if loc[-1] == "output" and "fixtures" in names:
         return " Write the given answer as `fixtures: {output: …}`."
+    own = _OTHER_KEYS.get(str(loc[-1]))
+    # Both keys are what only a test or the suite level of a test file has.
+    if own in names and not {"criteria", "execution"}.isdisjoint(names):
+        return f" Did you mean '{own}'?"
     return suggest(loc[-1], names)
 
 

@@ -53,6 +53,8 @@ def _named_here(value: Mapping[str, Any]) -> Iterator[str]:
         yield COMMAND + orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()
     if isinstance(value.get("source"), str) and "returns" in value:
         yield f"{FILE}{value['source']}"
+    if isinstance(value.get("fixtures"), str) and "source_target" in value:
+        yield f"{FILE}{value['fixtures']}"
 
 
 def _words(value: Any) -> list[Any]:

@@ -52,6 +52,7 @@ class Reducer(StrEnum):
     PASS_AT_K = "pass_at_k"
     PASS_ALL_K = "pass_all_k"
     AT_LEAST_K = "at_least_k"
+    CONFIDENCE_INTERVAL = "confidence_interval"
 
 
 class ErrorPolicy(StrEnum):

@@ -60,7 +60,7 @@ def read_answer(text: str, measured_ms: float) -> Evidence:
     return evidence or Evidence(text, metrics=Metrics(latency_ms=measured_ms))
 
 
-def evidence_in(answer: Mapping[str, Any], measured_ms: float) -> Evidence | None:
+def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
     """Return the evidence in an object; None if it has neither `output` nor `text`."""
     try:
         _ANSWER.validate_python(answer)

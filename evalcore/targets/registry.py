@@ -105,6 +105,9 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             takes_context=True,
             preloads="evalcore.targets.python_call",
         ),
+        "replay": TargetKind(
+            "evalcore.targets.replay", "ReplayTarget", "ReplayOptions", instant=True
+        ),
         "sentence-transformers": TargetKind(
             "evalcore.targets.sentence_transformers",
             "LocalEmbeddingTarget",

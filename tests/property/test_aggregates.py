@@ -22,6 +22,7 @@ from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
 from evalcore.sql.rows import write_rows
+from evalcore.statistics.distributions import t_quantile
 from tests.support.examples import examples
 
 THRESHOLD = 0.8
@@ -99,6 +100,14 @@ def aggregate(plan: Plan, policy: Policy, drawn: list[dict[str, Any]], seed: int
             return tables.summary()
 
 
+def lower_mean(values: list[float]) -> float | None:
+    if len(values) < 2:
+        return values[0] if values else None
+    margin = statistics.stdev(values) / math.sqrt(len(values))
+    t = round(t_quantile(0.975, len(values) - 1), 9)
+    return max(0.0, math.fsum(values) / len(values) - t * margin)
+
+
 def choose(n: int, k: int) -> int:
     return math.comb(n, k)
 
@@ -137,6 +146,8 @@ def reduce_case(items: list[dict[str, Any]], policy: Policy) -> tuple[float | No
             score = choose(c, k) / choose(n, k)
         case Reducer.AT_LEAST_K:
             score = float(c >= wanted)
+        case Reducer.CONFIDENCE_INTERVAL:
+            score = lower_mean(values)
     return score, case_passed(counted, policy, score, c, wanted)
 
 
@@ -147,7 +158,7 @@ def case_passed(
         return c >= 1
     if policy.reducer is Reducer.AT_LEAST_K:
         return c >= k
-    by_score = policy.reducer in {Reducer.MEAN, Reducer.MEDIAN}
+    by_score = policy.reducer in {Reducer.MEAN, Reducer.MEDIAN, Reducer.CONFIDENCE_INTERVAL}
     if policy.score_rule is ScoreRule.WEIGHTED and by_score and len(counted) > 1:
         sound = all(
             row["status"] == "completed"

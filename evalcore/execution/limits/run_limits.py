@@ -244,7 +244,8 @@ def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, str, Mapping[st
 
 def _no_price(model: str) -> str:
     return (
-        f"model '{model}' has no known price, but the run has max_cost_usd; add "
+        f"model '{model}' has no known price, but what the run may cost is bounded (max_cost_usd, "
+        "in test files also total_budget_usd and trials.cost_limit_usd); add "
         f'[prices."{model}"] with input and output (US dollars per million tokens) to '
         "evalcore.toml"
     )

@@ -1,17 +1,18 @@
-"""Assertion types that are programs: `.agentv/assertions/NAME.*` upward from the suite."""
+"""Assertion types that are programs: `.agentv/assertions/NAME.*` and others upward."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.repository import ancestors_within, find_upward, repository_root
 
-_FOLDER: Final = ".agentv/assertions"
+# In older versions of AgentV graders are called judges.
+_FOLDERS: Final = (".agentv/assertions", ".agentv/graders", ".agentv/judges")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w-]*")
 _SUFFIXES: Final = (".ts", ".js", ".mts", ".mjs", ".py")
 # What every assertion of a test file may say; the rest is the program's `config`.
@@ -35,27 +36,33 @@ class ProgramAssertion(NamedTuple):
 def program_assertions(folder: Path) -> dict[str, ProgramAssertion]:
     """Return the types that programs define, from `folder` up to the root of its repository.
 
-    The nearest program of a name wins. One that another user may have put there does not count.
+    Of programs with the same name one in `assertions` wins, then the nearest. One that another user
+    may have put there does not count.
     """
     start = folder.resolve()
     programs: dict[str, ProgramAssertion] = {}
-    for ancestor in ancestors_within(start, repository_root(start)):
-        for file in _files(ancestor / _FOLDER):
-            name = file.stem
-            if name in programs or file.suffix not in _SUFFIXES or not _NAME.fullmatch(name):
-                continue
-            path, _ = find_upward(ancestor, (f"{_FOLDER}/{file.name}",))
-            if path is not None:
-                relative_path = os.path.relpath(path, start)
-                programs[name] = ProgramAssertion(name, (*_runner(file.suffix), relative_path))
+    for ancestor, name in _named_files(start):
+        file = Path(name)
+        if file.stem in programs or file.suffix not in _SUFFIXES or not _NAME.fullmatch(file.stem):
+            continue
+        path, _ = find_upward(ancestor, (name,))
+        if path is not None:
+            command = (*_runner(file.suffix), os.path.relpath(path, start))
+            programs[file.stem] = ProgramAssertion(file.stem, command)
     return programs
 
 
-def _files(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir()) if folder.is_dir() else []
-    except OSError:  # closed to us
-        return []
+def _named_files(start: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each file of the folders for programs: where from, and its path from there."""
+    ancestors = list(ancestors_within(start, repository_root(start)))
+    for folder in _FOLDERS:
+        for ancestor in ancestors:
+            try:
+                names = sorted(path.name for path in (ancestor / folder).iterdir())
+            except OSError:  # not there, no folder, or closed to us
+                continue
+            for name in names:
+                yield ancestor, f"{folder}/{name}"
 
 
 def _runner(suffix: str) -> tuple[str, ...]:

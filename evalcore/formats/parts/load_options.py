@@ -23,7 +23,8 @@ class LoadOptions:
     of a workflow file that are not given, by a function of its own. `datasets` are addresses of
     object stores below which files of tests may lie. `allow_imports` are the modules
     that may be imported beside those below the suite's folder and the current one; None: it is not
-    known here which functions there are. `option_names` are what the caller calls the command
+    known here which functions there are. Without `to_run` the file is only checked: what can be run
+    by AgentV alone is a warning. `option_names` are what the caller calls the command
     line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a
     run when its sequential gates are decided. `auto_iterations` adds iterations, up to
     `iterations`, until they are. `file_rules` are the rules by which the file is read: those of the
@@ -53,6 +54,7 @@ class LoadOptions:
     stop_when_decided: bool | None = None
     auto_iterations: bool = False
     file_rules: int = FILE_RULES
+    to_run: bool = True
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def configured(

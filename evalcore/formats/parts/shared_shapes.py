@@ -23,6 +23,17 @@ from evalcore.declared.types import (
 from evalcore.gates.registry import gate_schema
 from evalcore.model.measures import LARGEST
 
+Reducers = Literal[
+    "mean",
+    "median",
+    "min",
+    "max",
+    "pass_at_k",
+    "pass_all_k",
+    "at_least_k",
+    "confidence_interval",
+]
+
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
@@ -117,7 +128,7 @@ class EvalcoreSection(TypedDict, total=False):
     variants: Annotated[list[VariantShape], Field(min_length=1)]
     baseline: Text
     iterations: Repetitions
-    reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
+    reducer: Reducers
     k: Count
     threshold: Share
     gates: list[WrittenGate]

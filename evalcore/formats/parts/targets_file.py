@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, UsageError
 from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
@@ -69,11 +69,14 @@ class Targets:
         problems: Problems,
         *,
         in_file: bool = True,
+        to_run: bool = True,
     ) -> None:
         """Take the suite's own targets (None if it has none), their variables already read.
 
-        `in_file` says that they stand in a file, where a literal secret can be read again.
+        `in_file` says that they stand in a file, where a literal secret can be read again. Without
+        `to_run` an agent of AgentV that is not built in is a warning: its file is right.
         """
+        self._to_run = to_run
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
         self.file_problems: Problems | None = None
@@ -298,14 +301,30 @@ class Targets:
         try:
             model = options_model(target.kind)
         except UsageError as error:
-            message = agent_hint(target.kind) or str(error)
-            problems.add((*loc, "provider"), message, label=label)
+            hint = agent_hint(target.kind)
+            if hint and not self._to_run:
+                self._noted.append(
+                    f"{problems.file}: {label}: {hint}, or choose another by --target"
+                )
+            else:
+                problems.add((*loc, "provider"), hint or str(error), label=label)
             return
         merged = merged_options(target, variant)
         # A value that the model accepts for certain: the name of the option.
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
         if problems.check_shape(options, model, loc, label=label):
             _check_addresses(merged, self._variables, loc, problems, label)
+            if target.kind == "replay":
+                self._check_fixtures(merged["fixtures"], (*loc, "fixtures"), problems, label)
+
+    def _check_fixtures(self, name: str, loc: Loc, problems: Problems, label: str) -> None:
+        """Note that there is no file of answers."""
+        from evalcore.targets.replay import fixtures_path
+
+        try:
+            fixtures_path(self._folder, name)
+        except EvalError as error:
+            problems.add(loc, str(error), label=label)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in options that are stored with the run.

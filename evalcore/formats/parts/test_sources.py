@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
@@ -178,6 +179,15 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         while part and not part.endswith(b"\n"):
             part = file.readline(MAX_LINE_BYTES)
         yield None
+
+
+def sha256_of(path: Path, name: str) -> str:
+    """Return the SHA-256 of a file of tests; raise `LoadError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
 
 
 def open_reason(error: OSError) -> str:

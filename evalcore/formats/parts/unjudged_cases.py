@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import JUDGED, judge_name, judges_named
 from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.target import Target
+from evalcore.targets.registry import MODEL_KINDS
 
 _MAX_NAMES: Final = 3
 _WARNING: Final = (
@@ -17,6 +20,11 @@ _WARNING: Final = (
     "'judge' to `targets` or targets.yaml, name one (`grader_target`; elsewhere "
     "`evalcore: {{judge: NAME}}`), or assert what needs no judge, such as `equals` or `contains` "
     "(for a table `columns: {{equals: COLUMN}}`)"
+)
+_OWN_WARNING: Final = (
+    "{cases} a judge and the suite has none, so the model that answers judges its own answers, as "
+    "in AgentV; another model is a stricter judge: add a target called 'judge' to `targets` or "
+    "targets.yaml, or name one (`grader_target`)"
 )
 _SCORER_WARNING: Final = (
     "{scorers} a judge and the suite has none, so nothing is measured: name {their} `judge`, or "
@@ -48,24 +56,51 @@ class UnjudgedCases:
         """Whether there is such a case."""
         return bool(self._counts)
 
+    def judged_by_themselves(
+        self, definition: SuiteDefinition, *, strict: bool
+    ) -> tuple[SuiteDefinition, list[str]]:
+        """Return the suite in which models judge their answers if nothing else does; warnings.
+
+        In strict mode the warning is raised.
+        """
+        own = {
+            target.name: replace(target, options={**target.options, "grader_target": target.name})
+            for named in self._counts
+            for target in _without_judge(named, definition)
+            if target is not None and target.kind in MODEL_KINDS
+        }
+        if not own:
+            return definition, []
+        before = {named for named in self._counts if _has_no_judge(named, definition)}
+        definition = replace(definition, targets={**definition.targets, **own})
+        judged = [named for named in before if not _has_no_judge(named, definition)]
+        texts = [_OWN_WARNING.format(cases=self._cases(judged))] if judged else []
+        return definition, _unless_strict(texts, definition, strict=strict)
+
     def warnings(self, definition: SuiteDefinition, *, strict: bool) -> list[str]:
         """Return the warnings, none where each case has a judge; in strict mode raise them."""
         texts = [*self._of_cases(definition), *_of_scorers(definition)]
-        if strict and texts:
-            file = definition.source.path
-            raise LoadError(tuple(Problem(file, None, "", text) for text in texts))
-        return texts
+        return _unless_strict(texts, definition, strict=strict)
 
     def _of_cases(self, definition: SuiteDefinition) -> Iterator[str]:
         unjudged = [name for name in self._counts if _has_no_judge(name, definition)]
-        count = sum(self._counts[name] for name in unjudged)
-        if not count:
-            return
-        ids = [case for name in unjudged for case in self._names[name]][:_MAX_NAMES]
+        if unjudged:
+            yield _WARNING.format(cases=self._cases(unjudged))
+
+    def _cases(self, targets: Iterable[str | None]) -> str:
+        """Return the cases of these targets as the subject of a sentence, with its verb."""
+        targets = list(targets)
+        count = sum(self._counts[name] for name in targets)
+        ids = [case for name in targets for case in self._names[name]][:_MAX_NAMES]
         names = ", ".join(f"'{case}'" for case in ids) + (", …" if count > len(ids) else "")
-        yield _WARNING.format(
-            cases=f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
-        )
+        return f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
+
+
+def _unless_strict(texts: list[str], definition: SuiteDefinition, *, strict: bool) -> list[str]:
+    if strict and texts:
+        file = definition.source.path
+        raise LoadError(tuple(Problem(file, None, "", text) for text in texts))
+    return texts
 
 
 def _of_scorers(definition: SuiteDefinition) -> Iterator[str]:
@@ -96,8 +131,13 @@ def _asks_default_judge(assertion: Assertion) -> bool:
 
 def _has_no_judge(target: str | None, definition: SuiteDefinition) -> bool:
     """Whether a variant's answer to cases of this target of their own has no judge."""
-    names = (
-        target or variant.target or definition.default_target for variant in definition.variants
-    )
-    targets = (definition.targets.get(name or "") for name in names)
-    return any(judge_name(None, answering, definition) is None for answering in targets)
+    return any(True for _ in _without_judge(target, definition))
+
+
+def _without_judge(target: str | None, definition: SuiteDefinition) -> Iterator[Target | None]:
+    """Yield what answers cases of this target of their own and has no judge, for each variant."""
+    for variant in definition.variants:
+        name = target or variant.target or definition.default_target
+        answering = definition.targets.get(name or "")
+        if judge_name(None, answering, definition) is None:
+            yield answering

@@ -8,7 +8,13 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Repetitions, Share, Text
-from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape, WrittenGate
+from evalcore.formats.parts.shared_shapes import (
+    STRICT,
+    EvalcoreSection,
+    LimitsShape,
+    Reducers,
+    WrittenGate,
+)
 from evalcore.formats.parts.target_shapes import TargetShape
 
 
@@ -58,7 +64,7 @@ class SuiteLevel(TypedDict, total=False):
     targets: list[TargetShape]
     columns: dict[str, Text]
     iterations: Repetitions
-    reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
+    reducer: Reducers
     k: Count
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share

@@ -28,6 +28,7 @@ from evalcore.formats.test_file.input_messages import (
     read_reference,
     with_files,
 )
+from evalcore.formats.test_file.metadata import merged_metadata
 from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
 from evalcore.formats.test_file.turn_reader import (
     DEFAULT_GRADER,
@@ -65,6 +66,7 @@ NO_VARIANTS = (
 NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
 )
+NO_REFERENCE = "reference_answer has no effect, as in AgentV: the reference is 'expected_output'"
 NO_ORDER = (
     "tests run in any order and on several machines; write steps that need each other as `turns` "
     "of one test"
@@ -134,6 +136,10 @@ class TestReader:
             return None
         self.ids.note(test["id"], loc, problems)
         graded, label = None, _label(test["id"])
+        if "reference_answer" in test:
+            at = (*loc, "reference_answer")
+            several = f"{{count}} tests ({{names}}): {NO_REFERENCE}"
+            self.warnings.add(f"{label}: {NO_REFERENCE}", at, problems, name=label, several=several)
         if not TURN_KEYS.isdisjoint(test):
             folder = self.defaults.folder
             graded = read_turns(test, loc, problems, label, folder, self._reader)
@@ -375,23 +381,6 @@ def _without_dependencies(raw: dict[str, Any], loc: Loc, problems: Problems) -> 
     key = next(key for key in _DEPENDENCIES if key in raw)
     problems.add((*loc, key), NO_ORDER, label=_label(raw.get("id")))
     return {key: value for key, value in raw.items() if key not in _DEPENDENCIES}
-
-
-def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a test's metadata with the suite's below it.
-
-    Mappings are merged, lists have the suite's members first, each once; else the test's value.
-    """
-    merged = dict(own)
-    for key, value in suite.items():
-        mine = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(mine, Mapping):
-            merged[key] = merged_metadata(mine, value)
-        elif isinstance(value, list) and isinstance(mine, list):
-            merged[key] = [*value, *(member for member in mine if member not in value)]
-        elif key not in merged:
-            merged[key] = value
-    return merged
 
 
 def _label(case_id: object) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
@@ -24,15 +22,17 @@ from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS, RawTest
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.skill_evals import EVALS, is_skill_evals
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
     NamedFiles,
     file_tests,
-    open_reason,
+    sha256_of,
     suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.test_file.agent_skills import skill_tests
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.input_messages import (
@@ -45,8 +45,9 @@ from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
 from evalcore.formats.test_file.target_references import TargetReferences
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import there_are
+from evalcore.mistakes.wording import path_text, there_are
 from evalcore.model.suite import (
     DatasetSource,
     Format,
@@ -63,16 +64,20 @@ from evalcore.planning.spool import CaseSpool
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
+_LISTS = ("assertions", "assert", "evaluators")
 NO_FILES = "has no effect: what a target answers is text, never a file"
 
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
     """Return the suite of a YAML or JSON test file; raise `LoadError` with every mistake."""
-    raw = document.value
+    raw, sha256 = document.value, document.sha256
     problems = Problems(document.file, document.locate)
     if not isinstance(raw, dict):
         problems.add((), "a test file is a mapping with 'tests'")
         problems.raise_if_any()
+    if is_skill_evals(raw):
+        suite, tests, problems = skill_tests(document)
+        return _load(suite, tests, EVALS, problems, path, sha256, options)
     keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
@@ -80,7 +85,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
-    return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
 
 
 def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
@@ -91,15 +96,7 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     if document is not None:
         raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
         problems = Problems(document.file, document.locate)
-    return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
-
-
-def _sha256(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    return _load(raw, name, "tests", problems, path, sha256_of(path, name), options)
 
 
 def _load(
@@ -160,7 +157,8 @@ def _load(
         datasets=tuple(versions),
     )
     definition = choose_variants(definition, options)
-    warnings += unjudged.warnings(definition, strict=options.strict)
+    definition, own = unjudged.judged_by_themselves(definition, strict=options.strict)
+    warnings += own + unjudged.warnings(definition, strict=options.strict)
     return Suite(definition, spool, tuple(warnings))
 
 
@@ -201,7 +199,9 @@ class _SuiteLevel:
         self.section: EvalcoreSection = raw.get("evalcore", {})
         self.execution: SuiteExecution = self._execution()
         self._settings = SectionReader(self.section, options, problems)
-        self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
+        self.targets = Targets(
+            raw.get("targets"), path.parent, variables, problems, to_run=options.to_run
+        )
         self.workspaces = WorkspaceReader(
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
         )
@@ -254,15 +254,7 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        listed: dict[str, list[Any]] = {
-            "assertions": raw.get("assertions", []),
-            "assert": raw.get("assert", []),
-            "evaluators": raw.get("evaluators", []),
-        }
-        keys = [name for name in listed if name in raw]
-        for name in keys[1:]:
-            problems.add((name,), f"is another name of '{keys[0]}'; keep one of them")
-        key = keys[0] if keys else "assertions"
+        reader = AssertionReader(self.graders, self.programs, self.notes, self.templates)
         if "preprocessors" in raw:
             text = f"preprocessors {NO_FILES}"
             self.notes.add(text, ("preprocessors",), problems, name="preprocessors", several=text)
@@ -276,11 +268,7 @@ class _SuiteLevel:
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
-            assertions=tuple(
-                AssertionReader(self.graders, self.programs, self.notes, self.templates).read_all(
-                    listed[key], (key,), problems
-                )
-            ),
+            assertions=tuple(reader.read_all(*self._assertions(), problems)),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,
@@ -303,6 +291,17 @@ class _SuiteLevel:
             skip=bool(self.execution.get("skip_defaults")),
             conversation=bool(self.execution.get("conversation")),
         )
+
+    def _assertions(self) -> tuple[list[Any], Loc]:
+        """Return the assertions of every test, and where they stand; note other places."""
+        levels: tuple[tuple[Loc, Any], ...] = ((), self.raw), (("execution",), self.execution)
+        written = [
+            (level[name], (*loc, name)) for loc, level in levels for name in _LISTS if name in level
+        ]
+        for _, loc in written[1:]:
+            message = f"is another name of '{path_text(written[0][1])}'; keep one of them"
+            self.problems.add(loc, message)
+        return written[0] if written else ([], ("assertions",))
 
     def _metadata(self) -> Mapping[str, Any]:
         """Return what the metadata of every test begins with."""
@@ -348,7 +347,7 @@ class _SuiteLevel:
             self.targets.use(name, (), self.problems)
             return name
         name = self.execution.get("target")
-        if name is None and DEFAULT_TARGET not in self.targets:
+        if name is None and (DEFAULT_TARGET not in self.targets or "targets" in self.execution):
             return None
         name = name or DEFAULT_TARGET
         self.targets.use(name, ("execution", "target"), self.problems)

@@ -24,7 +24,9 @@ def test_file_schema() -> dict[str, Any]:
     }
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
-    parts = [definitions[name] for name in ("TestAlias", "TestExecution", "TurnAlias")]
+    parts = [
+        definitions[name] for name in ("SuiteExecution", "TestAlias", "TestExecution", "TurnAlias")
+    ]
     for shape in (schema, *parts):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
             shape["properties"][key] = listed

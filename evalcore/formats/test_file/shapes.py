@@ -72,7 +72,9 @@ class Trials(TypedDict, total=False):
 
     count: Required[Count]
     cost_limit_usd: Weight
-    strategy: Literal["mean", "median", "pass_at_k", "pass_all_k", "at_least_k"]
+    strategy: Literal[
+        "mean", "median", "pass_at_k", "pass_all_k", "at_least_k", "confidence_interval"
+    ]
     k: Count
 
 
@@ -107,6 +109,8 @@ class SuiteExecution(TypedDict, total=False):
     budget_usd: Weight
     fail_on_error: bool
     cache: bool
+    assertions: list[Any]
+    evaluators: list[Any]
 
 
 @with_config(STRICT)
@@ -167,6 +171,7 @@ class TestShape(TypedDict, total=False):
     input: Required[Input]
     input_files: list[Text]
     expected_output: Any
+    reference_answer: Any
     execution: TestExecution
     workspace: WorkspaceValue
     metadata: dict[str, Any]

@@ -11,6 +11,7 @@ from tests.unit.formats.loading import cases_of, load_text, places_of, problems_
 
 TARGET = "targets: [{name: default, provider: echo}]\n"
 TEST = "{id: a, input: hi, criteria: c}"
+CHECK = "assertions: [{type: contains, value: hi}]"
 
 
 def only(folder: Path, suite: str, test: str) -> Any:
@@ -164,6 +165,11 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
             "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
         ),
         (
+            "{type: llm-grader, config: {a: 1}, judge: default}",
+            "test 'a': tests[0].assertions[0].config has no effect: it is read by a program that "
+            "writes the prompt",
+        ),
+        (
             "{type: llm-grader, max_steps: 3, judge: default}",
             "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
         ),
@@ -200,6 +206,27 @@ def test_a_program_of_the_repository_is_an_assertion_type(tmp_path: Path) -> Non
     assert assertion.params["command"] == ["python3", program]
     assert assertion.params["config"] == {"at_least": 3}
     assert assertion.weight == 2.0
+
+
+@pytest.mark.parametrize(
+    ("folders", "winner"),
+    [
+        (["evals/.agentv/graders"], "graders/lines.py"),
+        ([".agentv/judges"], "../.agentv/judges/lines.py"),
+        (["evals/.agentv/judges", ".agentv/graders"], "../.agentv/graders/lines.py"),
+        (["evals/.agentv/graders", ".agentv/assertions"], "../.agentv/assertions/lines.py"),
+    ],
+    ids=["graders", "judges", "graders before judges", "assertions before both"],
+)
+def test_graders_and_judges_of_the_repository_are_assertion_types(
+    tmp_path: Path, folders: list[str], winner: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, {f"{folder}/lines.py": "print(1)" for folder in folders})
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{{type: lines}}]}}]"
+    (case,) = cases_of(tmp_path, text, name="evals/suite.eval.yaml").values()
+
+    assert case.assertions[0].params["command"][1].endswith(winner)
 
 
 def test_a_row_of_data_names_no_program_that_its_suite_does_not(tmp_path: Path) -> None:
@@ -271,3 +298,67 @@ def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
     assert load_text(tmp_path, suite).warnings[0] == (
         "preprocessors has no effect: what a target answers is text, never a file"
     )
+
+
+@pytest.mark.parametrize(
+    ("suite", "test", "hints"),
+    [
+        ("", "{id: a, input_messages: [], criteria: c}", ["is required", "Did you mean 'input'?"]),
+        ("", "{id: a, input: hi, expected_messages: []}", ["Did you mean 'expected_output'?"]),
+        ("", "{case: a, input: hi, criteria: c}", ["is required", "Did you mean 'id'?"]),
+        ("experiment: {target: x}", TEST, ["Did you mean 'execution'?"]),
+        ("evaluate_options: {repeat: 2}", TEST, ["Did you mean 'execution'?"]),
+    ],
+)
+def test_keys_of_other_versions_are_named_as_today(
+    tmp_path: Path, suite: str, test: str, hints: list[str]
+) -> None:
+    problems = problems_of(tmp_path, f"{TARGET}{suite}\ntests: [{test}]")
+
+    assert len(problems) == len(hints)
+    assert all(any(hint in each.message for each in problems) for hint in hints)
+
+
+@pytest.mark.parametrize("key", ["assertions", "evaluators"])
+def test_assertions_of_the_suite_may_stand_in_its_execution(tmp_path: Path, key: str) -> None:
+    listed = f"{key}: [{{type: contains, value: hi}}]"
+    case = only(tmp_path, f"execution: {{{listed}}}", TEST)
+
+    assert [assertion.check for assertion in case.assertions] == ["contains"]
+    text = f"{TARGET}assertions: []\nexecution: {{{listed}}}\ntests: [{TEST}]"
+    (problem,) = problems_of(tmp_path, text)
+    assert problem.path == f"execution.{key}"
+    assert problem.message == "is another name of 'assertions'; keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "config"),
+    [
+        ("{command: [node, p.mjs]}", {"a": 1}),
+        ("{command: [node, p.mjs], config: {b: 2}}", {"b": 2}),
+    ],
+)
+def test_a_grader_configures_the_program_of_its_prompt(
+    tmp_path: Path, prompt: str, config: dict[str, int]
+) -> None:
+    entry = f"{{type: llm-grader, judge: default, prompt: {prompt}, config: {{a: 1}}}}"
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{entry}]}}]"
+    suite = load_text(tmp_path, text)
+    (case,) = suite.cases
+
+    assert case.assertions[0].params["prompt_program"]["config"] == config
+    assert suite.warnings == ()
+
+
+def test_a_reference_answer_has_no_effect_and_is_a_warning(tmp_path: Path) -> None:
+    test = "{{id: {id}, input: hi, criteria: c, reference_answer: r}}"
+    text = f"{TARGET}tests: [{test.format(id='a')}"
+    suite = load_text(tmp_path, f"{text}]")
+    reason = "reference_answer has no effect, as in AgentV: the reference is 'expected_output'"
+
+    assert next(iter(suite.cases)).expected_output is None
+    assert f"test 'a': {reason}" in suite.warnings
+    both = load_text(tmp_path, f"{text}, {test.format(id='b')}]")
+    assert f"2 tests (test 'a', test 'b'): {reason}" in both.warnings
+    (problem,) = problems_of(tmp_path, f"{text}]".replace("criteria: c", CHECK), strict=True)
+    assert problem.path == "tests[0].reference_answer"

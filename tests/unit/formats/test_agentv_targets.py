@@ -84,6 +84,16 @@ def test_what_cannot_be_taken_over_is_told_at_its_place(
     assert message in problem.message
 
 
+def test_an_agent_is_a_warning_where_nothing_is_run(tmp_path: Path) -> None:
+    write(tmp_path, {".agentv/targets.yaml": "targets: [{name: default, provider: claude}]"})
+    suite = load_text(tmp_path, TEST, to_run=False)
+    (warning,) = suite.warnings
+
+    assert "AgentV's agent 'claude' is not built in" in warning
+    assert warning.endswith("or choose another by --target")
+    assert suite.definition.targets["default"].kind == "claude"
+
+
 def test_the_older_name_of_the_grader_target_is_read(tmp_path: Path) -> None:
     text = (
         "{name: default, provider: echo, judge_target: strict}\n  - {name: strict, provider: echo}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite, recognise
 from evalcore.formats.text.documents import parse_document
 from evalcore.model.suite import Format
-from tests.unit.formats.loading import load_text, usage_error_of
+from tests.unit.formats.loading import load_text, problems_of, usage_error_of
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,13 @@ def test_a_configuration_of_promptfoo_is_to_be_imported() -> None:
         recognise(parse_document(text, "promptfooconfig.yaml"))
 
 
+@pytest.mark.parametrize("name", ["greeting.eval.ts", "suite.MTS", "promptfooconfig.js"])
+def test_programs_of_others_are_named_as_such(tmp_path: Path, name: str) -> None:
+    (problem,) = problems_of(tmp_path, "export default defineEval({ name: 'x' });", name)
+
+    assert problem.message.startswith("is a program, as AgentV and promptfoo execute them")
+
+
 @pytest.mark.parametrize("name", ["cases.jsonl", "cases.JSONL"])
 def test_rows_are_test_files_whatever_they_hold(tmp_path: Path, name: str) -> None:
     line = '{"id": "a", "input": "b", "output": "c", "assertions": [{"type": "is-json"}]}'
@@ -80,3 +89,15 @@ def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
 def test_rows_have_only_one_format(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a \.csv file is a test-file"):
         load_suite(tmp_path / "a.csv", LoadOptions(format="workflow-harness"))
+
+
+def test_recognising_a_format_imports_no_format() -> None:
+    program = (
+        "import sys, evalcore.formats.registry as _; "
+        "print(sorted({'pydantic', 'evalcore.gates'} & sys.modules.keys()))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout == "[]\n"

@@ -219,7 +219,8 @@ def test_a_target_may_use_another_ones_definition(tmp_path: Path) -> None:
         - {{name: default, use_target: middle, max_tokens: 5}}
         """
     write(tmp_path, {"targets.yaml": targets})
-    target = load_text(tmp_path, TEST).definition.targets["default"]
+    text = "tests: [{id: a, input: hi, assertions: [{type: contains, value: b}]}]"
+    target = load_text(tmp_path, text).definition.targets["default"]
 
     assert target == Target(
         "default",

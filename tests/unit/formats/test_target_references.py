@@ -123,3 +123,15 @@ def test_what_a_target_as_an_object_says_without_effect_is_a_warning(
     (message,) = load_text(tmp_path, text).warnings
 
     assert message.startswith(warning)
+
+
+def test_a_default_target_that_is_not_listed_is_not_read(tmp_path: Path) -> None:
+    text = """\
+        targets: [{name: default, provider: no-such-kind}, {name: mine, provider: echo}]
+        execution: {targets: [mine]}
+        tests: [{id: a, input: hi, assertions: [{type: equals, value: hi}]}]
+        """
+    definition = load_text(tmp_path, text).definition
+
+    assert list(definition.targets) == ["mine"]
+    assert definition.default_target is None

@@ -138,6 +138,10 @@ def test_the_nearest_threshold_holds(
         ("{count: 3, strategy: median}", (3, Reducer.MEDIAN, None)),
         ("{count: 3, strategy: pass_at_k}", (3, Reducer.PASS_AT_K, None)),
         ("{count: 3, strategy: at_least_k, k: 2}", (3, Reducer.AT_LEAST_K, 2)),
+        (
+            "{count: 3, strategy: confidence_interval}",
+            (3, Reducer.CONFIDENCE_INTERVAL, None),
+        ),
     ],
 )
 def test_trials_are_iterations_with_a_reducer(

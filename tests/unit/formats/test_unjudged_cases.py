@@ -50,6 +50,56 @@ def test_a_judge_of_the_suite_or_of_the_target_is_enough(tmp_path: Path) -> None
     assert warnings(tmp_path, REFERENCE_ONLY, of_target=", grader_target: strict") == ()
 
 
+MODEL = "targets: [{name: default, provider: openai, model: m}, {name: other, provider: echo}%s]"
+
+
+def test_a_model_without_a_judge_judges_its_own_answers(tmp_path: Path) -> None:
+    suite = load_text(tmp_path, f"{MODEL % ''}\ntests: [{REFERENCE_ONLY}]")
+    (warning,) = suite.warnings
+
+    assert suite.definition.targets["default"].options["grader_target"] == "default"
+    assert warning.startswith("case 'a' needs a judge and the suite has none, so the model that")
+    (problem,) = problems_of(tmp_path, f"{MODEL % ''}\ntests: [{REFERENCE_ONLY}]", strict=True)
+    assert problem.message == warning
+
+
+@pytest.mark.parametrize(
+    ("judge", "test"),
+    [
+        (", {name: judge, provider: echo}", REFERENCE_ONLY),
+        ("", "{id: a, input: b, assertions: [{type: equals, value: b}]}"),
+        ("", "{id: a, input: b, assertions: [{type: llm-grader, judge: other}]}"),
+    ],
+    ids=["the suite's judge", "nothing to judge", "a named judge"],
+)
+def test_a_model_judges_only_what_nothing_else_judges(
+    tmp_path: Path, judge: str, test: str
+) -> None:
+    suite = load_text(tmp_path, f"{MODEL % judge}\ntests: [{test}]")
+
+    assert "grader_target" not in suite.definition.targets["default"].options
+    assert suite.warnings == ()
+
+
+def test_each_target_that_answers_has_its_own_judge(tmp_path: Path) -> None:
+    text = f"""\
+        {MODEL % ", {name: second, provider: openai, model: n}"}
+        execution: {{targets: [default, second, other]}}
+        tests: [{REFERENCE_ONLY}, {{id: b, input: c, criteria: d, execution: {{target: second}}}}]
+        """
+    suite = load_text(tmp_path, text)
+    judges = {
+        name: target.options.get("grader_target")
+        for name, target in suite.definition.targets.items()
+    }
+
+    assert judges == {"default": "default", "second": "second", "other": None}
+    assert [warning.partition(" a judge")[0] for warning in suite.warnings] == [
+        "case 'b' needs",
+        "case 'a' needs",
+    ]
+
+
 def test_several_cases_are_one_line_and_in_strict_mode_one_mistake(tmp_path: Path) -> None:
     tests = ", ".join(f"{{id: t{n}, input: b, criteria: c}}" for n in range(5))
     (warning,) = warnings(tmp_path, tests)

@@ -1,0 +1,46 @@
+"""The reducer `confidence_interval` (docs/reference/statistics.md)."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.statistics.distributions import t_quantile
+
+
+@pytest.fixture
+def connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": "1"})
+    connection.execute(query_text("case_rules"))
+    return connection
+
+
+def test_quantiles_are_those_of_students_distribution(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    rows = connection.execute("SELECT df, student_quantile(df) FROM range(1, 1001) AS _(df)")
+
+    assert all(
+        value == pytest.approx(t_quantile(0.975, df), abs=1e-7) for df, value in rows.fetchall()
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([0.9, 0.8, 0.7], 0.551586),
+        ([0.4], 0.4),
+        ([1.0, 1.0], 1.0),
+        ([0.0, 1.0], 0.0),
+        (None, None),
+    ],
+)
+def test_the_lower_end_is_the_score(
+    connection: duckdb.DuckDBPyConnection, scores: list[float] | None, expected: float | None
+) -> None:
+    query = "SELECT reduced_score('confidence_interval', ?::DOUBLE[], 1, 1, 1, 1)"
+    row = connection.execute(query, [scores]).fetchone()
+
+    assert row is not None
+    assert row[0] == (None if expected is None else pytest.approx(expected, abs=1e-6))

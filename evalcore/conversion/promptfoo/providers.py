@@ -26,6 +26,11 @@ _MODELS: Final = re.compile(
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
     r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
 )
+# What stands in the position of a model and is none that chats.
+_NO_CHAT: Final = re.compile(
+    r"(?:agents|assistant|chatkit|claude-agent-sdk|claude-code|codex-app-server|codex-sdk"
+    r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
+)
 # promptfoo's names of providers whose models `any-llm` asks, and any-llm's names of them.
 _ANY_LLM: Final = {
     "azure": "azureopenai",
@@ -88,10 +93,12 @@ class Providers:
         return target
 
     def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        if not identity:
+            raise NotTakenOverError("it has no 'id'")
         if identity == "echo":
             return {"provider": "echo"}
         model = _MODELS.match(identity)
-        if model is not None:
+        if model is not None and not _NO_CHAT.fullmatch(model["model"]):
             return self._model(model, config, position)
         service, _, rest = identity.partition(":")
         if service in _ANY_LLM and rest:

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from jinja2 import ChainableUndefined, TemplateError
+from jinja2 import ChainableUndefined, TemplateError, meta
 from jinja2.sandbox import SandboxedEnvironment
 
 _MARKS: Final = re.compile(r"\{\{|\{%|\{#")
 _ROUNDS: Final = 5
 _READS_ENVIRONMENT: Final = re.compile(r"\{[{%][^}]*\benv\.\w")
+_TAG: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
+_PAIRS: Final = re.compile(r"(for\s+\w+\s*,\s*\w+\s+in\s+)(.+?)(\s*-?%\})$", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -35,6 +37,16 @@ def script_text(value: Any) -> Any:
     return value
 
 
+def _as_jinja(tag: re.Match[str]) -> str:
+    """Return a tag of Nunjucks as Jinja writes it: its comparisons, and loops over mappings."""
+    text = tag[0].replace("!==", "!=").replace("===", "==")
+    return _PAIRS.sub(r"\1(\2)|pairs\3", text)
+
+
+def _pairs(value: Any) -> Any:
+    return value.items() if isinstance(value, Mapping) else value
+
+
 def _dumped(value: Any) -> str:
     return orjson.dumps(value).decode()
 
@@ -53,6 +65,7 @@ def _environment() -> SandboxedEnvironment:
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
     environment.filters["dump"] = _dumped
+    environment.filters["pairs"] = _pairs
     return environment
 
 
@@ -66,7 +79,7 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     if _READS_ENVIRONMENT.search(text):
         raise RenderError("the template reads the environment: write the value")
     try:
-        return _ENVIRONMENT.from_string(text).render(variables)
+        return _ENVIRONMENT.from_string(_TAG.sub(_as_jinja, text)).render(variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise RenderError(f"the template cannot be rendered: {error}") from error
 
@@ -98,15 +111,23 @@ def resolved_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     return resolved
 
 
+def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a variable filled in; one that names what is no variable stays as it is."""
+    if not isinstance(value, str) or not _MARKS.search(value):
+        return value
+    try:
+        names = meta.find_undeclared_variables(_ENVIRONMENT.parse(_TAG.sub(_as_jinja, value)))
+    except TemplateError:
+        names = set()
+    return render(value, variables) if names <= variables.keys() else value
+
+
 def rendered_prompt(raw: str, variables: Mapping[str, Any]) -> Any:
     """Return a prompt filled in: a text, or messages where it is a JSON array of them."""
     try:
         parsed = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        inner = {
-            key: render(value, variables) if isinstance(value, str) else value
-            for key, value in variables.items()
-        }
+        inner = {key: _filled(value, variables) for key, value in variables.items()}
         text = render(raw, inner)
         return _messages_of(text) or text
     if isinstance(parsed, list | dict):

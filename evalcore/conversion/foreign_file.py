@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import zstandard
 
+from evalcore.errors import UsageError
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import (
     MAX_FILE_BYTES,
@@ -26,6 +28,7 @@ from evalcore.mistakes.wording import shown_path
 _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
 _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
+_LISTED: Final = 12
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -58,6 +61,21 @@ class ForeignFile:
         """The rows that are mappings: of a file of rows, or of a document that is a list."""
         rows = self.value if isinstance(self.value, list) else []
         return [row for row in rows if isinstance(row, Mapping)]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of what the rows hold, in their order."""
+        return [str(name) for name in dict.fromkeys(name for row in self.rows for name in row)]
+
+    def with_columns(self, names: Mapping[str, str]) -> ForeignFile:
+        """Return the file with columns renamed; raise `UsageError` for one that no row has."""
+        columns = self.columns
+        for name in names:
+            if name not in columns:
+                listed = f"its rows have {', '.join(columns[:_LISTED])}" if columns else "no rows"
+                raise UsageError(f"--column: {self.name} has no '{name}': {listed}")
+        rows = [{names.get(name, name): value for name, value in row.items()} for row in self.rows]
+        return replace(self, value=rows) if names else self
 
 
 def read_foreign_file(path: Path) -> ForeignFile:

@@ -40,6 +40,15 @@ class PydanticDataset(TypedDict, total=False):
 
 
 @with_config(OPEN)
+class DeepEvalRow(TypedDict, total=False):
+    """A golden or a test case of DeepEval."""
+
+    input: Required[str]
+    name: str | None
+    tags: list[str] | str | None
+
+
+@with_config(OPEN)
 class InspectOutput(TypedDict, total=False):
     """The output of a sample."""
 

@@ -13,8 +13,10 @@ import pytest
 import yaml
 import zstandard
 
+from evalcore.conversion.converted import Notes
 from evalcore.conversion.foreign_file import read_foreign_file
 from evalcore.conversion.inspect_module import MODULE_TEXT
+from evalcore.conversion.inspect_scorers import Scorers
 from evalcore.errors import LoadError
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore
@@ -172,3 +174,21 @@ def _zstd_archive(members: dict[str, bytes]) -> bytes:
             struct.pack_into("<I", archived, position + size_at, sizes[name])
             position = archived.find(signature, position + 4)
     return bytes(archived)
+
+
+@pytest.mark.parametrize(
+    ("role", "judge", "noted"),
+    [
+        ("openai/o3", {"name": "judge", "provider": "openai", "model": "o3"}, ""),
+        ("mockllm/model", None, "the model that grades, mockllm/model, is left out"),
+    ],
+)
+def test_the_model_of_the_role_grader_judges(
+    role: str, judge: dict[str, str] | None, noted: str
+) -> None:
+    notes = Notes()
+    scorers = Scorers([{"name": "model_graded_qa"}], notes, {"model": role, "config": {}})
+    (named,) = scorers.judges
+    assert judge in (None, named)
+    assert noted in "\n".join(notes.lines)
+    assert ("no model that grades is named" in "\n".join(notes.lines)) == (judge is None)

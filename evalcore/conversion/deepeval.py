@@ -65,7 +65,7 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes, *, is_run: bool
             notes.add(f"{key}: write `tool-trajectory`; only a target reports calls", position)
     if row.get("expectations"):
         notes.add("expectations are not taken over", position)
-    kept = {key: row[key] for key in _METADATA if row.get(key)}
+    sources = {key: row[key] for key in _METADATA if row.get(key)}
     own = row.get("custom_column_key_values")
     return ExportedRow(
         id=str(row.get("name") or ""),
@@ -76,7 +76,7 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes, *, is_run: bool
         metadata={
             **metadata_of(row.get("additional_metadata") or row.get("metadata")),
             **(own if isinstance(own, Mapping) else {}),
-            **kept,
+            **sources,
         },
         tags=[str(tag) for tag in row.get("tags") or ()],
     )

@@ -93,8 +93,8 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
 
 def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a sample, with the columns that are no fields of one."""
-    kept = {name: parsed_cell(row[name]) for name in others if row.get(name) not in (None, "")}
-    return {**kept, **metadata_of(row.get("metadata"))}
+    unread = {name: parsed_cell(row[name]) for name in others if row.get(name) not in (None, "")}
+    return {**unread, **metadata_of(row.get("metadata"))}
 
 
 def _dataset_check(target: Sequence[str], check: str | None, *, in_suite: bool) -> dict[str, Any]:

@@ -16,7 +16,13 @@ from evalcore.trust.secret_options import SecretOption
 Target = dict[str, Any]
 
 _SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format")
-_RENAMED: Final = {"apiBaseUrl": "base_url", "max_completion_tokens": "max_tokens"}
+_RENAMED: Final = {
+    "apiBaseUrl": "base_url",
+    "maxTokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "topP": "top_p",
+}
 _KEYS: Final = ("apiKey", "apiKeyEnvar")
 _ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
 _ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")

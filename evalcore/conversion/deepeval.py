@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any, Final
 
 from evalcore.conversion.converted import Converted, Notes
@@ -87,8 +88,8 @@ def _metric_names(rows: Sequence[Any]) -> list[str]:
     measured = [
         each
         for row in rows
-        if isinstance(row, Mapping)
-        for each in row.get("metricsData") or ()
+        if isinstance(row, Mapping) and isinstance(row.get("metricsData"), list)
+        for each in row["metricsData"]
         if isinstance(each, Mapping)
     ]
     return sorted({str(each.get("name")) for each in measured})
@@ -103,7 +104,9 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
     measured = {}
     for key, (name, factor) in _MEASURES.items():
         try:
-            measured[name] = float(row[key]) * factor
-        except (KeyError, TypeError, ValueError):
+            number = float(row[key]) * factor
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
+        if isfinite(number) and number >= 0:
+            measured[name] = number
     return measured

@@ -29,6 +29,7 @@ _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
 _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
 _LISTED: Final = 12
+_DIGITS: Final = 19
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -119,6 +120,11 @@ def json_lines(data: bytes, name: str) -> Iterator[Any]:
             yield _parse_json(line.encode(), name, number)
 
 
+def _number(digits: str) -> float:
+    """Return a whole number; as a float where 64 bits do not hold it, as orjson does."""
+    return int(digits) if len(digits) < _DIGITS else float(digits)
+
+
 def _parse_json(data: bytes, name: str, line: int | None) -> Any:
     import json
 
@@ -127,7 +133,8 @@ def _parse_json(data: bytes, name: str, line: int | None) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
+        text = data.decode("utf-8-sig")
+        return json.loads(text, parse_constant=lambda _: None, parse_int=_number)
     except (ValueError, RecursionError) as error:
         position = line or getattr(error, "lineno", None)
         raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")

@@ -69,6 +69,9 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
         if not target:
             notes.add("the sample is left out: it has no target to compare with", position)
             continue
+        if choices and not isinstance(choices, list):
+            notes.add("the sample is left out: its choices are no list", position)
+            continue
         if choices:
             question, assertions = _with_choices(question, choices), scorers.assertions(target)
         else:

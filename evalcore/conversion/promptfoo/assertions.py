@@ -205,7 +205,7 @@ class Assertions:
 
     def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
         value, threshold = raw.get("value"), raw.get("threshold")
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.strip():
             raise NotTakenOverError("its 'value' is no text")
         reference = python_reference(value) if is_reference(value) else None
         if reference is None:

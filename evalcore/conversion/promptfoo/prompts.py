@@ -18,6 +18,7 @@ from evalcore.conversion.promptfoo.files import (
     read_text,
     read_value,
 )
+from evalcore.mistakes.foreign_text import one_line
 
 _FILE: Final = re.compile(r"^[\w./*\\ -]+\.(?:txt|md|json|jsonl|ya?ml|csv|j2|py|js|ts|mjs|cjs)$")
 _DEFAULT: Final = "{{prompt}}"
@@ -57,6 +58,7 @@ def _prompts_of(entry: Any, folder: Path) -> Iterator[Prompt]:
     label = None
     if isinstance(entry, Mapping):
         label = entry.get("label") or entry.get("display")
+        label = None if label is None else one_line(str(label))
         entry = entry.get("raw") or entry.get("id")
     if not isinstance(entry, str):
         raise NotTakenOverError("it is neither a text nor a file")

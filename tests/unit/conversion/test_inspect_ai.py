@@ -192,3 +192,10 @@ def test_the_model_of_the_role_grader_judges(
     assert judge in (None, named)
     assert noted in "\n".join(notes.lines)
     assert ("no model that grades is named" in "\n".join(notes.lines)) == (judge is None)
+
+
+def test_choices_that_are_no_list_are_named(tmp_path: Path) -> None:
+    row = '{"input": "a?", "target": "A", "choices": %s}\n'
+    (tmp_path / "d.jsonl").write_text(row % '["x", "y"]' + row % '"xy"' + row % "3", "utf-8")
+    _, notes = converted(None, "d.jsonl", tmp_path)
+    assert "sample 2, sample 3: the sample is left out: its choices are no list" in notes

@@ -361,3 +361,11 @@ def test_rows_have_thresholds_of_assertions_and_lists_with_commas_in_quotes() ->
     ]
     assert test["metadata"] == {"tags": ["x,y", "z"]}
     assert "threshold" not in test
+
+
+def test_texts_that_are_too_long_for_names_of_files_are_none(tmp_path: Path) -> None:
+    text = "f(x) " * 200
+    config = {"prompts": ["hi"], "tests": [text, {"vars": text}, {"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    _, notes = converted(None, "c.yaml", tmp_path)
+    assert len([note for note in notes if note.endswith("…: no such file")]) == 2

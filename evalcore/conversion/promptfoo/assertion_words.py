@@ -22,6 +22,7 @@ _PART: Final = re.compile(r"\\k<\w+>|\\c[A-Za-z]|\\.|.", re.DOTALL)
 # The letters that an escape of JavaScript gives a meaning; any other stands for itself.
 _ESCAPES: Final = frozenset("dDwWsSbBnrtfvxu")
 _CLASS_OPERATORS: Final = frozenset("[&~|")
+_ONLY_PYTHON: Final = re.compile(r"^\(\?[aiLmsux]+\)")
 _GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
@@ -78,6 +79,8 @@ def _equals(written: Written) -> Assertion:
 
 def _regex(written: Written) -> Assertion:
     """Return the pattern in Python's dialect: digits and words are ASCII, `$` is the very end."""
+    if _ONLY_PYTHON.search(written.text):
+        raise NotTakenOverError("the pattern is none of JavaScript's: it begins with flags")
     named = _GROUP.sub("(?P<", written.text)
     in_class, python = False, ""
     for part in _PART.findall(named):

@@ -293,6 +293,11 @@ def test_escapes_of_javascript_are_those_of_python(pattern: str, python: str) ->
         assert WORDS["regex"](Written({}, pattern)) == {"type": "regex", "value": python}
 
 
+def test_flags_before_a_pattern_are_none_of_javascript() -> None:
+    with pytest.raises(NotTakenOverError, match="begins with flags"):
+        WORDS["regex"](Written({}, "(?i)hello"))
+
+
 @pytest.mark.parametrize("kind", ["contains", "icontains", "starts-with"])
 def test_an_empty_text_is_not_taken_over_since_promptfoo_refuses_it(kind: str) -> None:
     with pytest.raises(NotTakenOverError, match="empty"):

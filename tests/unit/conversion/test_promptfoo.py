@@ -374,3 +374,21 @@ def test_texts_that_are_too_long_for_names_of_files_are_none(tmp_path: Path) -> 
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
     _, notes = converted(None, "c.yaml", tmp_path)
     assert len([note for note in notes if note.endswith("…: no such file")]) == 2
+
+
+def test_providers_may_stand_in_files(tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("[{id: echo, label: one}, openai:o3]", "utf-8")
+    (tmp_path / "single.json").write_text('{"id": "anthropic:messages:claude"}', "utf-8")
+    names = ["file://more.yaml", "echo", "file://single.json", "file://none.yaml"]
+    config = {"prompts": ["hi"], "providers": names, "tests": [{"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+
+    suite, notes = converted(None, "c.yaml", tmp_path)
+    targets = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert [target["name"] for target in targets] == [
+        "one",
+        "openai:o3",
+        "echo",
+        "anthropic:messages:claude",
+    ]
+    assert "providers[3]: the providers are left out: none.yaml: no such file" in notes

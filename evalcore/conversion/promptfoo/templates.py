@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, floor
 from typing import Any, Final
 
 import orjson
@@ -30,6 +31,7 @@ def script_text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    value = _listed(value)
     if isinstance(value, list | tuple):
         return ",".join(str(script_text(member)) for member in value)
     if isinstance(value, Mapping):
@@ -47,8 +49,50 @@ def _pairs(value: Any) -> Any:
     return value.items() if isinstance(value, Mapping) else value
 
 
-def _dumped(value: Any) -> str:
-    return orjson.dumps(value).decode()
+def _dumped(value: Any, indent: int = 0) -> str:
+    """Return the JSON of a value, as JavaScript's `JSON.stringify` writes it."""
+    if indent:
+        import json
+
+        return json.dumps(_listed(value), indent=indent, ensure_ascii=False)
+    return orjson.dumps(_listed(value)).decode()
+
+
+def _listed(value: Any) -> Any:
+    """Return what a filter yields as a list; any other value as it is."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
+    """Round as JavaScript does: halves go up."""
+    factor: float = 10**precision
+    scaled = value * factor
+    whole = ceil(scaled) if method == "ceil" else floor(scaled + (method == "common") / 2)
+    return whole / factor
+
+
+def _truncated(text: str, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    """Cut a text behind the last word that fits; the end is no part of the length."""
+    if len(text) <= length:
+        return text
+    blank = -1 if killwords else text.rfind(" ", 0, length + 1)
+    return text[: length if blank == -1 else blank] + end
+
+
+def _escaped(text: Any) -> str:
+    table = {"&": "&amp;", '"': "&quot;", "'": "&#39;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
+    return "".join(table.get(character, character) for character in str(script_text(text)))
+
+
+# Filters that Jinja has, too, with other results.
+_FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "dump": _dumped,
+    "e": _escaped,
+    "escape": _escaped,
+    "pairs": _pairs,
+    "round": _rounded,
+    "truncate": _truncated,
+}
 
 
 class _ScriptEnvironment(SandboxedEnvironment):
@@ -64,8 +108,7 @@ def _environment() -> SandboxedEnvironment:
     environment = _ScriptEnvironment(
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
-    environment.filters["dump"] = _dumped
-    environment.filters["pairs"] = _pairs
+    environment.filters.update(_FILTERS)
     return environment
 
 

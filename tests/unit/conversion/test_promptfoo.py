@@ -392,3 +392,31 @@ def test_providers_may_stand_in_files(tmp_path: Path) -> None:
         "anthropic:messages:claude",
     ]
     assert "providers[3]: the providers are left out: none.yaml: no such file" in notes
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ o | dump(2) }}", '{\n  "a": "é"\n}'),
+        ("{{ l | selectattr('k') | dump }}", '[{"k":1}]'),
+        ("{{ n | reverse }}", "2,1"),
+        (
+            "{{ 2.5 | round }} {{ -2.5 | round }} {{ 1.25 | round(1) }} {{ 1.2|round(0, 'ceil') }}",
+            "3 -2 1.3 2",
+        ),
+        (
+            "{{ s | truncate(5) }} {{ s | truncate(7) }} {{ s | truncate(3, true, '') }}",
+            "Hello... Hello... Hel",
+        ),
+        ("{{ '<a b=\"c\">' | escape }}", "&lt;a b=&quot;c&quot;&gt;"),
+        ("{% for k, v in o %}{{k}}={{v}}{% endfor %}", "a=é"),
+        (
+            "{% for k, v in [[1, 2]] %}{{k}}={{v}}{% endfor %}{% for k, v in u %}x{% endfor %}",
+            "1=2",
+        ),
+        ("{% if n[0] === 1 and n[1] !== 1 %}yes{% endif %}", "yes"),
+    ],
+)
+def test_filters_and_loops_are_those_of_nunjucks(template: str, text: str) -> None:
+    variables = {"o": {"a": "é"}, "l": [{"k": 1}, {}], "n": [1, 2], "s": "Hello World"}
+    assert render(template, variables) == text

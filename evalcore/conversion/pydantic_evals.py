@@ -27,6 +27,11 @@ _JUDGED: Final = (
     "LLMJudge and GEval: the judge answers evalcore's prompt with a score, which passes from 0.8 "
     "on, and sees input, output and expected output in any case"
 )
+_ITEMS: Final = "Contains of a mapping: its items have to stand in an answer that is a mapping"
+_MEMBERS: Final = (
+    "Contains of a value that is no text: it is a member of a list, or stands in the JSON text of "
+    "any other answer"
+)
 _MODELS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic"}
 _JUDGE_MODEL: Final = "openai:gpt-5.2"  # pydantic-evals' own default
 _JSON_TYPES: Final = ("str", "dict", "list", "bool", "int", "float")
@@ -131,6 +136,7 @@ class _Evaluators:
             kind = "contains" if _exact_case(fields) else "icontains"
             return [{"type": kind, "value": str(value)}]
         if isinstance(value, Mapping):
+            self._notes.add(_ITEMS)
             return [
                 {
                     "type": "output.equals",
@@ -139,6 +145,8 @@ class _Evaluators:
                 }
                 for key, member in value.items()
             ]
+        if not isinstance(value, str):
+            self._notes.add(_MEMBERS)
         return [{"type": "output.contains", "value": value}]
 
     def is_instance(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:

@@ -118,3 +118,13 @@ def test_what_is_no_list_of_texts_is_named(
     (case,) = yaml.safe_load(suite.read_text("utf-8"))["cases"]
     assert [each["type"] for each in case["assertions"]] == types
     assert "is no list of texts, and is left out" in "\n".join(notes)
+
+
+def test_values_that_are_searched_otherwise_are_named(tmp_path: Path) -> None:
+    evaluators = "[{Contains: {value: {a: 1}}}, {Contains: {value: 3}}, {Contains: text}]"
+    text = f"{{cases: [{{name: a, inputs: b, evaluators: {evaluators}}}]}}"
+    (tmp_path / "d.yaml").write_text(text, "utf-8")
+    _, notes = converted(None, "d.yaml", tmp_path)
+    (mapping, number) = (note for note in notes if note.startswith("Contains of"))
+    assert "stand in an answer that is a mapping" in mapping
+    assert "is a member of a list" in number

@@ -15,7 +15,14 @@ import click
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 
-SOURCES: Final = ("promptfoo", "inspect", "pydantic-evals", "langsmith", "braintrust")
+SOURCES: Final = (
+    "deepeval",
+    "promptfoo",
+    "inspect",
+    "pydantic-evals",
+    "langsmith",
+    "braintrust",
+)
 CHECKS: Final = ("contains", "equals", "judge")
 _SUFFIX: Final = ".eval.yaml"
 
@@ -44,6 +51,13 @@ _SUFFIX: Final = ".eval.yaml"
     type=click.Choice(CHECKS),
     help="How answers are compared, where the file does not say.  [default: contains]",
 )
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=FIELD",
+    help="A column of the rows under another name: question=input, answer=target; repeatable.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the files.")
 def import_command(
     file: Path,
@@ -51,6 +65,7 @@ def import_command(
     out: Path | None,
     target: str | None,
     check: str | None,
+    columns: tuple[str, ...],
     force: bool,
 ) -> None:
     """Write FILE as a suite: configurations, datasets, logs and exports of other programs.
@@ -64,7 +79,7 @@ def import_command(
     from evalcore.conversion.registry import ImportOptions, convert, recognise_source
     from evalcore.conversion.written_suite import suite_text
 
-    opened = read_foreign_file(file)
+    opened = read_foreign_file(file).with_columns(_renamed(columns))
     source = source or recognise_source(opened)
     path = out or file.with_name(f"{_stem(file)}{_SUFFIX}")
     if path.suffix not in (".yaml", ".yml"):
@@ -97,6 +112,15 @@ def import_command(
     named = shlex.quote(os.path.normpath(path))
     click.echo(one_line(f"evalcore validate {named}"))
     click.echo(one_line(f"evalcore run {named}"))
+
+
+def _renamed(columns: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields by the names of columns, as `--column` names them."""
+    pairs = [column.partition("=") for column in columns]
+    for name, _, field in pairs:
+        if not name or not field:
+            raise UsageError("--column: write NAME=FIELD, such as question=input")
+    return {name: field for name, _, field in pairs}
 
 
 def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from evalcore.conversion.converted import Converted, ConvertedCase, Notes, unique_id
 from evalcore.conversion.expected_checks import (
     as_input,
+    chat_messages,
     default_judge,
     expected_check,
     is_structured,
@@ -49,6 +50,7 @@ def convert_rows(
 
     Rows that expect nothing are left out and noted. Raises `LoadError` if none is left.
     """
+    rows = [_with_answer_texts(row, notes) for row in rows]
     comparable = [row for row in rows if row.expected is not None]
     if len(comparable) < len(rows):
         dropped = len(rows) - len(comparable)
@@ -76,6 +78,25 @@ def convert_rows(
     form = Format.SUITE if in_suite else Format.TEST_FILE
     judges = default_judge(notes) if check == "judge" else []
     return Converted(form, options.name, tuple(cases.values()), judges=judges)
+
+
+def _with_answer_texts(row: ExportedRow, notes: Notes) -> ExportedRow:
+    """Return the row with answers that are messages as their texts, which targets answer with."""
+    expected, output = answer_text(row.expected), answer_text(row.output)
+    if (expected, output) == (row.expected, row.output):
+        return row
+    notes.add("of answers that are messages the text of the last one counts")
+    return replace(row, expected=expected, output=output)
+
+
+def answer_text(value: Any) -> Any:
+    """Return the text of a message of the assistant, or of the last message if it is one.
+
+    Any other value is returned as it is.
+    """
+    messages = chat_messages(value if isinstance(value, list) else [value])
+    last = messages[-1] if messages else {}
+    return last["content"] if last.get("role") == "assistant" and last["content"] else value
 
 
 def _is_empty(value: Any) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import zstandard
 
+from evalcore.errors import UsageError
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import (
     MAX_FILE_BYTES,
@@ -26,6 +28,8 @@ from evalcore.mistakes.wording import shown_path
 _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
 _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
+_LISTED: Final = 12
+_DIGITS: Final = 19
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -58,6 +62,21 @@ class ForeignFile:
         """The rows that are mappings: of a file of rows, or of a document that is a list."""
         rows = self.value if isinstance(self.value, list) else []
         return [row for row in rows if isinstance(row, Mapping)]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of what the rows hold, in their order."""
+        return [str(name) for name in dict.fromkeys(name for row in self.rows for name in row)]
+
+    def with_columns(self, names: Mapping[str, str]) -> ForeignFile:
+        """Return the file with columns renamed; raise `UsageError` for one that no row has."""
+        columns = self.columns
+        for name in names:
+            if name not in columns:
+                listed = f"its rows have {', '.join(columns[:_LISTED])}" if columns else "no rows"
+                raise UsageError(f"--column: {self.name} has no '{name}': {listed}")
+        rows = [{names.get(name, name): value for name, value in row.items()} for row in self.rows]
+        return replace(self, value=rows) if names else self
 
 
 def read_foreign_file(path: Path) -> ForeignFile:
@@ -101,6 +120,11 @@ def json_lines(data: bytes, name: str) -> Iterator[Any]:
             yield _parse_json(line.encode(), name, number)
 
 
+def _number(digits: str) -> float:
+    """Return a whole number; as a float where 64 bits do not hold it, as orjson does."""
+    return int(digits) if len(digits) < _DIGITS else float(digits)
+
+
 def _parse_json(data: bytes, name: str, line: int | None) -> Any:
     import json
 
@@ -109,7 +133,8 @@ def _parse_json(data: bytes, name: str, line: int | None) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
+        text = data.decode("utf-8-sig")
+        return json.loads(text, parse_constant=lambda _: None, parse_int=_number)
     except (ValueError, RecursionError) as error:
         position = line or getattr(error, "lineno", None)
         raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")

@@ -40,10 +40,26 @@ class PydanticDataset(TypedDict, total=False):
 
 
 @with_config(OPEN)
+class DeepEvalRow(TypedDict, total=False):
+    """A golden or a test case of DeepEval."""
+
+    input: Required[str]
+    name: str | None
+    tags: list[str] | str | None
+
+
+@with_config(OPEN)
+class InspectChoice(TypedDict, total=False):
+    """One answer of a model."""
+
+    message: dict[str, Any] | None
+
+
+@with_config(OPEN)
 class InspectOutput(TypedDict, total=False):
     """The output of a sample."""
 
-    choices: list[dict[str, Any]] | None
+    choices: list[InspectChoice] | None
 
 
 @with_config(OPEN)
@@ -77,6 +93,7 @@ class InspectTask(TypedDict, total=False):
 
     task: str
     model: str | None
+    model_roles: dict[str, Any] | None
     scorers: list[Any] | None
 
 

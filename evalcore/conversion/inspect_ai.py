@@ -26,6 +26,7 @@ from evalcore.model.suite import Format
 _ATTACHMENT: Final = "attachment://"
 _PROVIDERS: Final = ("openai", "anthropic")
 _UNUSED: Final = ("sandbox", "files", "setup", "checkpoint")
+_FIELDS: Final = {"input", "target", "choices", "id", "metadata", *_UNUSED}
 _ASSUMED: Final = (
     "a dataset does not say how answers are scored: an answer has to contain the target, in any "
     "case of letters, like the scorer includes(); --check equals or --check judge compare else"
@@ -52,6 +53,9 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
         notes.add(_CHOICES)
     elif options.check is None:
         notes.add(_ASSUMED)
+    others = [name for name in file.columns if name not in _FIELDS]
+    if others:
+        notes.add(f"no fields of a sample, kept as metadata: {', '.join(others)}")
     in_suite = with_choices
     scorers = Scorers([{"name": "choice"}], notes)
     cases: dict[str, ConvertedCase] = {}
@@ -65,6 +69,9 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
         if not target:
             notes.add("the sample is left out: it has no target to compare with", position)
             continue
+        if choices and not isinstance(choices, list):
+            notes.add("the sample is left out: its choices are no list", position)
+            continue
         if choices:
             question, assertions = _with_choices(question, choices), scorers.assertions(target)
         else:
@@ -75,7 +82,7 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
             question,
             assertions,
             expected_output=target[0] if len(target) == 1 else target,
-            metadata=metadata_of(row.get("metadata")),
+            metadata=_metadata(row, others),
         )
     _check_cases(file, cases, notes)
     return Converted(
@@ -85,6 +92,12 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
         judges=default_judge(notes) if options.check == "judge" else [],
         module=MODULE_TEXT if with_choices else None,
     )
+
+
+def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of a sample, with the columns that are no fields of one."""
+    unread = {name: parsed_cell(row[name]) for name in others if row.get(name) not in (None, "")}
+    return {**unread, **metadata_of(row.get("metadata"))}
 
 
 def _dataset_check(target: Sequence[str], check: str | None, *, in_suite: bool) -> dict[str, Any]:
@@ -98,7 +111,8 @@ def _log(file: ForeignFile, notes: Notes) -> Converted:
     task, samples = log["eval"], log.get("samples") or []
     if not samples:
         raise_problem(file.name, None, "the log has no samples (written with --no-log-samples?)")
-    scorers = Scorers(_scorers(log, samples), notes)
+    grader = (task.get("model_roles") or {}).get("grader")
+    scorers = Scorers(_scorers(log, samples), notes, grader)
     cases: dict[str, ConvertedCase] = {}
     for number, sample in enumerate(sorted(samples, key=_order), 1):
         position = f"sample {sample.get('id', number)}"

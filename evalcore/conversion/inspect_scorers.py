@@ -29,9 +29,13 @@ _NUMBERS: Final = "match(numeric=True): decimal numbers are compared; ½, ² and
 
 
 class Scorers:
-    """The scorers of a task; `judges` are the targets that they ask."""
+    """The scorers of a task; `judges` are the targets that they ask.
 
-    def __init__(self, scorers: Sequence[Any], notes: Notes) -> None:
+    `grader` is the model of the role `grader`, which scorers ask that name none themselves.
+    """
+
+    def __init__(self, scorers: Sequence[Any], notes: Notes, grader: Any = None) -> None:
+        self._grader = _model_name(grader)
         self._scorers = [
             (str(each["name"]).rpartition("/")[2], _mapping(each.get("options")))
             for each in scorers
@@ -59,9 +63,12 @@ class Scorers:
         """The judge, if a scorer asks a model: the one that it names, if it can be a target."""
         for name, options in self._scorers:
             if name in _JUDGED:
-                provider, _, model = _model_name(options.get("model")).partition("/")
+                name_of_model = _model_name(options.get("model")) or self._grader
+                provider, _, model = name_of_model.partition("/")
                 if provider in ("openai", "anthropic") and model:
                     return [{"name": "judge", "provider": provider, "model": model}]
+                if name_of_model:
+                    self._notes.add(f"the model that grades, {name_of_model}, is left out")
                 return default_judge(self._notes)
         return []
 

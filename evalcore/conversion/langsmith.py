@@ -16,7 +16,16 @@ from evalcore.formats.text.documents import raise_problem
 _REFERENCES: Final = ("reference_outputs", "reference_output", "expected_outputs", "reference")
 _IDS: Final = ("id", "example_id", "run_id", "name")
 _FEEDBACK: Final = ("feedback", "feedback_stats", "scores")
-_SINGLE: Final = ("output", "answer", "expected", "response", "text", "result", "content")
+_SINGLE: Final = (
+    "output",
+    "answer",
+    "expected",
+    "response",
+    "text",
+    "result",
+    "content",
+    "message",
+)
 
 
 def convert_langsmith(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ Assertion = dict[str, Any]
 _JUDGED: Final = (
     "LLMJudge and GEval: the judge answers evalcore's prompt with a score, which passes from 0.8 "
     "on, and sees input, output and expected output in any case"
+)
+_ITEMS: Final = "Contains of a mapping: its items have to stand in an answer that is a mapping"
+_MEMBERS: Final = (
+    "Contains of a value that is no text: it is a member of a list, or stands in the JSON text of "
+    "any other answer"
 )
 _MODELS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic"}
 _JUDGE_MODEL: Final = "openai:gpt-5.2"  # pydantic-evals' own default
@@ -130,6 +136,7 @@ class _Evaluators:
             kind = "contains" if _exact_case(fields) else "icontains"
             return [{"type": kind, "value": str(value)}]
         if isinstance(value, Mapping):
+            self._notes.add(_ITEMS)
             return [
                 {
                     "type": "output.equals",
@@ -138,6 +145,8 @@ class _Evaluators:
                 }
                 for key, member in value.items()
             ]
+        if not isinstance(value, str):
+            self._notes.add(_MEMBERS)
         return [{"type": "output.contains", "value": value}]
 
     def is_instance(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
@@ -166,7 +175,7 @@ class _Evaluators:
     def judged(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
         """`LLMJudge` and `GEval`."""
         criteria = str(fields.get("rubric") or fields.get("criteria") or "")
-        steps = fields.get("evaluation_steps") or ()
+        steps = self._texts(fields, "evaluation_steps", position)
         criteria += "".join(f"\n{number}. {step}" for number, step in enumerate(steps, 1))
         if fields.get("assertion") is False:
             self._notes.add("LLMJudge that only scores: it decides nothing here either", position)
@@ -193,11 +202,21 @@ class _Evaluators:
             note_default_judge(self._notes, judge, "pydantic-evals' default", position)
         return label
 
-    def tools(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+    def _texts(self, fields: Mapping[str, Any], key: str, position: str) -> list[str]:
+        """Return a list of texts; note that it is none and return an empty one."""
+        listed = fields.get(key)
+        if listed is None or (
+            isinstance(listed, list) and all(each and isinstance(each, str) for each in listed)
+        ):
+            return listed or []
+        self._notes.add(f"{key} is no list of texts, and is left out", position)
+        return []
+
+    def tools(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
         """`ToolCorrectness`: each of the tools is called, and no other one unless allowed."""
-        minimums: dict[str, int] = {}
-        for tool in fields.get("expected_tools") or ():
-            minimums[tool] = minimums.get(tool, 0) + 1
+        minimums = dict(Counter(self._texts(fields, "expected_tools", position)))
+        if not minimums:
+            return [] if fields.get("allow_extra") else [_maximum("max_tool_calls", 0)]
         listed = [{"tool": tool, "args_match": "ignore"} for tool in minimums]
         assertions: list[Assertion] = [
             {"type": "tool-trajectory", "mode": "any_order", "minimums": minimums, "threshold": 1}
@@ -214,10 +233,10 @@ class _Evaluators:
             self._notes.add(f"TrajectoryMatch with order {order}: no counterpart", position)
             return []
         self._notes.add("TrajectoryMatch only scores; here every expected call has to match")
-        listed = [
-            {"tool": tool, "args_match": "ignore"}
-            for tool in fields.get("expected_trajectory") or ()
-        ]
+        tools = self._texts(fields, "expected_trajectory", position)
+        if not tools:
+            return [_maximum("max_tool_calls", 0)] if order == "exact" else []
+        listed = [{"tool": tool, "args_match": "ignore"} for tool in tools]
         return [{"type": "tool-trajectory", "mode": order, "expected": listed, "threshold": 1}]
 
     def tool_calls(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:

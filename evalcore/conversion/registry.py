@@ -32,6 +32,9 @@ class SourceRow(NamedTuple):
     recognises: Callable[[Any], bool]
 
 
+_LISTED: Final = 12
+
+
 def _first(value: Any) -> Mapping[str, Any]:
     """Return the first row of a list of rows, else an empty mapping."""
     first = value[0] if isinstance(value, list) and value else None
@@ -42,8 +45,29 @@ def _has(value: Any, *keys: str) -> bool:
     return isinstance(value, Mapping) and all(key in value for key in keys)
 
 
+# What rows of DeepEval have beside `input`, and no row of another program does.
+_DEEPEVAL: Final = frozenset(
+    {"actual_output", "actualOutput", "custom_column_key_values", "expected_tools", "expectedTools"}
+    | {"retrieval_context", "retrievalContext", "expected_outcome", "tools_called", "toolsCalled"}
+)
+
+
+def is_deepeval(value: Any) -> bool:
+    """Whether a file is a test run, or its first row one of DeepEval's datasets."""
+    first = _first(value)
+    has_question = "input" in first or "scenario" in first
+    is_run = _has(value, "testCases") or _has(value, "testRunData")
+    return is_run or (has_question and not _DEEPEVAL.isdisjoint(first))
+
+
 # A file is of the first program that recognises it.
 SOURCES: Final[Mapping[str, SourceRow]] = {
+    "deepeval": SourceRow(
+        "evalcore.conversion.deepeval",
+        "convert_deepeval",
+        "goldens or test cases (.json, .jsonl, .csv), or a test run (.json)",
+        is_deepeval,
+    ),
     "promptfoo": SourceRow(
         "evalcore.conversion.promptfoo.configuration",
         "convert_promptfoo",
@@ -72,7 +96,9 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         "evalcore.conversion.langsmith",
         "convert_langsmith",
         "examples or runs of an experiment (.jsonl, .json, .csv)",
-        lambda value: "inputs" in _first(value) or _has(value, "examples"),
+        lambda value: (
+            "inputs" in _first(value.get("examples") if _has(value, "examples") else value)
+        ),
     ),
     "braintrust": SourceRow(
         "evalcore.conversion.braintrust",
@@ -84,10 +110,10 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
 
 
 def braintrust_rows(value: Any) -> Any:
-    """Return the rows of an export: a list, or what `fetch` (events) and BTQL (data) answer."""
+    """Return the rows of an export: a list, what `fetch` and BTQL answer, or `examples`."""
     if not isinstance(value, Mapping):
         return value
-    return value.get("events", value.get("data"))
+    return next((value[key] for key in ("events", "data", "examples") if key in value), None)
 
 
 def _is_own(value: Any) -> bool:
@@ -99,11 +125,17 @@ def _is_own(value: Any) -> bool:
 
 def recognise_source(file: ForeignFile) -> str:
     """Return the name of the program that a file is of; raise `UsageError` if it is of none."""
-    if _is_own(file.value):
+    if _is_own(file.value) and not is_deepeval(file.value):
         raise UsageError(f"{file.name}: is a test file, which `evalcore run` reads as it is")
     for name, row in SOURCES.items():
         if row.recognises(file.value):
             return name
+    if file.columns:
+        listed = ", ".join(file.columns[:_LISTED])
+        raise UsageError(
+            f"{file.name}: rows of no program whose files are imported; they have {listed}. Say "
+            "what is asked and what is expected: --column NAME=input --column NAME=target"
+        )
     listed = "; ".join(f"{name}: {row.about}" for name, row in SOURCES.items())
     raise UsageError(f"{file.name}: of no program whose files are imported ({listed}); --from NAME")
 

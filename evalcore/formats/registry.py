@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.foreign_documents import program_of
 from evalcore.formats.json_schema import SCHEMA_KEY
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
@@ -159,7 +160,7 @@ def recognise(document: Document) -> Format:
     """Return the format of a YAML or JSON document; raise `LoadError` if it is none."""
     raw: Any = document.value
     format_ = _recognised(raw) if isinstance(raw, Mapping) else None
-    if format_ is None or (format_ is Format.TEST_FILE and _is_promptfoo(raw)):
+    if format_ is None or (format_ in _LIKE_OTHERS and program_of(raw) is not None):
         raise LoadError((_not_a_suite(document),))
     return format_
 
@@ -168,13 +169,8 @@ def _recognised(raw: Mapping[str, Any]) -> Format | None:
     return next((format_ for format_, row in FORMATS.items() if row.recognises(raw)), None)
 
 
-def _is_promptfoo(raw: Any) -> bool:
-    """Whether a document is a configuration of promptfoo, whose `tests` look like a test file's."""
-    if not isinstance(raw, Mapping):
-        return False
-    return "prompts" in raw and not {"providers", "targets"}.isdisjoint(raw)
-
-
+# What other programs' files look like: `tests` of promptfoo, `eval` of a log of Inspect AI.
+_LIKE_OTHERS = (Format.TEST_FILE, Format.WORKFLOW_HARNESS)
 _KEYS = (*TESTS_KEYS, "eval", "workflow")
 _FORMAT_KEYS = (
     "a workflow file has 'eval', a test file 'tests' (a list or a path), a script suite 'suites'"
@@ -186,14 +182,15 @@ def _not_a_suite(document: Document) -> Problem:
     raw = document.value
     if raw is None:
         return Problem(document.file, None, "", f"is empty: {_FORMAT_KEYS}")
+    program = program_of(raw)
+    if program is not None:
+        message = f"is a file of {program}; `evalcore import FILE` writes a suite of it"
+        return Problem(document.file, None, "", message)
     if isinstance(raw, list):
         message = "not a suite but a list; in a test file it stands under 'tests:'"
         return Problem(document.file, None, "", message)
     if not isinstance(raw, Mapping):
         return Problem(document.file, None, "", f"not a suite but a single value: {_FORMAT_KEYS}")
-    if _is_promptfoo(raw):
-        message = "is a configuration of promptfoo; `evalcore import FILE` writes a suite of it"
-        return Problem(document.file, None, "", message)
     if ("cases" in raw) != ("flow" in raw):
         missing = "flow" if "cases" in raw else "cases"
         message = f"is required beside '{'cases' if missing == 'flow' else 'flow'}' in a suite"

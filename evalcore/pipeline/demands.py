@@ -40,6 +40,7 @@ _QUIET: Final = frozenset({"fixture", "mock", "echo"})
 _PROGRAMS: Final = frozenset({"cli", "command", "sentence-transformers"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _CHECKS: Final = {"code-grader": "a code grader", "custom": "a plug-in"}
+_AT_PATH: Final = ("at-path", "at-path-later")
 _TOOLS_OF_SCRIPTS: Final = ("evalcore.tools.", "llm_workers.", "mcp:")
 
 
@@ -142,6 +143,10 @@ def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:
 
 
 def _of_check(check: str, params: Mapping[str, Any], where: str) -> Iterator[Demand]:
+    inner, fields = params.get("check"), params.get("params")
+    if check in _AT_PATH and isinstance(inner, str) and isinstance(fields, Mapping):
+        yield from _of_check(inner, fields, where)
+        return
     if check in _CHECKS:
         yield Demand(DemandKind.COMMAND, _CHECKS[check], where)
     if check == "python":

@@ -14,11 +14,23 @@ from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statements.statement import ScriptPart
 
 PROTOCOLS: Final = ("openai", "anthropic")
+# Providers that answer at an address of their own in OpenAI's protocol, and their keys.
+_ADDRESSES: Final = {
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "google_genai": (
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GOOGLE_API_KEY",
+    ),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistralai": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "together": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+}
 _RENAMED: Final = {
     "openai_api_base": "base_url",
     "anthropic_api_url": "base_url",
     "openai_api_key": "api_key",
     "anthropic_api_key": "api_key",
+    "google_api_key": "api_key",
     "model_name": "model",
     "request_timeout": "timeout",
     "default_headers": "headers",
@@ -88,7 +100,7 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
         return
     provider = entry.get("provider", "openai")
     if provider not in PROTOCOLS and not _has_address(entry):
-        hint = suggest(provider, PROTOCOLS)
+        hint = suggest(provider, (*PROTOCOLS, *_ADDRESSES))
         message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
         mistakes.add((*loc, "provider"), message)
         return
@@ -134,6 +146,9 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
             options[name] = _references(value)
         else:
             parameters[name] = value
+    if provider in _ADDRESSES and not options.get("base_url"):
+        options["base_url"], variable = _ADDRESSES[provider]
+        options.setdefault("api_key", f"${{{{ {variable} }}}}")
     if parameters:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}
     rate = (entry.get("rate_limiter") or {}).get("requests_per_second")

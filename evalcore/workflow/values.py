@@ -23,6 +23,7 @@ MISSING: Final = MissingValue()
 _LARGEST: Final = 2**64 - 1
 _MOST_DIGITS: Final = 100
 _LONG_DIGITS: Final = re.compile(r"\d{19}")
+_WHOLE: Final = ("output", "result")
 _STEPS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
 
@@ -138,7 +139,14 @@ class WorkflowState:
         return value
 
     def _output(self, path: str) -> Any:
-        return self._within(self.outputs, path)
+        value = self._within(self.outputs, path)
+        if value is not MISSING:
+            return value
+        # `block.output` is the whole of an output that has no parts.
+        block, _, part = path.rpartition(".")
+        text = self.outputs.get(block)
+        is_whole = part in _WHOLE and isinstance(text, str) and parsed(text) is text
+        return text if is_whole else MISSING
 
     def _within(self, values: Mapping[str, Any], path: str) -> Any:
         """Return what a path names; ids may hold dots, the longest one wins."""

@@ -13,12 +13,16 @@ from evalcore.conversion.promptfoo.files import NotTakenOverError
 from evalcore.conversion.promptfoo.templates import script_text
 from evalcore.errors import LoadError
 from evalcore.formats.text.documents import parse_document
+from evalcore.model.evidence_path import PRIMARY_PATH
 
 Assertion = dict[str, Any]
 
 _QUOTED: Final = re.compile(r'(".*?"|[^,]+)(?=\s*,|\s*$)')
-# What stands for itself in a pattern of ECMAScript and of Python.
-_SPECIAL: Final = re.compile(r"[\\^$.*+?()\[\]{}|/]")
+_PART: Final = re.compile(r"\\k<\w+>|\\c[A-Za-z]|\\.|.", re.DOTALL)
+# The letters that an escape of JavaScript gives a meaning; any other stands for itself.
+_ESCAPES: Final = frozenset("dDwWsSbBnrtfvxu")
+_CLASS_OPERATORS: Final = frozenset("[&~|")
+_ONLY_PYTHON: Final = re.compile(r"^\(\?[aiLmsux]+\)")
 _GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
@@ -42,7 +46,12 @@ class Written(NamedTuple):
 
 
 def _plain(kind: str) -> Callable[[Written], Assertion]:
-    return lambda written: {"type": kind, "value": written.text}
+    def read(written: Written) -> Assertion:
+        if not written.text:
+            raise NotTakenOverError("its 'value' is empty, which promptfoo refuses")
+        return {"type": kind, "value": written.text}
+
+    return read
 
 
 def _listed(kind: str) -> Callable[[Written], Assertion]:
@@ -70,17 +79,34 @@ def _equals(written: Written) -> Assertion:
 
 def _regex(written: Written) -> Assertion:
     """Return the pattern in Python's dialect: digits and words are ASCII, `$` is the very end."""
-    pattern = _GROUP.sub("(?P<", written.text)
+    if _ONLY_PYTHON.search(written.text):
+        raise NotTakenOverError("the pattern is none of JavaScript's: it begins with flags")
+    named = _GROUP.sub("(?P<", written.text)
     in_class, python = False, ""
-    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
+    for part in _PART.findall(named):
+        was_in_class = in_class
         in_class = (part == "[" or in_class) and part != "]"
-        python += r"\Z" if part == "$" and not in_class else part
+        python += _python_part(part, in_class=was_in_class, has_names=named != written.text)
     python = f"(?a){python}" if re.search(r"\\[wdbWDB]", python) else python
     try:
         re.compile(python)
     except re.error as error:
         raise NotTakenOverError(f"the pattern is none of Python's: {error}") from error
     return {"type": "regex", "value": python}
+
+
+def _python_part(part: str, *, in_class: bool, has_names: bool) -> str:
+    """Return a part of a pattern of JavaScript (without its flag `u`) as Python writes it."""
+    if part == "$":
+        return "$" if in_class else r"\Z"
+    if in_class and part in _CLASS_OPERATORS:
+        return f"\\{part}"  # Python keeps `[[` and `&&` in a class for later use
+    if part.startswith(r"\k<"):
+        return f"(?P={part[3:-1]})" if has_names else part[1:]
+    if part.startswith(r"\c") and len(part) == 3:
+        return f"\\x{ord(part[2]) % 32:02x}"
+    is_letter = len(part) == 2 and part[0] == "\\" and part[1].isalpha()
+    return part[1] if is_letter and part[1] not in _ESCAPES else part
 
 
 def _json(kind: str) -> Callable[[Written], Assertion]:
@@ -152,6 +178,7 @@ WORDS: Final[Mapping[str, Callable[[Written], Assertion]]] = {
     "bleu": _graded("bleu", 0.5),
     "rouge-n": _graded("rouge-n", 0.75),
     "similar": _graded("similar", 0.75),
+    "similar:cosine": _graded("similar", 0.75),
     "latency": _maximum("latency"),
     "cost": _maximum("cost"),
     "word-count": _word_count,
@@ -163,40 +190,54 @@ WORDS: Final[Mapping[str, Callable[[Written], Assertion]]] = {
 }
 """The types with a counterpart."""
 
+_FIRST: Final = "the first JSON object or array of the output counts, in promptfoo any object"
+_EMBEDDINGS: Final = (
+    "embeddings are of the model text-embedding-3-small, unless the suite names another"
+)
+DIFFERENCES: Final[Mapping[str, str]] = {
+    "bleu": "texts that are short or share few words have other scores than in promptfoo",
+    "contains-json": _FIRST,
+    "rouge-n": "words are compared in lower case and without punctuation, unlike in promptfoo",
+    "similar": _EMBEDDINGS,
+    "similar:cosine": _EMBEDDINGS,
+}
+"""What a type means here that it does not in promptfoo."""
 
-_MEMBERS: Final = ("contains", "icontains", "latency", "cost", "similar", "is-json")
-_ANCHORED: Final = {"equals": "^{}$", "starts-with": "^{}", "ends-with": "{}$"}
+
+def has_formats(schema: Any) -> bool:
+    """Whether a JSON Schema asks for texts of a `format`, which promptfoo checks."""
+    if isinstance(schema, Mapping):
+        return isinstance(schema.get("format"), str) or any(map(has_formats, schema.values()))
+    return isinstance(schema, list) and any(map(has_formats, schema))
 
 
-def as_member(assertion: Assertion) -> Assertion | None:
-    """Return an assertion in the words of test files, as members of a composite are written.
+_TEST_FILE_WORDS: Final = (
+    *("contains", "contains-any", "contains-all", "icontains", "icontains-any", "icontains-all"),
+    *("latency", "cost", "similar"),
+)
+# Test files have these words, too, with other rules: trimmed texts, ECMAScript's patterns.
+_OTHER_RULES: Final = (*_TEST_FILE_WORDS, "equals", "starts-with", "ends-with", "regex", "is-json")
 
-    None if test files have none: they compare trimmed texts, so that a pattern stands for those.
+
+def as_member(assertion: Assertion) -> Assertion:
+    """Return an assertion as a member of a composite.
+
+    Members are read by the rules of test files where those have the type and no path is written.
     """
     kind = str(assertion["type"]).removeprefix("not-")
-    member = _member(kind, assertion)
-    if member is None or member.get("value", "x") in ("", []):
-        return None
-    if "weight" in assertion:
-        member["weight"] = assertion["weight"]
-    return member | ({"negate": True} if assertion["type"].startswith("not-") else {})
+    member = {key: value for key, value in assertion.items() if key != "metric"}
+    if "path" not in member and kind == "llm_judge":
+        member = _grader(member)
+    is_plain = kind in _TEST_FILE_WORDS and assertion.get("value", "x") not in ("", [])
+    if "path" in member or not (is_plain or kind == "llm_judge"):
+        return {"path": PRIMARY_PATH, **member} if kind in _OTHER_RULES else member
+    negated = {"negate": True} if assertion["type"].startswith("not-") else {}
+    return member | {"type": str(member["type"]).removeprefix("not-")} | negated
 
 
-def _member(kind: str, assertion: Assertion) -> Assertion | None:
-    value = assertion.get("value")
-    if kind in _ANCHORED and isinstance(value, str):
-        return {"type": "regex", "value": _ANCHORED[kind].format(_SPECIAL.sub(r"\\\g<0>", value))}
-    if kind == "regex":
-        pattern = str(value).removeprefix("(?a)").replace(r"\Z", "$").replace("(?P<", "(?<")
-        return {"type": "regex", "value": pattern}
-    if kind == "llm_judge":
-        grader = {"type": "llm-grader", "prompt": assertion["criteria"]}
-        threshold = assertion.get("min_score")
-        grader |= {} if threshold is None else {"threshold": threshold}
-        return grader | (assertion.get("config") or {})
-    is_text = kind in _MEMBERS or kind.endswith(("contains-any", "contains-all"))
-    if not is_text or (kind == "is-json" and value is not None):
-        return None
-    return {key: each for key, each in assertion.items() if key in ("value", "threshold")} | {
-        "type": kind
-    }
+def _grader(judge: Assertion) -> Assertion:
+    grader = {"type": "llm-grader", "prompt": judge["criteria"]}
+    if judge.get("min_score") is not None:
+        grader["threshold"] = judge["min_score"]
+    rest = {key: judge[key] for key in ("name", "weight") if key in judge}
+    return grader | rest | (judge.get("config") or {})

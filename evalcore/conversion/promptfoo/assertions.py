@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.conversion.converted import Notes
-from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
+from evalcore.conversion.promptfoo.assertion_words import (
+    DIFFERENCES,
+    WORDS,
+    Written,
+    as_member,
+    has_formats,
+)
 from evalcore.conversion.promptfoo.cases import assert_positions
 from evalcore.conversion.promptfoo.checks_module import PARSED, UNCHANGED, ChecksModule
 from evalcore.conversion.promptfoo.files import (
@@ -32,6 +38,8 @@ _PATH: Final = "outputs.primary_output"
 _READ_KEYS: Final = ("type", "value", "threshold", "weight", "metric", "transform", "provider")
 _PYTHON: Final = "python"
 _TITLE_CHARACTERS: Final = 60
+_SET: Final = "assert-set"
+_SET_KEYS: Final = {"type", "assert", "threshold", "weight"}
 
 
 @frozen
@@ -60,40 +68,54 @@ class Assertions:
     ) -> list[Assertion]:
         """Return the assertions of a test; under a `threshold` they are one composite."""
         if threshold:
-            return self._composite(listed, threshold, test)
+            composite = self._composite(listed, threshold, test)
+            return [composite] if composite else []
         assertions = []
         for raw, position in zip(listed, test.positions, strict=True):
-            if isinstance(raw, Mapping) and raw.get("type") == "assert-set":
-                members = raw.get("assert") or ()
-                inner = replace(test, positions=assert_positions(position, len(members)))
-                assertions.extend(self.read_all(members, raw.get("threshold"), inner))
+            if isinstance(raw, Mapping) and raw.get("type") == _SET:
+                read = self._set(raw, position, test)
+                assertions.extend(read if len(listed) == 1 else _weighted(read, raw.get("weight")))
                 continue
             assertion = self._read(raw, test, position)
             if assertion is not None:
                 assertions.append(assertion)
         return assertions
 
+    def _set(self, raw: Mapping[str, Any], position: str, test: TestContext) -> list[Assertion]:
+        """Return the assertions of an `assert-set`."""
+        for key in raw.keys() - _SET_KEYS:
+            self._notes.add(f"'{key}' of an assert-set is not taken over", position)
+        members = raw.get("assert") or ()
+        inner = replace(test, positions=assert_positions(position, len(members)))
+        return self.read_all(members, raw.get("threshold"), inner)
+
     def _composite(
-        self, listed: Sequence[Any], threshold: float, test: TestContext
-    ) -> list[Assertion]:
-        """Return the assertions as one whose score reaches the threshold, as promptfoo counts."""
-        members = []
-        path: str | None = None
+        self, listed: Sequence[Any], threshold: float | None, test: TestContext
+    ) -> Assertion | None:
+        """Return the assertions as one whose score reaches the threshold, as promptfoo counts.
+
+        None if none of them has a counterpart.
+        """
+        members: list[Assertion] = []
         for raw, position in zip(listed, test.positions, strict=True):
-            assertion = self._read(raw, test, position)
-            if assertion is None:
-                continue
-            path = assertion.pop("path", path)
-            member = as_member(assertion)
+            member: Assertion | None
+            if isinstance(raw, Mapping) and raw.get("type") == _SET:
+                inner = raw.get("assert") or ()
+                positions = assert_positions(position, len(inner))
+                member = self._composite(inner, None, replace(test, positions=positions))
+                if member is not None and raw.get("weight") is not None:
+                    member["weight"] = raw["weight"]
+            else:
+                assertion = self._read(raw, test, position)
+                member = assertion and as_member(assertion)
             if member is None:
-                reason = f"{raw.get('type')} under a 'threshold': no counterpart; the score is that"
-                self._notes.add(f"{reason} of the other assertions", position)
-                continue
-            members.append(member)
+                self._notes.add("under a 'threshold': the score is that of the others", position)
+            else:
+                members.append(member)
         if not members:
-            return []
-        composite: Assertion = {"type": "composite", "threshold": threshold, "assertions": members}
-        return [composite | ({"path": path} if path else {})]
+            return None
+        composite: Assertion = {"type": "composite", "assertions": _named(members)}
+        return composite | ({} if threshold is None else {"threshold": threshold})
 
     def _read(self, raw: Any, test: TestContext, position: str) -> Assertion | None:
         if not isinstance(raw, Mapping) or not isinstance(raw.get("type"), str):
@@ -132,8 +154,10 @@ class Assertions:
             raise NotTakenOverError(_reason(kind))
         value = self._value(raw.get("value"), test.variables)
         assertion = word(Written(raw, value))
-        if kind in _OTHER_FORMULAS:
-            self._notes.add(f"{kind}: {_OTHER_FORMULAS[kind]}")
+        if kind in DIFFERENCES:
+            self._notes.add(f"{kind}: {DIFFERENCES[kind]}")
+        if kind in ("is-json", "contains-json") and has_formats(assertion.get("value")):
+            self._notes.add("'format' in a JSON Schema is not checked", position)
         if output not in (UNCHANGED, PARSED):
             assertion = self._compared(assertion, output)
         elif assertion["type"] == "llm_judge":
@@ -181,7 +205,7 @@ class Assertions:
 
     def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
         value, threshold = raw.get("value"), raw.get("threshold")
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.strip():
             raise NotTakenOverError("its 'value' is no text")
         reference = python_reference(value) if is_reference(value) else None
         if reference is None:
@@ -196,17 +220,31 @@ class Assertions:
         return written | ({"config": raw["config"]} if raw.get("config") else {})
 
 
-_OTHER_FORMULAS: Final = {
-    "bleu": "the score of texts that share few words is 0 here, a little more in promptfoo",
-    "rouge-n": "words are compared in lower case and without punctuation, unlike in promptfoo",
-    "similar": "embeddings are of the model text-embedding-3-small, unless the suite names another",
-}
-
-
 _COMPARED: Final = (
     *("contains", "icontains", "starts-with", "ends-with", "equals", "regex", "is-json"),
     *("contains-any", "contains-all", "icontains-any", "icontains-all"),
 )
+
+
+def _weighted(assertions: list[Assertion], weight: float | None) -> list[Assertion]:
+    """Return the assertions of a set, which together weigh as much as the set."""
+    own = [1.0 if each.get("weight") is None else float(each["weight"]) for each in assertions]
+    share = (1.0 if weight is None else float(weight)) / (sum(own) or 1.0)
+    return [
+        {**each, "weight": round(each_weight * share, 6)}
+        for each, each_weight in zip(assertions, own, strict=True)
+    ]
+
+
+def _named(members: list[Assertion]) -> list[Assertion]:
+    """Return the members of a composite, each with a name of its own if types are repeated."""
+    types = [str(member["type"]) for member in members]
+    if len(set(types)) == len(types):
+        return members
+    return [
+        {**member, "name": f"{kind}-{number}"}
+        for number, (kind, member) in enumerate(zip(types, members, strict=True), 1)
+    ]
 
 
 def _transform(script: str) -> str | tuple[str, str]:

@@ -70,7 +70,7 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
     if raw.get("env"):
         notes.add("'env': set these variables in the environment or in a .env file")
     module = ChecksModule(folder)
-    providers = Providers(module, notes)
+    providers = Providers(module, notes, folder)
     key = "providers" if raw.get("providers") else "targets"
     targets = providers.read_all(raw.get(key), key)
     reader = _CaseReader(folder, module, GradingProviders(providers, notes), notes)

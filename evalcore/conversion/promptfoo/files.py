@@ -12,7 +12,9 @@ import orjson
 from evalcore.conversion.foreign_file import json_lines, read_csv
 from evalcore.errors import LoadError
 from evalcore.formats.text.documents import decode, parse_document, read_bytes
+from evalcore.mistakes.foreign_text import one_line
 
+_LONGEST_NAME: Final = 80
 PREFIX: Final = "file://"
 _CODE: Final = (".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".py", ".rb", ".go")
 
@@ -46,12 +48,15 @@ def named_files(folder: Path, value: str) -> Iterator[Path]:
     name = value.removeprefix(PREFIX)
     if is_code(value):
         raise NotTakenOverError(f"{name} is a program")
-    paths = sorted(folder.glob(name)) if has_magic(name) and not Path(name).is_absolute() else None
-    if paths is None:
-        paths = [folder / name]
-    if not any(path.is_file() for path in paths):
-        raise NotTakenOverError(f"{name}: no such file")
-    yield from (path for path in paths if path.is_file())
+    is_glob = has_magic(name) and not Path(name).is_absolute()
+    try:
+        paths = sorted(folder.glob(name)) if is_glob else [folder / name]
+        files = [path for path in paths if path.is_file()]
+    except (OSError, ValueError):  # a text that is too long for a name, or no glob
+        files = []
+    if not files:
+        raise NotTakenOverError(f"{one_line(name, _LONGEST_NAME)}: no such file")
+    yield from files
 
 
 def read_value(path: Path) -> Any:

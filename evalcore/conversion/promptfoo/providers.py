@@ -5,18 +5,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from evalcore.conversion.converted import Notes, VariableText, unique_id
 from evalcore.conversion.promptfoo.checks_module import ChecksModule
-from evalcore.conversion.promptfoo.files import NotTakenOverError, python_reference
+from evalcore.conversion.promptfoo.files import (
+    NotTakenOverError,
+    is_reference,
+    named_files,
+    python_reference,
+    read_value,
+)
 from evalcore.conversion.promptfoo.transforms import json_path
 from evalcore.trust.secret_options import SecretOption
 
 Target = dict[str, Any]
 
 _SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format")
-_RENAMED: Final = {"apiBaseUrl": "base_url", "max_completion_tokens": "max_tokens"}
+_RENAMED: Final = {
+    "apiBaseUrl": "base_url",
+    "maxTokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "topP": "top_p",
+}
 _KEYS: Final = ("apiKey", "apiKeyEnvar")
 _ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
 _ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
@@ -25,6 +38,11 @@ _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
     r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
+)
+# What stands in the position of a model and is none that chats.
+_NO_CHAT: Final = re.compile(
+    r"(?:agents|assistant|chatkit|claude-agent-sdk|claude-code|codex-app-server|codex-sdk"
+    r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
 )
 # promptfoo's names of providers whose models `any-llm` asks, and any-llm's names of them.
 _ANY_LLM: Final = {
@@ -46,6 +64,7 @@ _ANY_LLM: Final = {
     "xai": "xai",
 }
 _HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
+_DOCUMENTS: Final = (".yaml", ".yml", ".json")
 _OLLAMA: Final = "http://localhost:11434/v1"
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 
@@ -53,8 +72,8 @@ _PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 class Providers:
     """Reads providers; `targets` are the targets so far, by their names."""
 
-    def __init__(self, module: ChecksModule, notes: Notes) -> None:
-        self._module, self._notes = module, notes
+    def __init__(self, module: ChecksModule, notes: Notes, folder: Path) -> None:
+        self._module, self._notes, self._folder = module, notes, folder
         self.targets: dict[str, Target] = {}
         self.transforms: dict[str, str] = {}
 
@@ -62,12 +81,30 @@ class Providers:
         """Return the targets of the configuration's providers; note those without a counterpart."""
         entries = written if isinstance(written, list) else [written] if written else []
         targets = []
-        for index, entry in enumerate(entries):
-            position = f"{key}[{index}]"
+        positioned = [
+            each
+            for index, entry in enumerate(entries)
+            for each in self._of_files(entry, f"{key}[{index}]")
+        ]
+        for position, entry in positioned:
             target = self.read(entry, position)
             if target is not None:
                 targets.append(target)
         return targets
+
+    def _of_files(self, entry: Any, position: str) -> list[tuple[str, Any]]:
+        """Return an entry, or those of the YAML or JSON file that it names, with their position."""
+        if not (is_reference(entry) and entry.endswith(_DOCUMENTS)):
+            return [(position, entry)]
+        try:
+            values = [read_value(path) for path in named_files(self._folder, entry)]
+        except NotTakenOverError as error:
+            self._notes.add(f"the providers are left out: {error}", position)
+            return []
+        listed = [
+            each for value in values for each in (value if isinstance(value, list) else [value])
+        ]
+        return [(f"{position} ({number})", each) for number, each in enumerate(listed, 1)]
 
     def read(self, entry: Any, position: str, name: str | None = None) -> Target | None:
         """Return the target of a provider, None and a note if it can be none."""
@@ -88,10 +125,12 @@ class Providers:
         return target
 
     def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        if not identity:
+            raise NotTakenOverError("it has no 'id'")
         if identity == "echo":
             return {"provider": "echo"}
         model = _MODELS.match(identity)
-        if model is not None:
+        if model is not None and not _NO_CHAT.fullmatch(model["model"]):
             return self._model(model, config, position)
         service, _, rest = identity.partition(":")
         if service in _ANY_LLM and rest:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, floor
 from typing import Any, Final
 
 import orjson
-from jinja2 import ChainableUndefined, TemplateError
+from jinja2 import ChainableUndefined, TemplateError, meta
 from jinja2.sandbox import SandboxedEnvironment
 
 _MARKS: Final = re.compile(r"\{\{|\{%|\{#")
 _ROUNDS: Final = 5
 _READS_ENVIRONMENT: Final = re.compile(r"\{[{%][^}]*\benv\.\w")
+_TAG: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
+_PAIRS: Final = re.compile(r"(for\s+\w+\s*,\s*\w+\s+in\s+)(.+?)(\s*-?%\})$", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -28,6 +31,7 @@ def script_text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
+    value = _listed(value)
     if isinstance(value, list | tuple):
         return ",".join(str(script_text(member)) for member in value)
     if isinstance(value, Mapping):
@@ -35,8 +39,60 @@ def script_text(value: Any) -> Any:
     return value
 
 
-def _dumped(value: Any) -> str:
-    return orjson.dumps(value).decode()
+def _as_jinja(tag: re.Match[str]) -> str:
+    """Return a tag of Nunjucks as Jinja writes it: its comparisons, and loops over mappings."""
+    text = tag[0].replace("!==", "!=").replace("===", "==")
+    return _PAIRS.sub(r"\1(\2)|pairs\3", text)
+
+
+def _pairs(value: Any) -> Any:
+    return value.items() if isinstance(value, Mapping) else value
+
+
+def _dumped(value: Any, indent: int = 0) -> str:
+    """Return the JSON of a value, as JavaScript's `JSON.stringify` writes it."""
+    if indent:
+        import json
+
+        return json.dumps(_listed(value), indent=indent, ensure_ascii=False)
+    return orjson.dumps(_listed(value)).decode()
+
+
+def _listed(value: Any) -> Any:
+    """Return what a filter yields as a list; any other value as it is."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
+def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
+    """Round as JavaScript does: halves go up."""
+    factor: float = 10**precision
+    scaled = value * factor
+    whole = ceil(scaled) if method == "ceil" else floor(scaled + (method == "common") / 2)
+    return whole / factor
+
+
+def _truncated(text: str, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    """Cut a text behind the last word that fits; the end is no part of the length."""
+    if len(text) <= length:
+        return text
+    blank = -1 if killwords else text.rfind(" ", 0, length + 1)
+    return text[: length if blank == -1 else blank] + end
+
+
+def _escaped(text: Any) -> str:
+    table = {"&": "&amp;", '"': "&quot;", "'": "&#39;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
+    return "".join(table.get(character, character) for character in str(script_text(text)))
+
+
+# Filters that Jinja has, too, with other results.
+_FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "dump": _dumped,
+    "e": _escaped,
+    "escape": _escaped,
+    "pairs": _pairs,
+    "round": _rounded,
+    "truncate": _truncated,
+}
 
 
 class _ScriptEnvironment(SandboxedEnvironment):
@@ -52,7 +108,7 @@ def _environment() -> SandboxedEnvironment:
     environment = _ScriptEnvironment(
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
-    environment.filters["dump"] = _dumped
+    environment.filters.update(_FILTERS)
     return environment
 
 
@@ -66,7 +122,7 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     if _READS_ENVIRONMENT.search(text):
         raise RenderError("the template reads the environment: write the value")
     try:
-        return _ENVIRONMENT.from_string(text).render(variables)
+        return _ENVIRONMENT.from_string(_TAG.sub(_as_jinja, text)).render(variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise RenderError(f"the template cannot be rendered: {error}") from error
 
@@ -98,15 +154,23 @@ def resolved_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     return resolved
 
 
+def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a variable filled in; one that names what is no variable stays as it is."""
+    if not isinstance(value, str) or not _MARKS.search(value):
+        return value
+    try:
+        names = meta.find_undeclared_variables(_ENVIRONMENT.parse(_TAG.sub(_as_jinja, value)))
+    except TemplateError:
+        names = set()
+    return render(value, variables) if names <= variables.keys() else value
+
+
 def rendered_prompt(raw: str, variables: Mapping[str, Any]) -> Any:
     """Return a prompt filled in: a text, or messages where it is a JSON array of them."""
     try:
         parsed = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        inner = {
-            key: render(value, variables) if isinstance(value, str) else value
-            for key, value in variables.items()
-        }
+        inner = {key: _filled(value, variables) for key, value in variables.items()}
         text = render(raw, inner)
         return _messages_of(text) or text
     if isinstance(parsed, list | dict):

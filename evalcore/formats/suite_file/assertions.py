@@ -2,6 +2,8 @@
 
 Types that are not of this format's own follow the rules of workflow files where those have them,
 else those of test files. A `path` makes any of them look there instead of at the primary output.
+Members of a composite follow the rules of test files where those have the type and no `path` is
+written, else those of suites.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, suggest_assertion
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence_path import ROOTS, PathSyntaxError, parse_path
+from evalcore.model.evidence_path import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path
 
 _OF_TEST_FILES: Final = (
     "token-usage",
@@ -63,7 +65,7 @@ class SuiteAssertions:
         self.warnings: list[str] = []
         self._notes = notes
         self._folder, self._graders = graders.folder, graders
-        self._test_files = AssertionReader(graders, notes=notes)
+        self._test_files = AssertionReader(graders, notes=notes, read_other=self._read_member)
         self._renames = renames
 
     def read(self, raw: object, loc: Loc, problems: Problems) -> Assertion | None:
@@ -100,6 +102,13 @@ class SuiteAssertions:
             problems.add((*loc, "type"), f"unknown assertion {describe(kind)}.{hint}")
             return None
         return assertion if problems.count == before else None
+
+    def _read_member(self, raw: object, loc: Loc, problems: Problems) -> Assertion | None:
+        """Return a member of a composite; a composite applies no transform of its members."""
+        assertion = self.read(raw, loc, problems)
+        if assertion is None or assertion.transform is None:
+            return assertion
+        return _at_path(assertion, PRIMARY_PATH)
 
     def _check_path(self, path: object, loc: Loc, problems: Problems) -> None:
         if not isinstance(path, str):

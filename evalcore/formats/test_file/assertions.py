@@ -6,7 +6,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,12 +36,15 @@ MAX_SHARED_ASSERTIONS: Final = 1_000
 _PLAIN_KEYS: Final = 2  # `type` and `value`
 _LONGEST_NAME: Final = 30
 
+ReadAssertion = Callable[[Any, Loc, Problems], Assertion | None]
+
 
 class AssertionReader:
     """Reads assertions; those that are written alike are one object.
 
     `programs` are custom assertion types, `templates` opens what is included. `notes` collects keys
-    that have no effect.
+    that have no effect. `read_other` reads members of a composite that test files cannot write:
+    those of other types, and those with a `path`.
     """
 
     def __init__(
@@ -50,12 +53,14 @@ class AssertionReader:
         programs: Mapping[str, ProgramAssertion] | None = None,
         notes: CaseWarnings | None = None,
         templates: AssertionTemplates | None = None,
+        read_other: ReadAssertion | None = None,
     ) -> None:
         self._graders = graders
         self._programs = programs or {}
         self._notes = notes
         self.literals = LiteralReferences(notes)
         self._templates = templates
+        self._read_other = read_other
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
         self._including: list[Path] = []
@@ -109,9 +114,17 @@ class AssertionReader:
         for index, entry in enumerate(raw):
             if is_include(entry) and self._templates is not None:
                 members += self._include(entry["include"], (*loc, index, "include"), problems, "")
-            elif (assertion := self.read(entry, (*loc, index), problems)) is not None:
+            elif (assertion := self._read_member(entry, (*loc, index), problems)) is not None:
                 members.append(assertion)
         return members
+
+    def _read_member(self, raw: Any, loc: Loc, problems: Problems) -> Assertion | None:
+        if self._read_other is None or not isinstance(raw, Mapping):
+            return self.read(raw, loc, problems)
+        kind = raw.get("type")
+        is_of_test_files = not isinstance(kind, str) or kind in self._types
+        is_own = is_of_test_files and "path" not in raw
+        return (self.read if is_own else self._read_other)(raw, loc, problems)
 
     def _include(
         self, name: object, loc: Loc, problems: Problems, label: str

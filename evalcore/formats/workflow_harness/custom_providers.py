@@ -30,9 +30,12 @@ _ELSEWHERE: Final = ("aws_bedrock", "cohere")
 
 
 class ProviderManifest(WorkflowPart):
-    """A file `custom/providers/<id>.yaml`; what an application notes of it has no effect."""
+    """A file `custom/providers/<id>.yaml`; what an application notes of it has no effect.
 
-    id: str
+    Files of earlier versions have no `id`: it is the name of the file.
+    """
+
+    id: str | None = None
     kind: str | None = None
     name: str | None = None
     type: str | None = None
@@ -54,7 +57,7 @@ def provider_entry(raw: Mapping[str, Any], name: str, problems: Problems) -> dic
     manifest = read_part(ProviderManifest, raw, (), problems)
     if manifest is None:
         return None
-    if manifest.id != name:
+    if manifest.id not in (None, name):
         problems.add(("id",), f"is '{manifest.id}', the file is that of '{name}'")
     if not manifest.is_active:
         problems.add(("is_active",), f"provider '{name}' is switched off; set it to true")

@@ -53,7 +53,8 @@ def find_providers(
             continue  # its file is wrong
         elif name not in _PROTOCOLS and targets.complete:
             providers = dict.fromkeys([*targets.names, *_PROTOCOLS])
-            problems.add(loc, f"unknown provider '{name}'.{suggest(name, providers)}")
+            advice = f"Write an entry in targets.yaml, or custom/providers/{name}.yaml"
+            problems.add(loc, f"unknown provider '{name}'.{suggest(name, providers)} {advice}")
     entries = {
         name: {"kind": target.kind, "options": dict(target.options)}
         for name, target in targets.used.items()

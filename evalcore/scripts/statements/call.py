@@ -43,6 +43,14 @@ class CallTool(Statement):
         """Whether a parameter of this name may be given."""
         return name in self._given_names or (self.params is not None and not self._given_names)
 
+    @field_validator("call", mode="before")
+    @classmethod
+    def _check_call(cls, written: Any) -> Any:
+        if isinstance(written, Mapping):
+            advice = "list a tool under 'tools' with a 'name', and call that name"
+            raise ValueError(f"expected the name of a tool, got a mapping; {advice}")
+        return written
+
     @field_validator("catch", mode="before")
     @classmethod
     def _check_catch(cls, written: Any) -> Any:

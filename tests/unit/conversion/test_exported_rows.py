@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from evalcore.conversion.expected_checks import as_criteria, chat_messages
+from evalcore.conversion.exported_rows import answer_text
 from evalcore.errors import LoadError
 from tests.support.conversions import converted
 from tests.support.shell import evalcore
@@ -157,3 +159,36 @@ def test_traces_give_one_case_for_each_root(
 
     assert [test["id"] for test in yaml.safe_load(suite.read_text("utf-8"))["tests"]] == [case_id]
     assert any(note in each for each in notes)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}],
+        {"role": "assistant", "content": [{"type": "text", "text": "hello"}]},
+        [{"type": "ai", "data": {"content": "hello"}}],
+    ],
+    ids=["messages", "one message", "LangChain's"],
+)
+@pytest.mark.parametrize(("question", "expected"), [("inputs", "outputs"), ("input", "expected")])
+def test_an_expected_message_is_compared_by_its_text(
+    question: str, expected: str, answer: Any, tmp_path: Path
+) -> None:
+    row = {
+        question: {"text": "hi"},
+        expected: answer if question == "input" else {"message": answer},
+    }
+    (tmp_path / "chat.json").write_text(json.dumps([row]), "utf-8")
+
+    suite, notes = converted(None, "chat.json", tmp_path)
+    (test,) = yaml.safe_load(suite.read_text("utf-8"))["tests"]
+    assert test["assertions"] == [{"type": "icontains", "value": "hello"}]
+    assert "of answers that are messages the text of the last one counts" in notes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"role": "user", "content": "hi"}, {"role": "admin"}, [1], [], "text", None],
+)
+def test_what_is_no_message_of_the_assistant_stays(value: Any) -> None:
+    assert answer_text(value) == value

@@ -25,6 +25,7 @@ def test_the_flags_name_every_source_and_check() -> None:
     [
         (f"{source.replace('-', '_')}/{name}", source)
         for source, names in {
+            "deepeval": ("goldens.json", "goldens.csv", "run.json"),
             "promptfoo": ("greetings.yaml", "models.yaml", "chat.yaml"),
             "inspect": ("basic.json", "capitals.jsonl", "riddles.csv", "choices.json"),
             "pydantic-evals": ("capitals.yaml", "orders.yaml", "tone.json"),
@@ -99,3 +100,46 @@ def test_a_suite_elsewhere_names_the_files_that_it_imports(tmp_path: Path) -> No
     ended = evalcore("import", source, "--out", tmp_path / "x.eval.yaml", cwd=tmp_path)
     assert ended.code == 0
     assert "the suite imports grade.py: copy that into its own folder, too" in ended.err
+
+
+def test_columns_of_rows_may_have_other_names(tmp_path: Path) -> None:
+    rows = '{"question": "Capital of Peru?", "answer": "Lima", "level": 1}\n'
+    (tmp_path / "quiz.jsonl").write_text(rows, "utf-8")
+
+    unknown = evalcore("import", "quiz.jsonl", cwd=tmp_path)
+    assert unknown.code == 2
+    assert "they have question, answer, level" in unknown.err
+    assert "--column NAME=input --column NAME=target" in unknown.err
+
+    columns = ("--column", "question=input", "--column", "answer=target")
+    named = evalcore("import", "quiz.jsonl", *columns, cwd=tmp_path)
+    assert named.code == 0
+    assert "- no fields of a sample, kept as metadata: level\n" in named.err
+    text = (tmp_path / "quiz.eval.yaml").read_text("utf-8")
+    assert "(inspect)" in text
+    assert "  input: Capital of Peru?\n  expected_output: Lima\n" in text
+    assert "  metadata:\n    level: 1\n" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("ask=input", "quiz.jsonl has no 'ask': its rows have question, answer"),
+        ("question", "write NAME=FIELD"),
+    ],
+)
+def test_a_wrong_column_is_one_message(column: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "quiz.jsonl").write_text('{"question": "a", "answer": "b"}\n', "utf-8")
+    ended = evalcore("import", "quiz.jsonl", "--column", column, cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(("key", "source"), [("input", "braintrust"), ("inputs", "langsmith")])
+def test_rows_under_examples_are_of_the_program_whose_keys_they_have(
+    key: str, source: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "examples.json"
+    path.write_text(f'{{"examples": [{{"{key}": "a", "expected": "b", "outputs": "b"}}]}}', "utf-8")
+    assert registry.recognise_source(read_foreign_file(path)) == source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from evalcore.conversion.converted import Notes
 from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
 from evalcore.conversion.promptfoo.csv_tests import assertion_of_text
+from evalcore.conversion.promptfoo.csv_tests import test_of_row as row_as_test
+from evalcore.conversion.promptfoo.files import NotTakenOverError
+from evalcore.conversion.promptfoo.prompts import read_prompts
 from evalcore.conversion.promptfoo.templates import RenderError, render, rendered_prompt
 from evalcore.conversion.promptfoo.transforms import json_path
 from evalcore.errors import LoadError
@@ -103,7 +108,7 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
         "tests[0].assert[6]: is-sql: no counterpart",
         "tests[1].assert[0]: contains: the transform",
         "tests[2]: 'provider' of a test",
-        "tests[2].assert[1]: levenshtein under a 'threshold'",
+        "tests[2].assert[2]: under a 'threshold': the score is that of the others",
     ):
         assert part in text
     # The suite says the same, and no key is in it.
@@ -246,17 +251,172 @@ def test_json_prompts_are_messages_whose_values_need_no_escapes() -> None:
     ]
 
 
+_OUTPUT = "outputs.primary_output"
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "member"),
     [
-        ("equals", "a.b", {"type": "regex", "value": r"^a\.b$"}),
-        ("starts-with", "a", {"type": "regex", "value": "^a"}),
-        ("regex", r"^(?<x>\d)$", {"type": "regex", "value": r"^(?<x>\d)$"}),
-        ("contains-any", "a,b", {"type": "contains-any", "value": ["a", "b"]}),
-        ("levenshtein", "a", None),
+        ("equals", "a.b", {"path": _OUTPUT, "type": "equals", "value": "a.b"}),
+        ("not-starts-with", "a", {"path": _OUTPUT, "type": "not-starts-with", "value": "a"}),
+        ("regex", r"^(?<x>a)$", {"path": _OUTPUT, "type": "regex", "value": r"^(?P<x>a)\Z"}),
+        ("not-contains-any", "a", {"type": "contains-any", "value": ["a"], "negate": True}),
+        ("levenshtein", "a", {"type": "levenshtein", "value": "a", "threshold": 5}),
+        ("is-json", {"type": "array"}, {"path": _OUTPUT, "type": "is-json", "value": ...}),
     ],
 )
 def test_members_of_thresholds_are_compared_untrimmed(
-    kind: str, value: str, member: dict[str, Any] | None
+    kind: str, value: Any, member: dict[str, Any]
 ) -> None:
-    assert as_member(WORDS[kind](Written({"type": kind}, value))) == member
+    written = WORDS[kind.removeprefix("not-")](Written({"type": kind}, value))
+    expected = {key: value if each is ... else each for key, each in member.items()}
+    assert as_member({**written, "type": kind}) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "python"),
+    [
+        (r"\A\z\p{2}", "Azp{2}"),
+        (r"\k<a>(?<b>x)\k<b>", r"(?P=a)(?P<b>x)(?P=b)"),
+        (r"\k<a>", "k<a>"),
+        (r"[[a&&b]$", r"[\[a\&\&b]\Z"),
+        (r"\cJ\u0041\n\/", r"\x0a\u0041\n\/"),
+    ],
+)
+def test_escapes_of_javascript_are_those_of_python(pattern: str, python: str) -> None:
+    if "?P=a" in python:  # a name that no group has is a mistake in both
+        with pytest.raises(NotTakenOverError, match="unknown group"):
+            WORDS["regex"](Written({}, pattern))
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert WORDS["regex"](Written({}, pattern)) == {"type": "regex", "value": python}
+
+
+def test_flags_before_a_pattern_are_none_of_javascript() -> None:
+    with pytest.raises(NotTakenOverError, match="begins with flags"):
+        WORDS["regex"](Written({}, "(?i)hello"))
+
+
+@pytest.mark.parametrize("kind", ["contains", "icontains", "starts-with"])
+def test_an_empty_text_is_not_taken_over_since_promptfoo_refuses_it(kind: str) -> None:
+    with pytest.raises(NotTakenOverError, match="empty"):
+        WORDS[kind](Written({}, ""))
+
+
+def test_what_counts_otherwise_than_in_promptfoo_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "prompts: [{raw: hi, label: a, config: {temperature: 0}}, 'exec:./write.sh']\n"
+        "providers: [openai:codex-sdk, {model: x, config: {a: 1}}, openai:ft:gpt-4o:me::1]\n"
+        "tests:\n- assert:\n"
+        "  - {type: contains-json, value: {properties: {a: {format: email}}}}\n"
+        "  - {type: assert-set, metric: m, assert: [{type: bleu, value: a b}]}\n",
+        "utf-8",
+    )
+    suite, notes = converted(None, "c.yaml", tmp_path)
+    (target,) = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert target["model"] == "ft:gpt-4o:me::1"
+    text = "\n".join(notes)
+    for part in (
+        "prompts[0]: 'config' of a prompt is not taken over",
+        "prompts[1]: the prompt is left out: exec:./write.sh is a program",
+        "providers[0]: the provider 'openai:codex-sdk' is left out",
+        "is left out: it has no 'id'",
+        "contains-json: the first JSON object or array of the output counts",
+        "tests[0].assert[0]: 'format' in a JSON Schema is not checked",
+        "tests[0].assert[1]: 'metric' of an assert-set is not taken over",
+        "bleu: texts that are short or share few words have other scores",
+    ):
+        assert part in text
+
+
+def test_tables_of_prompts_have_labels_and_a_head_if_they_have_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('prompt,label\n"Say, hi",Short\n,none\nBye,\n', "utf-8")
+    (tmp_path / "b.csv").write_text("Say hi\n\nSay bye\n", "utf-8")
+    (tmp_path / "c.csv").write_text("Prompt\nSay hi\n", "utf-8")
+    prompts = [
+        (prompt.raw, prompt.label)
+        for name in "abc"
+        for prompt in read_prompts(f"file://{name}.csv", tmp_path, Notes())
+    ]
+    assert prompts == [
+        ("Say, hi", "Short"),
+        ("Bye", None),
+        ("Say hi", None),
+        ("Say bye", None),
+        ("Say hi", None),
+    ]
+
+
+def test_rows_have_thresholds_of_assertions_and_lists_with_commas_in_quotes() -> None:
+    row = {
+        "__expected1": 'contains-any: "a, b",c',
+        "__expected2": "similar: tea",
+        "__expected3": "is-valid-function-call",
+        "__config:__expected2:threshold": "0.4",
+        "__config:__expected3:threshold": "much",
+        "__threshold": "half",
+        "__metadata:tags[]": r"x\,y,z",
+    }
+    test = row_as_test(row)
+    assert test["assert"] == [
+        {"type": "contains-any", "value": ["a, b", "c"]},
+        {"type": "similar", "value": "tea", "threshold": 0.4},
+        {"type": "is-valid-function-call"},
+    ]
+    assert test["metadata"] == {"tags": ["x,y", "z"]}
+    assert "threshold" not in test
+
+
+def test_texts_that_are_too_long_for_names_of_files_are_none(tmp_path: Path) -> None:
+    text = "f(x) " * 200
+    config = {"prompts": ["hi"], "tests": [text, {"vars": text}, {"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    _, notes = converted(None, "c.yaml", tmp_path)
+    assert len([note for note in notes if note.endswith("…: no such file")]) == 2
+
+
+def test_providers_may_stand_in_files(tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("[{id: echo, label: one}, openai:o3]", "utf-8")
+    (tmp_path / "single.json").write_text('{"id": "anthropic:messages:claude"}', "utf-8")
+    names = ["file://more.yaml", "echo", "file://single.json", "file://none.yaml"]
+    config = {"prompts": ["hi"], "providers": names, "tests": [{"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+
+    suite, notes = converted(None, "c.yaml", tmp_path)
+    targets = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert [target["name"] for target in targets] == [
+        "one",
+        "openai:o3",
+        "echo",
+        "anthropic:messages:claude",
+    ]
+    assert "providers[3]: the providers are left out: none.yaml: no such file" in notes
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ o | dump(2) }}", '{\n  "a": "é"\n}'),
+        ("{{ l | selectattr('k') | dump }}", '[{"k":1}]'),
+        ("{{ n | reverse }}", "2,1"),
+        (
+            "{{ 2.5 | round }} {{ -2.5 | round }} {{ 1.25 | round(1) }} {{ 1.2|round(0, 'ceil') }}",
+            "3 -2 1.3 2",
+        ),
+        (
+            "{{ s | truncate(5) }} {{ s | truncate(7) }} {{ s | truncate(3, true, '') }}",
+            "Hello... Hello... Hel",
+        ),
+        ("{{ '<a b=\"c\">' | escape }}", "&lt;a b=&quot;c&quot;&gt;"),
+        ("{% for k, v in o %}{{k}}={{v}}{% endfor %}", "a=é"),
+        (
+            "{% for k, v in [[1, 2]] %}{{k}}={{v}}{% endfor %}{% for k, v in u %}x{% endfor %}",
+            "1=2",
+        ),
+        ("{% if n[0] === 1 and n[1] !== 1 %}yes{% endif %}", "yes"),
+    ],
+)
+def test_filters_and_loops_are_those_of_nunjucks(template: str, text: str) -> None:
+    variables = {"o": {"a": "é"}, "l": [{"k": 1}, {}], "n": [1, 2], "s": "Hello World"}
+    assert render(template, variables) == text

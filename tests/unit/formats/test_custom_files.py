@@ -293,8 +293,9 @@ def provided(folder: Path, name: str, manifest: str) -> dict[str, Any]:
             {"base_url": "http://localhost:1/v1"},
         ),
         ("{id: p, type: anthropic}", "anthropic", {}),
+        ("{name: Mine, type: openai, base_url: null, status: ok}", "openai", {}),
     ],
-    ids=["a known address", "ollama", "a protocol"],
+    ids=["a known address", "ollama", "a protocol", "no id, as in earlier versions"],
 )
 def test_a_provider_may_stand_in_a_file_of_its_own(
     tmp_path: Path, manifest: str, kind: str, options: dict[str, str]

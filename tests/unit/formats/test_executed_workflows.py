@@ -275,7 +275,10 @@ def test_an_unknown_provider_is_reported_with_a_suggestion(tmp_path: Path) -> No
     (problem,) = problems_of(tmp_path, text)
 
     assert (problem.line, problem.path) == (4, "souls.s.provider")
-    assert problem.message == "unknown provider 'opnai'. Did you mean 'openai'?"
+    assert problem.message == (
+        "unknown provider 'opnai'. Did you mean 'openai'? "
+        "Write an entry in targets.yaml, or custom/providers/opnai.yaml"
+    )
 
 
 def test_a_variant_is_checked_as_what_it_makes_of_the_workflow(tmp_path: Path) -> None:

@@ -43,11 +43,31 @@ def test_anything_else_is_no_suite(text: str) -> None:
         recognise(parse_document(text.encode(), "file"))
 
 
-def test_a_configuration_of_promptfoo_is_to_be_imported() -> None:
-    text = b"{prompts: [hi], providers: [echo], tests: [{assert: []}]}"
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("{prompts: [hi], providers: [echo], tests: [{assert: []}]}", "promptfoo"),
+        ("{version: 2, eval: {task: t, model: m, created: x}, samples: []}", "Inspect AI"),
+        ("[{input: a, target: b}]", "Inspect AI"),
+        ("{cases: [{name: a, inputs: b}]}", "pydantic-evals"),
+        ("{testCases: [], runDuration: 1}", "DeepEval"),
+        ("[{input: a, retrieval_context: null}]", "DeepEval"),
+        ("[{inputs: {q: a}, outputs: {a: b}}]", "LangSmith"),
+        ("[{input: a, expected: b}]", "Braintrust"),
+    ],
+)
+def test_a_file_of_another_program_is_to_be_imported(text: str, program: str) -> None:
+    with pytest.raises(LoadError) as raised:
+        recognise(parse_document(text.encode(), "file.yaml"))
+    (problem,) = raised.value.problems
+    assert problem.message == f"is a file of {program}; `evalcore import FILE` writes a suite of it"
 
-    with pytest.raises(LoadError, match="`evalcore import FILE` writes a suite of it"):
-        recognise(parse_document(text, "promptfooconfig.yaml"))
+
+@pytest.mark.parametrize("text", ["[{input: a}]", "[1]", "{cases: [1]}", "{cases: {inputs: 1}}"])
+def test_what_only_looks_like_one_is_not(text: str) -> None:
+    with pytest.raises(LoadError) as raised:
+        recognise(parse_document(text.encode(), "file.yaml"))
+    assert "evalcore import" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["greeting.eval.ts", "suite.MTS", "promptfooconfig.js"])

@@ -51,6 +51,11 @@ STATEMENTS = {
     ),
     "params that are no mapping": ("{call: t, params: [1]}", "do.params", "got a list"),
     "catch of a number": ("{call: t, catch: 5}", "do.catch", "the name of an exception class"),
+    "a tool that is written out": (
+        "{call: {import_tool: m.f}}",
+        "do.call",
+        "list a tool under 'tools' with a 'name'",
+    ),
     "if without then": ("{if: x}", "do.then", "is required"),
     "for_each without do": ("{for_each: [1]}", "do.do", "is required"),
     "negative parallelism": (

@@ -9,6 +9,7 @@ import pytest
 
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Case, Format, Suite
+from tests.support.shell import evalcore
 from tests.unit.formats.loading import load_text, places_of, problems_of, write
 
 HEAD = """
@@ -502,3 +503,47 @@ def test_a_mistake_in_the_suites_assertions_has_its_place(tmp_path: Path) -> Non
     text = f"{HEAD}    assertions: [{{type: containz}}]\n{CASES}"
     (message,) = messages(tmp_path, text)
     assert message.startswith("assertions[0].type: unknown assertion 'containz'. Did you mean")
+
+
+def test_members_of_a_composite_may_be_any_assertion_of_a_suite(tmp_path: Path) -> None:
+    members = """
+      - {type: levenshtein, value: tea, threshold: 1, path: outputs.primary_output.drink}
+      - {type: not-word-count, value: 1}
+      - {type: is-json, value: {required: [drink]}, path: outputs.primary_output}
+      - {type: not-equals, value: soup, transform: "json_path:$.drink"}
+      - {type: output.equals, path: outputs.primary_output.cups, value: 2}
+      - {type: contains, value: tee}
+    """
+    text = f"""
+    name: drinks
+    flow: echo
+    targets: [{{name: echo, provider: echo}}]
+    variants: [{{id: echo}}]
+    cases:
+      - id: a
+        input: '{{"drink": "tee", "cups": 2}}'
+        assertions: [{{type: composite, threshold: 1, assertions: [{_flow(members)}]}}]
+    """
+    path = tmp_path / "drinks.yaml"
+    path.write_text(text, "utf-8")
+    ended = evalcore("run", path, "--json", store=tmp_path / "store")
+    (report,) = ended.lines
+    assert report["cases"][0]["passed"], report["cases"][0]
+
+
+def _flow(members: str) -> str:
+    return ", ".join(
+        line.strip().removeprefix("- ") for line in members.split("\n") if line.strip()
+    )
+
+
+def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: Path) -> None:
+    members = "{type: levenshtain, value: a}, {type: word-count}, {type: contains}"
+    composite = f"{{type: composite, assertions: [{members}]}}"
+    text = f"{HEAD}\n    cases: [{{id: a, input: x, assertions: [{composite}]}}]\n"
+    at = "cases[0].assertions[0].assertions"
+    assert messages(tmp_path, text) == [
+        f"{at}[0].type: unknown assertion 'levenshtain'. Did you mean 'levenshtein'?",
+        f"{at}[1].value: is required",
+        f"{at}[2].value: is required",
+    ]

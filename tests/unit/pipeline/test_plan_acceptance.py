@@ -376,6 +376,10 @@ ASKED = (
     "blocks: {b: {type: linear, soul_ref: s}}\nworkflow: {name: w, entry: b}\n"
     "eval: {cases: [{id: a, inputs: {x: 1}, expected: {b: [{type: contains, value: '1'}]}}]}"
 )
+GRADED = (
+    "name: graded\nvariants: [{id: v}]\nflow: {provider: mock, response: x}\n"
+    "cases: [{id: a, input: b, assertions: [%s]}]\n"
+)
 DEMANDS = {
     "a command target": (COMMAND, "EVALCORE_ALLOW_COMMANDS"),
     "a target of AgentV's kind cli": (
@@ -399,6 +403,15 @@ DEMANDS = {
             "assertions: [{name: g, type: code-grader, command: ['true']}]}",
         ),
         "a code grader starts a program",
+    ),
+    "a code grader at a path": (
+        GRADED % "{type: code-grader, command: ['true'], path: outputs.primary_output}",
+        "a code grader starts a program",
+    ),
+    "a Python check at a path in a composite": (
+        GRADED
+        % "{type: composite, assertions: [{type: python, callable: 'mine:check', path: outputs}]}",
+        "module 'mine' of mine:check is not on the allow-list",
     ),
     "hooks": (
         f"workspace: {{hooks: {{before_each: {{command: ['true']}}}}}}\n{PLAIN}",

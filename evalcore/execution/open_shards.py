@@ -58,7 +58,7 @@ class ShardWork(Protocol):
 class OpenShards:
     """Opens shards and records what becomes of their items.
 
-    With `given`, given items of shards that are opened for instant items are run by that.
+    With `given_items`, items with a given output of shards that are opened for instant items are run by that.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class OpenShards:
         work: ShardWork,
         progress: Progress | None = None,
         observer: Observer | None = None,
-        given: GivenItems | None = None,
+        given_items: GivenItems | None = None,
     ) -> None:
         self.runner = runner
         self.work = work
         self._progress = progress
         self._observer = observer
-        self._given = given
+        self._given_items = given_items
         self._encoder = RowEncoder()
 
     def open(self, number: int) -> list[Task]:
@@ -86,9 +86,9 @@ class OpenShards:
 
     def open_instant(self, number: int) -> Sequence[InstantTask]:
         """Return the items of a shard as `open` does, perhaps given items among them."""
-        if self._given is None:
+        if self._given_items is None:
             return self.open(number)
-        items = self._given.begin(number)
+        items = self._given_items.begin(number)
         shard = OpenShard(number, [b""] * len(items), len(items))
         return [(shard, position, item) for position, item in enumerate(items)]
 
@@ -103,7 +103,7 @@ class OpenShards:
         """Run an item and record it; return False, with nothing done, if it has to wait."""
         shard, position, item = task
         if isinstance(item, GivenItem):
-            if self._given is not None and (end := self._given.end(item)) is not None:
+            if self._given_items is not None and (end := self._given_items.end(item)) is not None:
                 self._keep(shard, position, end, PROCESS.line(end.row, encoded=False))
                 return True
             item = item.expanded()

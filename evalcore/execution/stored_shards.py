@@ -108,18 +108,20 @@ class StoredShards:
 
         None of them if another process has committed the shard meanwhile.
         """
-        items, lease = self._begun(shard, self._expanded)
+        items, lease = self._items_and_lease(shard, self._expanded)
         return items if lease is None or not lease.culprits else without_culprits(items, lease)
 
     def begin_given(self, shard: int) -> Sequence[WorkItem | GivenItem]:
         """Return the same, with items whose output is given as the plan has them."""
-        items, lease = self._begun(shard, self._with_given)
+        items, lease = self._items_and_lease(shard, self._with_given)
         if lease is None or not lease.culprits:
             return items
         expanded = [item.expanded() if isinstance(item, GivenItem) else item for item in items]
         return without_culprits(expanded, lease)
 
-    def _begun(self, shard: int, read: Callable[[int], list[T]]) -> tuple[list[T], Lease | None]:
+    def _items_and_lease(
+        self, shard: int, read: Callable[[int], list[T]]
+    ) -> tuple[list[T], Lease | None]:
         """Return a shard's items and its lease; no item if another process has committed it."""
         with self._lock:
             self._started[shard] = time.time()

@@ -31,7 +31,7 @@ from evalcore.planning.expand import Expander, WorkItem
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
 
-# A row keeps such a text whole, whatever its characters and however full its shard is.
+# A row keeps such a text whole, whichever characters it has.
 MOST_CHARACTERS: Final = 4_096
 _KEYS: Final = frozenset(
     {
@@ -193,18 +193,20 @@ class GivenItems:
         part = self._part
         if part is None or not indices:
             return None
-        known, checks, passes = self._checks, [], []
+        checks, passes = [], []
         stored = [part.stored_assertion(index) for index in indices]
         for index, fields in zip(indices, stored, strict=True):
-            entry = known[index] if index in known else self._note(index, fields)
+            entry = self._entry(index, fields)
             if entry is None:
                 return None
             checks.append(entry[0])
             passes.append(entry[1])
         return _CheckList(checks, passes, stored_assertions_identity(stored))
 
-    def _note(self, index: int, fields: Sequence[Any]) -> tuple[Check, Mapping[str, Any]] | None:
-        """Return the check of an assertion and the fields of its pass, from now on known."""
+    def _entry(self, index: int, fields: Sequence[Any]) -> tuple[Check, Mapping[str, Any]] | None:
+        """Return the check of an assertion and the fields of its pass; None if it needs more."""
+        if index in self._checks:
+            return self._checks[index]
         _, name, _, params, block, weight, _, negate, transform, metric = fields
         entry = None
         is_plain = block is None and weight > 0 and not negate and transform is None

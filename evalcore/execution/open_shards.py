@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from evalcore.execution.given_items import GivenItem, GivenItems
+from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems
 from evalcore.execution.inline import run_inline
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_events import ended_item
@@ -58,7 +58,7 @@ class ShardWork(Protocol):
 class OpenShards:
     """Opens shards and records what becomes of their items.
 
-    With `given_items`, items with a given output of shards that are opened for instant items are run by that.
+    With `given_items`, that runs the items with a given output of shards that `open_instant` opens.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class OpenShards:
         """Run an item and record it; return False, with nothing done, if it has to wait."""
         shard, position, item = task
         if isinstance(item, GivenItem):
-            if self._given_items is not None and (end := self._given_items.end(item)) is not None:
+            if (end := self._end_of_given(shard, item)) is not None:
                 self._keep(shard, position, end, PROCESS.line(end.row, encoded=False))
                 return True
             item = item.expanded()
@@ -111,6 +111,11 @@ class OpenShards:
             return False
         self.record(shard, position, run_inline(self.runner.run(item)), is_planned=True)
         return True
+
+    def _end_of_given(self, shard: OpenShard, item: GivenItem) -> GivenEnd | None:
+        if self._given_items is None or shard.size >= _FULL_SHARD_BYTES:
+            return None
+        return self._given_items.end(item)
 
     def record(
         self, shard: OpenShard, position: int, finished: FinishedItem, *, is_planned: bool = False

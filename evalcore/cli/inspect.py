@@ -17,6 +17,7 @@ from evalcore.cli.options import (
     store_option,
     suite_options,
 )
+from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, LoadError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import counted
@@ -84,7 +85,7 @@ def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:
 
 def _show_valid(entry: dict[str, Any]) -> None:
     for warning in entry["warnings"]:
-        click.echo(sanitize_terminal(f"Warning: {entry['file']}: {warning}"), err=True)
+        click.echo(one_line(f"Warning: {entry['file']}: {warning}"), err=True)
     what = f"{entry['format']} '{entry['suite']}', {counted(entry['cases'], 'case')}"
     click.echo(sanitize_terminal(f"{entry['file']}: valid, {what}"))
 

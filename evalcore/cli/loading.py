@@ -12,6 +12,7 @@ import click
 
 from evalcore.cli.options import chosen_store
 from evalcore.cli.reserved_output import reserved_stdout
+from evalcore.cli.showing import one_line
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
@@ -21,7 +22,6 @@ from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.text import sanitize_terminal
 
 PYTHON_SUFFIX: Final = ".py"
 _MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")
@@ -107,5 +107,5 @@ def load_suites(
     for suite in suites:
         for warning in suite.warnings:
             text = f"Warning: {suite.definition.source.path}: {warning}"
-            click.echo(sanitize_terminal(text), err=True)
+            click.echo(one_line(text), err=True)
     return suites

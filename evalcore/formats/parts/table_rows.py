@@ -124,12 +124,12 @@ class _Table(Problems):
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
         """Note a mistake at a path into the row's test, once for each column and message."""
-        place = (self._in_table(loc), message)
+        mistake = (self._in_table(loc), message)
         if self._noted_at != self.line():
             self._noted_at, self._noted_here = self.line(), set()
-        if place not in self._noted_here:
-            self._noted_here.add(place)
-            super().add(place[0], message, label=label)
+        if mistake not in self._noted_here:
+            self._noted_here.add(mistake)
+            super().add(mistake[0], message, label=label)
 
     def _in_table(self, loc: Loc) -> Loc:
         if loc[:1] == ("assertions",) and len(loc) > 1 and isinstance(loc[1], int):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import VariantComparison
@@ -44,6 +44,9 @@ _CHANGES = {
     MISSING: ("yellow", "?"),
     IMPROVEMENT: ("green", "▲"),
 }
+
+
+SHOWN_FAILURES: Final = 10
 
 
 def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Line]:

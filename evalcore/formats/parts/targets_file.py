@@ -10,6 +10,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.prompt_names import unread_prompts
 from evalcore.formats.parts.target_shapes import TargetCommon, TargetShape
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
@@ -282,6 +283,13 @@ class Targets:
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
         if problems.check_shape(options, model, loc, label=label):
             _check_addresses(merged, self._variables, loc, problems, label)
+            by_variant = variant is not DEFAULT_VARIANT
+            own = Target(target.name, target.kind, {}) if by_variant else target
+            written = merged_options(own, variant)
+            where = f"variant '{variant.id}'" if by_variant else label
+            self._without_effect.extend(
+                f"{where}: {warning}" for warning in unread_prompts(target.kind, written)
+            )
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in options that are stored with the run.

@@ -18,7 +18,7 @@ from evalcore.cli.options import (
     suite_options,
 )
 from evalcore.cli.showing import one_line
-from evalcore.errors import ExitCode, LoadError, UsageError
+from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import counted
 from evalcore.pipeline import PlanOptions, plan_size
@@ -62,6 +62,10 @@ def _validated(
         suites = load_named(named, options)
     except LoadError as error:
         yield _invalid(sound, error), error
+        return
+    except NoCaseLeftError as error:
+        reasons = tuple(Problem(error.suite, None, "", reason) for reason in error.reasons)
+        yield _invalid(sound, LoadError(reasons)), LoadError(reasons)
         return
     for suite in suites:
         entry = sound | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from evalcore.errors import UsageError
+from evalcore.errors import NoCaseLeftError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import suggest
 from evalcore.model.suite import SuiteDefinition
@@ -43,16 +43,19 @@ class Selection:
     def finish(self, file: str) -> list[str]:
         """Return a warning for each filter that matched nothing.
 
-        Raises `UsageError` if they leave no case, and in strict mode for each warning.
+        Raises `NoCaseLeftError` if they leave no case; in strict mode each warning is a
+        `UsageError`.
         """
         if not self.active:
             return []
         unmet = list(self._unmet())
         if self._selected and not (unmet and self._options.strict):
             return unmet
+        if self._selected:
+            raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
         if not unmet:
             unmet = [f"the filters leave no case: {', '.join(self._written())}"]
-        raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
+        raise NoCaseLeftError(file, unmet)
 
     def _unmet(self) -> Iterator[str]:
         options = self._options

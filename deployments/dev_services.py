@@ -228,23 +228,25 @@ class Services:
         patterns = [*USUAL_PATTERNS, "examples/support-answers/*.eval.yaml"]
         suites = present_suites(patterns, folder)
         refused = refused_suites(suites, folder, self._environment())
-        suite = next((name for name in suites if name not in refused), None)
-        steps = ["Try, in another shell:", f"  . {environment}"]
-        if suite is not None:
-            parameter = shlex.quote(f"suite={suite}")
-            run = f"{_command('prefect')} deployment run evaluate/on-demand"
-            steps.append(f"  {run} --watch --param {parameter}")
-        steps.append(f"  {_command('evalcore')} runs list")
-        if suite is None:
-            steps[1:1] = _without_suite(folder, refused)
-        return steps
+        return first_steps(environment, folder, suites, refused)
 
 
-def _without_suite(folder: Path, refused: Mapping[str, str]) -> list[str]:
-    if refused:
-        reasons = [f"  {name}: {reason}" for name, reason in refused.items()]
-        return ["  (the worker refuses every suite here:", *reasons, "  )"]
-    return [f"  (there is no *.eval.yaml in {folder}; `evalcore init` writes one)"]
+def first_steps(
+    environment: str, folder: Path, suites: Sequence[str], refused: Mapping[str, str]
+) -> list[str]:
+    """Return commands to try, of a suite that the worker takes; without one, why there is none."""
+    suite = next((name for name in suites if name not in refused), None)
+    tried = [f"  . {environment}", f"  {_command('evalcore')} runs list"]
+    if suite is not None:
+        run = f"{_command('prefect')} deployment run evaluate/on-demand"
+        tried.insert(1, f"  {run} --watch --param {shlex.quote(f'suite={suite}')}")
+        reasons = []
+    elif refused:
+        listed = [f"  {name}: {reason}" for name, reason in refused.items()]
+        reasons = ["The worker refuses every suite here:", *listed, ""]
+    else:
+        reasons = [f"There is no *.eval.yaml in {folder}; `evalcore init` writes one.", ""]
+    return [*reasons, "Try, in another shell:", *tried]
 
 
 def _command(name: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
@@ -31,6 +32,7 @@ from prefect.exceptions import ObjectNotFound
 from deployments.changes import CHANGED, CREATED, UNCHANGED, Registration, compare
 from deployments.definitions import FOLDER, NIGHTLY, Definition, NightChoice
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.suite import ProviderLimits
 from evalcore.version import VERSION
 
@@ -284,10 +286,11 @@ def cron_schedule(cron: str, timezone: str) -> CronSchedule:
     try:
         return CronSchedule(cron=cron, timezone=timezone)
     except ValueError as error:
-        message = (
-            f"schedule '{cron}' in '{timezone}' cannot be: give five fields of cron, as "
-            "'0 2 * * *', and a time zone by its name, as Europe/Berlin"
-        )
+        if timezone not in available_timezones():
+            hint = did_you_mean(timezone, available_timezones())
+            message = f"--timezone: there is no time zone '{timezone}'.{hint}"
+            raise UsageError(f"{message} Give its name, as Europe/Berlin") from error
+        message = f"--cron: '{cron}' is no schedule; give five fields, as '0 2 * * *'"
         raise UsageError(message) from error
 
 

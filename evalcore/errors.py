@@ -6,6 +6,7 @@ One tree under `EvalError`. Each error says where, what, and what would work, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -56,6 +57,20 @@ class LoadError(EvalError):
 
 class UsageError(EvalError):
     """The command line or the call asks for something that cannot be."""
+
+
+class NoCaseLeftError(UsageError):
+    """The caller's filters leave no case of a suite; `reasons` say why."""
+
+    def __init__(self, suite: str, reasons: Sequence[str]) -> None:
+        super().__init__("\n".join(f"{suite}: {reason}" for reason in reasons))
+        self.suite = suite
+        self.reasons = tuple(reasons)
+
+    @property
+    def warning(self) -> str:
+        """What is said where the suite is left out beside others."""
+        return f"left out: {' '.join(self.reasons)}"
 
 
 class SettingsError(EvalError):

@@ -67,7 +67,7 @@ from flows.publish import (
     note_flow_run,
     publish,
 )
-from flows.retried import earlier_run
+from flows.retried import earlier_run, end_earlier_shards
 from flows.runner_choice import (
     RunnerChoice,
     RunnerKind,
@@ -143,6 +143,8 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     execution = local_execution() or _plan(parameters, choice)
     run = execution.run
     introduce(run)
+    with best_effort("end the shards of the attempt before"):
+        end_earlier_shards()
     if is_complete(run):
         with view_run(run) as view:
             publish(view)

@@ -1,19 +1,29 @@
-"""The evalcore run that a flow run had before it was retried: its labels name it."""
+"""What a flow run had before it was retried: its run, and shards that were being executed."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from prefect import runtime
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    TaskRunFilter,
+    TaskRunFilterFlowRunId,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
+from prefect.states import Crashed
 
 from evalcore.storage.object_store import ObjectStore
 from flows.publish import RUN_LABEL, STORE_LABEL
+
+_UNFINISHED: Final = (StateType.PENDING, StateType.RUNNING)
 
 
 def earlier_run(store: ObjectStore) -> str | None:
@@ -31,6 +41,21 @@ def earlier_run(store: ObjectStore) -> str | None:
         return own
     earlier = (_labelled_run(each, store) for each in _earlier_of_suite(context.flow_run))
     return next((run for run in earlier if run is not None), None)
+
+
+def end_earlier_shards() -> None:
+    """End the task runs of an attempt that was killed as `Crashed`: nothing else ever would."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or (context.flow_run.run_count or 0) < 2:
+        return
+    unfinished = TaskRunFilter(
+        flow_run_id=TaskRunFilterFlowRunId(any_=[context.flow_run.id]),
+        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=list(_UNFINISHED))),
+    )
+    crashed: State[Any] = Crashed(message="the process that executed it was killed")
+    with get_client(sync_client=True) as client:
+        for task_run in client.read_task_runs(task_run_filter=unfinished):
+            client.set_task_run_state(task_run.id, crashed, force=True)
 
 
 def _labelled_run(flow_run: FlowRun, store: ObjectStore) -> str | None:

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
+from evalcore.cli.declared_modules import check_modules
 from evalcore.cli.loading import Named, check_baseline, load_named, load_suites, with_scripts
 from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
-    settings,
     store_option,
     suite_options,
 )
-from evalcore.errors import ExitCode, LoadError, Problem, UsageError
+from evalcore.cli.showing import one_line
+from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import counted
-from evalcore.model.suite import Suite
 from evalcore.pipeline import PlanOptions, plan_size
-from evalcore.pipeline.demands import DemandKind, demands_of
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
 from evalcore.statistics.power import PowerTest
-from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
 
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
@@ -67,6 +64,10 @@ def _validated(
     except LoadError as error:
         yield _invalid(sound, error), error
         return
+    except NoCaseLeftError as error:
+        reasons = tuple(Problem(error.suite, None, "", reason) for reason in error.reasons)
+        yield _invalid(sound, LoadError(reasons)), LoadError(reasons)
+        return
     for suite in suites:
         entry = sound | {
             "suite": suite.definition.name,
@@ -83,34 +84,13 @@ def _validated(
             yield entry, None
 
 
-def check_modules(suite: Suite, file: str) -> None:
-    """Raise `LoadError` for the Python modules of targets, checks and gates that are missing.
-
-    Nothing is imported.
-    """
-    folders = (Path(suite.definition.source.folder), Path.cwd())
-    policy = ImportPolicy(folders, settings().allow_imports)
-    asking: dict[str, str] = {}
-    for demand in demands_of(suite.definition, suite.cases):
-        if demand.kind is DemandKind.IMPORT:
-            asking.setdefault(demand.what, demand.where)
-    problems = []
-    for reference, where in asking.items():
-        try:
-            policy.check_modules(reference)
-        except UsageError as error:
-            problems.append(Problem(file, None, where, str(error)))
-    if problems:
-        raise LoadError(tuple(problems))
-
-
 def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:
     return entry | {"valid": False, "problems": [_problem(problem) for problem in error.problems]}
 
 
 def _show_valid(entry: dict[str, Any]) -> None:
     for warning in entry["warnings"]:
-        click.echo(sanitize_terminal(f"Warning: {entry['file']}: {warning}"), err=True)
+        click.echo(one_line(f"Warning: {entry['file']}: {warning}"), err=True)
     what = f"{entry['format']} '{entry['suite']}', {counted(entry['cases'], 'case')}"
     click.echo(sanitize_terminal(f"{entry['file']}: valid, {what}"))
 

@@ -12,7 +12,8 @@ import click
 
 from evalcore.cli.options import chosen_store
 from evalcore.cli.reserved_output import reserved_stdout
-from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.cli.showing import one_line
+from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
@@ -21,7 +22,6 @@ from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.text import sanitize_terminal
 
 PYTHON_SUFFIX: Final = ".py"
 _MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")
@@ -92,20 +92,30 @@ def load_suites(
     *,
     portable: bool = False,
 ) -> list[Suite]:
-    """Return the suites; raise one `LoadError` with the mistakes of all of them."""
+    """Return the suites; raise one `LoadError` with the mistakes of all of them.
+
+    A suite of which the filters leave no case is left out, with a warning, if others remain.
+    """
     if not paths:
         raise UsageError("name at least one suite file: evalcore run SUITE… (--help shows more)")
     suites: list[Suite] = []
     problems: list[Problem] = []
+    without_cases: list[NoCaseLeftError] = []
     for named in with_scripts(paths):
         try:
             suites.extend(load_named(named, options, allow_imports, portable=portable))
         except LoadError as error:
             problems.extend(error.problems)
+        except NoCaseLeftError as error:
+            without_cases.append(error)
     if problems:
         raise LoadError(tuple(problems))
+    if without_cases and (options.strict or not suites):
+        raise UsageError("\n".join(map(str, without_cases)))
+    for left_out in without_cases:
+        click.echo(one_line(f"Warning: {left_out.suite}: {left_out.warning}"), err=True)
     for suite in suites:
         for warning in suite.warnings:
             text = f"Warning: {suite.definition.source.path}: {warning}"
-            click.echo(sanitize_terminal(text), err=True)
+            click.echo(one_line(text), err=True)
     return suites

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -71,12 +71,20 @@ def _tell(lines: Iterable[str]) -> None:
         click.echo(one_line(line), err=True)
 
 
-def _problem(file: str, loc: Loc, message: str) -> Problem:
+def problem_at(file: str, loc: Loc, message: str) -> Problem:
     """Return a mistake with its line, for which the file is read once more."""
     name, line = file, None
     with suppress(EvalError):
         name, line = read_script_document(find_script(file), file).locate(loc)
     return Problem(name, line, path_text(loc), message)
+
+
+def tool_references(suite: Suite) -> Iterator[tuple[str, str, Loc]]:
+    """Yield the Python that tools of a script suite name, each with its file and place."""
+    if suite.definition.format is Format.SCRIPT_SUITE:
+        target = next(iter(suite.definition.targets.values()))
+        for reference, file, loc in target.options["imports"]:
+            yield reference, file, tuple(loc)
 
 
 def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
@@ -86,13 +94,10 @@ def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
     """
     problems: list[Problem] = []
     for suite in suites:
-        if suite.definition.format is not Format.SCRIPT_SUITE:
-            continue
-        target = next(iter(suite.definition.targets.values()))
-        for reference, file, loc in target.options["imports"]:
+        for reference, file, loc in tool_references(suite):
             try:
                 policy.load(reference)
             except EvalError as error:
-                problems.append(_problem(file, tuple(loc), str(error)))
+                problems.append(problem_at(file, loc, str(error)))
     if problems:
         raise LoadError(tuple(problems))

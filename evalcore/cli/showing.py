@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from evalcore.pipeline import RunView
     from evalcore.report.view import ReportView
 
-SHOWN_FAILURES = 10
 GITHUB = "github"
 # Of a step's summary GitHub takes 1 MiB and drops all of it if there is more.
 _SUMMARY_BYTES = 1024 * 1024
@@ -91,7 +90,7 @@ def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
 
     With `err` it goes to standard error.
     """
-    from evalcore.report.terminal import render_terminal
+    from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
     from evalcore.report.terminal_style import DEFAULT_WIDTH, Style
 
     on_terminal = (sys.stderr if err else sys.stdout).isatty()

@@ -79,6 +79,9 @@ def _of_target(kind: str, options: Mapping[str, Any], where: str) -> Iterator[De
         yield from _of_nested(options.get("target"), where)
         for provider in (options.get("providers") or {}).values():
             yield from _of_nested(provider, where)
+        # Tools of a script suite, those that stand in its cases too.
+        for reference, *_ in options.get("imports") or ():
+            yield Demand(DemandKind.IMPORT, reference, where)
         yield from _of_tree(options, where)
 
 

@@ -53,9 +53,15 @@ def wrap(text: str, width: int) -> Iterator[str]:
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield rows with the first column left and the others right aligned; the first one is cut."""
+    """Yield rows with the first column left and the others right aligned.
+
+    The first one is cut as far as its texts stay different.
+    """
     widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    names = {row[0] for row in rows}
+    while len({cut(name, widths[0]) for name in names}) < len(names):
+        widths[0] += 1
     for row in rows:
         first = cut(row[0], widths[0])
         cells = [first + " " * (widths[0] - width_of(first))]

@@ -84,6 +84,7 @@ def page_pieces(view: ReportView, **replaced: Any) -> Iterator[str]:
         causes=data.causes.most_frequent(_MOST_REASONS),
         trend=_trend_images(view),
         against=None,
+        differences=(),
         **_head(report, view.source_line("").file),
         **_changes(report),
     )

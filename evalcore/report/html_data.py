@@ -37,6 +37,7 @@ class Cause(NamedTuple):
     reason: str
     answers: int
     cases: tuple[str, ...]
+    has_more: bool
 
 
 @dataclass
@@ -53,13 +54,19 @@ class Causes:
             if text in self._counts or len(self._counts) < _MOST_CAUSES:
                 self._counts[text] += 1
                 cases = self._cases.setdefault(text, {})
-                if len(cases) < _CAUSE_CASES:
+                # One more than is shown, so that the page says that there are more.
+                if len(cases) <= _CAUSE_CASES:
                     cases[case_id] = None
 
     def most_frequent(self, most: int) -> list[Cause]:
         """Return the reasons of most answers, of as many the first one first."""
         return [
-            Cause(reason, answers, tuple(self._cases[reason]))
+            Cause(
+                reason,
+                answers,
+                tuple(self._cases[reason])[:_CAUSE_CASES],
+                len(self._cases[reason]) > _CAUSE_CASES,
+            )
             for reason, answers in self._counts.most_common(most)
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import VariantComparison
@@ -46,6 +46,9 @@ _CHANGES = {
 }
 
 
+SHOWN_FAILURES: Final = 10
+
+
 def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Line]:
     """Yield the report; of regressions and of what failed `most` each."""
     report = view.report
@@ -74,7 +77,8 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
 def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     """Yield counts, measures, variants, gates and the decision."""
     report = view.report
-    yield style.line(f"{report.suite} ({report.format}): {_counted(report)}")
+    heading = f"{report.suite} ({report.format}): {_counted(report)}"
+    yield from style.lines(heading, hanging=2)
     yield None, "  " + ", ".join(_measured(report))
     if report.run.budget is not None:
         yield None, f"  {budget_line(report.run.budget)}"
@@ -108,7 +112,7 @@ def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Ite
             colour = "yellow"
         where = f"{change.case} [{change.variant}]"
         what = f"{change.title} against {change.baseline}: {change.detail}"
-        yield style.line(f"{mark} {where}: {what}", colour)
+        yield from style.lines(f"{mark} {where}: {what}", colour, hanging=2)
 
 
 def _measured(report: Report) -> Iterator[str]:

@@ -49,7 +49,8 @@ def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:
     outcome = str(failure.outcome) if ended else failure.status
     score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    yield style.line(f"{sign} {_items(group.failures)}: {outcome}{score}{group.mark}", colour)
+    heading = f"{sign} {_items(group.failures)}: {outcome}{score}{group.mark}"
+    yield from style.lines(heading, colour, hanging=2)
     if not ended:
         yield from style.lines(failure.error_message or failure.reason or "", indent=4)
         return

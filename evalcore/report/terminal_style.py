@@ -24,13 +24,16 @@ class Style(NamedTuple):
         """Return foreign text as a line that fits; the rest of it is cut."""
         return colour, cut(self.clean(text), self.width)
 
-    def lines(self, text: str, colour: str | None = None, *, indent: int = 0) -> Iterator[Line]:
+    def lines(
+        self, text: str, colour: str | None = None, *, indent: int = 0, hanging: int = 0
+    ) -> Iterator[Line]:
         """Yield foreign text that says what to do, over as many lines as it needs.
 
-        Of more than 20 lines the first 19 and the last one are kept: advice ends a message.
+        `hanging` is added to the indent of the lines after the first. Of more than 20 lines the
+        first 19 and the last one are kept: advice ends a message.
         """
-        wrapped = list(wrap(self.clean(text), max(1, self.width - indent)))
+        wrapped = list(wrap(self.clean(text), max(1, self.width - indent - hanging)))
         if len(wrapped) > _MOST_LINES:
             wrapped = [*wrapped[: _MOST_LINES - 1], "…", wrapped[-1]]
-        for line in wrapped:
-            yield colour, " " * indent + line
+        for number, line in enumerate(wrapped):
+            yield colour, " " * (indent + hanging * (number > 0)) + line

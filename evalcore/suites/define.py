@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -74,6 +74,7 @@ class EvalSuite:
     def read(self, options: LoadOptions, **changed: Any) -> Suite:
         """Return the suite with these keys changed; raise `SuiteError` with every mistake."""
         raw = {**self.raw, **changed}
+        options = replace(options, local_objects=frozenset(self.objects))
         problems = Problems(f"suite '{self.name}'" if self.name else "suite", lambda _: None)
 
         def load() -> Suite:

@@ -19,6 +19,7 @@ from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
     from evalcore.history.run_items import Relation as DuckDBPyRelation
@@ -147,6 +148,18 @@ class SuiteReport:
 
         return data_frame(self.rows())
 
+    def __str__(self) -> str:
+        """Return the report as the command line prints it."""
+        from evalcore.pipeline import view_run
+        from evalcore.pipeline.presenting import Presented
+        from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
+        from evalcore.report.terminal_style import Style
+
+        with view_run(self.run) as view:
+            lines = render_terminal(Presented(view), Style(_on_one_line), most=SHOWN_FAILURES)
+            text = "\n".join(line for _, line in lines)
+        return f"{text}\nrun {self.run_id} in {sanitize_terminal(self.run.store.url)}"
+
     def _repr_html_(self) -> str:
         """Return the HTML report in a frame of its own, for notebooks."""
         from html import escape
@@ -166,6 +179,10 @@ class SuiteReport:
         """Return `report.json` as values."""
         report: dict[str, Any] = orjson.loads(self.run.store.get(self.run.keys.report).data)
         return report
+
+
+def _on_one_line(text: str) -> str:
+    return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def _case_results(run: StoredRun) -> Iterator[CaseResult]:

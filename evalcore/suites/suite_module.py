@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
@@ -47,6 +47,7 @@ def load_module_suites(
         )
     suites: list[Suite] = []
     problems: list[Problem] = []
+    without_cases: list[NoCaseLeftError] = []
     for local in defined:
         suite = with_importable_names(local, module, name, imports)
         if portable and suite.objects:
@@ -56,8 +57,17 @@ def load_module_suites(
             suites.append(replace(suite.read(options), objects=suite.objects))
         except LoadError as error:
             problems.extend(_placed(error.problems, file, suite.line))
+        except NoCaseLeftError as error:
+            without_cases.append(error)
     if problems:
         raise LoadError(tuple(problems))
+    if without_cases and (options.strict or not suites):
+        raise NoCaseLeftError(
+            file, [line for each in without_cases for line in str(each).splitlines()]
+        )
+    if without_cases:
+        warnings = tuple(f"{error.suite}: {error.warning}" for error in without_cases)
+        suites[0] = replace(suites[0], warnings=(*warnings, *suites[0].warnings))
     return suites
 
 

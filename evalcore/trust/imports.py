@@ -116,12 +116,10 @@ class ImportPolicy:
         if file is None:
             return
         roots = [path.resolve() for path in self.roots]
-        for missing in missing_modules(file, roots):
+        for missing in missing_modules(name, file, roots):
             position = f"{missing.file.name}:{missing.line}"
-            raise UsageError(
-                f"{reference}: {position} imports '{missing.name}', and there is no such module; "
-                "install it"
-            )
+            message = f"{reference}: {position} imports '{missing.name}', {missing.reason}"
+            raise UsageError(message)
 
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
@@ -191,6 +189,8 @@ def _loading(reference: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         module = reference.partition(":")[0]
         message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"
+        if "no known parent package" in str(error):
+            message += f"; '{module}' is in no package: write the import without the dots"
         raise UsageError(message) from error
 
 

@@ -252,3 +252,12 @@ def test_twenty_thousand_cases_are_shown_page_by_page(browser: Page, tmp_path: P
     fill(page, "text", "n 19999")
     page.wait_for(f"{SHOWN} === '1 of 20,000 cases'")
     assert page.evaluate(ROWS) == ["c19999"]
+
+
+def test_variants_with_long_names_stand_side_by_side(browser: Page, tmp_path: Path) -> None:
+    names = [f"a-name-as-people-write-it-for-a-prompt-of-theirs-{number}" for number in range(6)]
+    run = run_of(*(case("a", variant=name) for name in names))
+    page = opened(browser, run, tmp_path)
+    box = "document.getElementById('table').parentElement"
+    assert page.evaluate("innerWidth") >= 780
+    assert page.evaluate(f"{box}.scrollWidth - {box}.clientWidth") <= 0

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from fastapi import FastAPI
 
+from evalcore import define_suite, run_suite, variant
 from evalcore.annotations.label_store import LabelBook
 from evalcore.storage.address import open_store
 from evalcore.storage.layout import suite_key
@@ -334,6 +335,27 @@ def test_a_run_that_goes_on_is_followed_to_its_decision(opened: Browser, tmp_pat
             browser.page.wait_for_selector("#live", state="detached")
             assert "pass_rate" in browser.text
             assert browser.messages == []
+
+
+@pytest.mark.parametrize("width", [500, 1_280])
+def test_a_trend_has_room_for_long_names_of_variants(
+    opened: Browser, tmp_path: Path, width: int
+) -> None:
+    case = {"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "x"}]}
+    variants = [variant("short"), variant("a-name-as-people-write-it-" + "x" * 14)]
+    suite = define_suite("named", lambda text: text, [case], variants)
+    store = open_store(str(tmp_path / "store"))
+    for _ in range(2):
+        run_suite(suite, store=store)
+    with fresh_page(opened, create_viewer(Site(store))) as browser:
+        browser.page.set_viewport_size({"width": width, "height": 900})
+        browser.open("/suites/named")
+        browser.page.wait_for_selector("figure.trend canvas")
+        figure, chart = (
+            browser.page.locator(f"figure.trend{inner}").first.bounding_box()
+            for inner in ("", " canvas")
+        )
+        assert chart["x"] + chart["width"] <= figure["x"] + figure["width"] + 1
 
 
 def test_a_large_run_appears_by_itself_once_it_is_open(

@@ -281,3 +281,17 @@ def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Pa
     ended = evalcore("run", path, store=store)
     assert ended.code == 1
     assert "\x1b" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_warning_is_one_line_whatever_a_case_is_called(
+    command: str, tmp_path: Path, store: Path
+) -> None:
+    path = tmp_path / "named.eval.yaml"
+    path.write_text(
+        'tests: [{id: "a\\nb", input: a, criteria: Is polite., fixtures: {output: b}}]\n', "utf-8"
+    )
+    ended = evalcore(command, path, store=store)
+    assert [line.partition(" needs ")[0] for line in ended.err.splitlines()] == [
+        f"Warning: {path}: case 'a\\nb'"
+    ]

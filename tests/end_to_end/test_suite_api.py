@@ -234,3 +234,21 @@ def test_no_script_belongs_to_a_python_file(tmp_path: Path) -> None:
     refused = evalcore("run", "script.yaml", "evals.py", cwd=tmp_path)
     assert refused.code == 2
     assert "evals.py: is a suite in Python, and no script belongs to one" in refused.err
+
+
+@pytest.mark.parametrize(
+    "flow", ["lambda text: text", "closure('!')", "Callable()"], ids=["lambda", "closure", "object"]
+)
+def test_a_flow_without_a_name_of_the_module_is_run_by_the_command(
+    tmp_path: Path, flow: str
+) -> None:
+    (tmp_path / "evals.py").write_text(
+        "from evalcore import define_suite, variant\n"
+        "def closure(end):\n    return lambda text: text + end\n"
+        "class Callable:\n    def __call__(self, text):\n        return text\n"
+        "case = {'id': 'a', 'input': 'x', 'assertions': [{'type': 'contains', 'value': 'x'}]}\n"
+        f"suite = define_suite(name='s', flow={flow}, cases=[case], variants=[variant('v')])\n"
+    )
+    for command in ("validate", "plan", "run"):
+        ended = evalcore(command, "evals.py", store=tmp_path / "store", cwd=tmp_path)
+        assert ended.code == 0, ended.err

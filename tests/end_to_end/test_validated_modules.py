@@ -18,6 +18,12 @@ tests: [{id: a, input: x, assertions: [{type: contains, value: x}]}]
 shared: {tools: [{import_tool: nowhere_at_all.answer, name: answer}]}
 suites: {s: {tests: {t: {do: [{call: answer}]}}}}
 """,
+    "script-suite, tool of a test": """\
+suites:
+  s:
+    tests:
+      t: {tools: [{import_tool: nowhere_at_all.answer, name: answer}], do: [{call: answer}]}
+""",
     "workflow-harness": """\
 workflow: {name: w, entry: a, transitions: [{from: a, to: null}]}
 blocks: {a: {type: linear, soul_ref: s}}
@@ -35,6 +41,8 @@ eval:
 def test_a_missing_module_is_a_mistake_in_every_format(name: str, tmp_path: Path) -> None:
     path = tmp_path / "shown.yaml"
     path.write_text(SUITES[name])
-    ended = evalcore("validate", path, "--format", name)
+    line = next(n for n, text in enumerate(SUITES[name].split("\n"), 1) if "nowhere" in text)
+    ended = evalcore("validate", path, "--format", name.partition(",")[0])
     assert ended.code == 2, ended.out
+    assert ended.err.startswith(f"{path}:{line}: "), ended.err
     assert "there is no module 'nowhere_at_all'" in ended.err, ended.err

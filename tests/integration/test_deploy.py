@@ -186,8 +186,8 @@ def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(["--cron", "daily"], "five fields of cron", id="no cron"),
-        pytest.param(["--timezone", "Mars"], "a time zone by its name", id="no time zone"),
+        pytest.param(["--cron", "daily"], "--cron: 'daily' is no schedule", id="no cron"),
+        pytest.param(["--timezone", "Mars"], "there is no time zone 'Mars'", id="no time zone"),
         pytest.param(["--env", "X"], "expected NAME=VALUE", id="no value"),
         pytest.param(["--image", "x"], "add --type docker", id="an image without containers"),
         pytest.param(["--type", "docker"], "need --image, and --folder", id="no image"),

@@ -18,6 +18,7 @@ import orjson
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
@@ -293,6 +294,20 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     assert (manifest.state, manifest.counts["passed"]) == ("completed", 8)
     assert killed
     assert 0 < committed < 8
+    assert ends_of_shards(identity) == {"Completed", "Crashed"}
+
+
+def ends_of_shards(flow_run: UUID) -> set[str | None]:
+    """Return the states in which the task runs of a flow run have ended, once all have."""
+    of_flow_run = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
+    deadline = time.monotonic() + _ENDED_S
+    with get_client(sync_client=True) as client:
+        while True:
+            states = [each.state for each in client.read_task_runs(flow_run_filter=of_flow_run)]
+            if all(state is not None and state.is_final() for state in states):
+                return {state.name for state in states if state is not None}
+            assert time.monotonic() < deadline, states
+            time.sleep(0.5)
 
 
 def looks_of(project: Project) -> int:

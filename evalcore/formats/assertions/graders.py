@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError
 from evalcore.formats.assertions.npm_packages import installed_version
+from evalcore.formats.parts.prompt_names import names_file
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.text.documents import parse_json
@@ -34,7 +35,6 @@ from evalcore.trust.files import repository_root, resolve_inside
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
 _LARGEST_PROMPT: Final = 1 << 20
-_PROMPT_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
 _METADATA: Final = re.compile(r"metadata\.[\w.-]+")
 
 ReadMembers = Callable[[Sequence[Any], Loc, Problems], list[Assertion]]
@@ -226,9 +226,9 @@ class Graders:
         """Return the text of a prompt: a file's if it is written `file://…` or as a path."""
         if written is None:
             return None
-        name = written.removeprefix("file://")
-        if name == written and not self._is_path(written):
+        if not names_file(written):
             return written
+        name = written.removeprefix("file://")
         try:
             folder = self.folder
             if self._beside is not None and (self._beside / name).is_file():
@@ -242,14 +242,6 @@ class Graders:
         if not text.strip():
             raise AssertionValueError(f"the prompt {name!r} is empty")
         return text
-
-    def _is_path(self, written: str) -> bool:
-        """Whether a text names a file: one line that ends or begins as the name of one does."""
-        if "\n" in written or "{{" in written or len(written) > 500:
-            return False
-        if written.startswith(("./", "../", "/")):
-            return True
-        return " " not in written and written.lower().endswith(_PROMPT_SUFFIXES)
 
 
 class GraderReader(NamedTuple):

@@ -24,9 +24,10 @@ class LoadOptions:
     object stores below which files of tests may lie. `allow_imports` are the modules
     that may be imported beside those below the suite's folder and the current one; None: it is not
     known here which functions there are. Without `to_run` the file is only checked: what can be run
-    by AgentV alone is a warning. `option_names` are what the caller calls the command
-    line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a
-    run when its sequential gates are decided. `auto_iterations` adds iterations, up to
+    by AgentV alone is a warning. `local_objects` are the references to functions of the program
+    that defines the suite, which no module has. `option_names` are what the caller calls the
+    command line's flags, for messages. `script` is the script of script suites. `stop_when_decided`
+    ends a run when its sequential gates are decided. `auto_iterations` adds iterations, up to
     `iterations`, until they are. `file_rules` are the rules by which the file is read: those of the
     run that is graded again. So many `processes` (forks of this one) may read a file of tests.
     """
@@ -50,6 +51,7 @@ class LoadOptions:
     executor: bool = False
     datasets: tuple[str, ...] = ()
     allow_imports: tuple[str, ...] | None = None
+    local_objects: frozenset[str] = frozenset()
     script: str | None = None
     stop_when_decided: bool | None = None
     auto_iterations: bool = False

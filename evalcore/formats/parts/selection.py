@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from evalcore.errors import UsageError
+from evalcore.errors import NoCaseLeftError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import suggest
 from evalcore.model.suite import SuiteDefinition
@@ -43,23 +43,36 @@ class Selection:
     def finish(self, file: str) -> list[str]:
         """Return a warning for each filter that matched nothing.
 
-        Raises `UsageError` if they leave no case, and in strict mode for each warning.
+        Raises `NoCaseLeftError` if they leave no case; in strict mode each warning is a
+        `UsageError`.
         """
         if not self.active:
             return []
         unmet = list(self._unmet())
         if self._selected and not (unmet and self._options.strict):
             return unmet
+        if self._selected:
+            raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
         if not unmet:
             unmet = [f"the filters leave no case: {', '.join(self._written())}"]
-        raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
+        raise NoCaseLeftError(file, unmet)
 
     def _unmet(self) -> Iterator[str]:
         options = self._options
         tag = "case has the tag"
-        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
+        yield from self._unknown_cases(options.called("--case"), options.cases - self._ids)
         yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
         yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
+
+    def _unknown_cases(self, flag: str, unknown: frozenset[str]) -> Iterator[str]:
+        rest = set(unknown)
+        # `--cases` separates its ids by commas, which an id may have.
+        for case_id in sorted(case_id for case_id in self._ids if "," in case_id):
+            parts = {part.strip() for part in case_id.split(",")}
+            if parts & rest:
+                yield f"'{case_id}' is one id with a comma: name it by {flag}, not in a list"
+                rest -= parts
+        yield from _unknown(flag, "case has the id", rest, self._ids)
 
     def _written(self) -> Iterator[str]:
         options = self._options

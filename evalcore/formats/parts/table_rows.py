@@ -115,14 +115,21 @@ class _Table(Problems):
             self._fields.setdefault(column, []).append(field)
         self._checks: list[str] = []
         self._types = frozenset(column_types())
+        self._noted_at = -1
+        self._noted_here: set[tuple[Loc, str]] = set()
 
     def line(self) -> int:
         """Return the line of a CSV row, or the number of a Parquet row (from 1)."""
         return self.csv.line if self.csv else self.index + 1
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
-        """Note a mistake at a path into the row's test."""
-        super().add(self._in_table(loc), message, label=label)
+        """Note a mistake at a path into the row's test, once for each column and message."""
+        mistake = (self._in_table(loc), message)
+        if self._noted_at != self.line():
+            self._noted_at, self._noted_here = self.line(), set()
+        if mistake not in self._noted_here:
+            self._noted_here.add(mistake)
+            super().add(mistake[0], message, label=label)
 
     def _in_table(self, loc: Loc) -> Loc:
         if loc[:1] == ("assertions",) and len(loc) > 1 and isinstance(loc[1], int):

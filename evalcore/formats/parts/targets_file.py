@@ -11,6 +11,7 @@ from evalcore.errors import EvalError, UsageError
 from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.prompt_names import unread_prompts
 from evalcore.formats.parts.target_shapes import TargetCommon, TargetShape
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
@@ -315,16 +316,18 @@ class Targets:
         if problems.check_shape(options, model, loc, label=label):
             _check_addresses(merged, self._variables, loc, problems, label)
             if target.kind == "replay":
-                self._check_fixtures(merged["fixtures"], (*loc, "fixtures"), problems, label)
+                _check_fixtures(
+                    merged["fixtures"], self._folder, (*loc, "fixtures"), problems, label
+                )
+            self._note_unread_prompts(target, variant, label)
 
-    def _check_fixtures(self, name: str, loc: Loc, problems: Problems, label: str) -> None:
-        """Note that there is no file of answers."""
-        from evalcore.targets.replay import fixtures_path
-
-        try:
-            fixtures_path(self._folder, name)
-        except EvalError as error:
-            problems.add(loc, str(error), label=label)
+    def _note_unread_prompts(self, target: Target, variant: Variant, label: str) -> None:
+        """Warn of prompts that read as the name of a file."""
+        where, own = label, target
+        if variant is not DEFAULT_VARIANT:
+            where, own = f"variant '{variant.id}'", Target(target.name, target.kind, {})
+        prompts = unread_prompts(own.kind, merged_options(own, variant))
+        self._noted.extend(f"{where}: {warning}" for warning in prompts)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in options that are stored with the run.
@@ -389,3 +392,13 @@ def _check_addresses(
         except ValueError as error:
             message = f"with its variables replaced, {error}"
             problems.add((*loc, *option.path), message, label=label)
+
+
+def _check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:
+    """Note that there is no file of answers."""
+    from evalcore.targets.replay import fixtures_path
+
+    try:
+        fixtures_path(folder, name)
+    except EvalError as error:
+        problems.add(loc, str(error), label=label)

@@ -59,6 +59,8 @@ def check_function(
     reference = None if target is None else target.options.get("callable")
     if options.allow_imports is None or not isinstance(reference, str):
         return
+    if reference in options.local_objects:
+        return
     try:
         ImportPolicy((folder, Path.cwd()), options.allow_imports).check(reference)
     except UsageError as error:

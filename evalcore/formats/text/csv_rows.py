@@ -1,4 +1,4 @@
-"""Rows of a CSV file, read strictly: every row has its line, and none is guessed or skipped.
+"""Rows of a CSV file, read strictly: every row has its line, and none that has text is skipped.
 
 Python's reader rather than DuckDB's: that one guesses a dialect and drops the rows that do not fit
 it (docs/decisions/0008).
@@ -47,9 +47,12 @@ class CsvRows:
                     cells = next(reader, None)
                     if cells is None:
                         return
+                    # Programs write rows that were emptied, and blank ones below the last.
+                    if not any(cells):
+                        continue
                     if len(cells) == len(names) and "" not in names:
                         yield {name: cell or None for name, cell in zip(names, cells, strict=True)}
-                    elif cells:
+                    else:
                         row = self._uneven(cells, problems)
                         if row is not None:
                             yield row

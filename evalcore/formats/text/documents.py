@@ -47,7 +47,7 @@ MAX_EXPANDED_NODES = 5_000_000
 MAX_COMPOSED_EVENTS = 2_500_000
 MAX_JSON_MARKS = 10_000_000
 _LOOKED_AT = 8192
-_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods", ".tsv")
+_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
 
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
@@ -213,6 +213,8 @@ def decode(data: bytes, file: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
     if file.lower().endswith(_SPREADSHEETS):
         raise_problem(file, None, "is a spreadsheet; save it as CSV, with a test in each row")
+    if file.lower().endswith(".tsv"):
+        raise_problem(file, None, "rename it to *.csv, where columns may be separated by tabs")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise_problem(file, None, "is UTF-16; save it as UTF-8")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -14,12 +14,18 @@ try:
 except ImportError:  # PyYAML without libyaml: slower, the same text
     from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment,unused-ignore]
 
+_NUMBERED: Final = "\\U"
+
 
 def yaml_text(content: Mapping[str, Any]) -> str:
     """Return the text of a file, its keys in their order."""
-    text: str = yaml.dump(
-        content, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, width=100
-    )
+    text = _dumped(content, _CoreDumper)
+    # libyaml writes an emoji as its number, PyYAML's own emitter, ten times slower, as it is.
+    return _dumped(content, _WideDumper) if _NUMBERED in text else text
+
+
+def _dumped(content: Mapping[str, Any], dumper: type[Any]) -> str:
+    text: str = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
 
 
@@ -31,7 +37,15 @@ class _CoreDumper(_BaseDumper):
         return True
 
 
-def _represent_text(dumper: _CoreDumper, text: str) -> yaml.Node:
+class _WideDumper(yaml.SafeDumper):
+    """The same for texts with characters beyond U+FFFF."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        """Write equal values each time: anchors are hard to read."""
+        return True
+
+
+def _represent_text(dumper: yaml.representer.BaseRepresenter, text: str) -> yaml.Node:
     resolvers: Any = CoreLoader.yaml_implicit_resolvers
     patterns = (*resolvers.get(text[:1], ()), *resolvers.get(None, ()))
     if any(pattern.match(text) for _, pattern in patterns):
@@ -49,3 +63,4 @@ def _is_literal_text(text: str) -> bool:
 
 
 _CoreDumper.add_representer(str, _represent_text)
+_WideDumper.add_representer(str, _represent_text)

@@ -51,6 +51,9 @@ from evalcore.workflow.read_definition import behaviour_of
 from evalcore.workflow.souls import Soul
 
 TARGET = "workflow"
+_NOTHING_EXECUTES = (
+    "nothing can execute the workflow: add fixtures, or blocks whose souls name a `provider`"
+)
 _NO_ASSERTIONS = "{count} cases ({names}) have no 'expected': they assert nothing"
 Fixtures = Mapping[str, str | MeasuredFixture]
 """The given output of each block, perhaps with its measures."""
@@ -264,14 +267,20 @@ class _CaseReader:
             if case is None or not selection.keeps(case.id, case.tags):
                 continue
             if case.fixture is None:
-                case = self._executed(case, raw.get("fixtures") or {}, execution)
+                case = self._executed(case, raw, loc, execution)
             append_case(spool, case, loc, self._problems, noun="case")
             self.unjudged.note(case)
         return spool
 
-    def _executed(self, case: Case, fixtures: Fixtures, execution: _Execution) -> Case:
+    def _executed(self, case: Case, raw: EvalCase, loc: Loc, execution: _Execution) -> Case:
         """Return a case whose fixtures do not cover what it expects: executed, if that can be."""
+        fixtures = raw.get("fixtures") or {}
         if not execution.possible(fixtures):
+            absent = ", ".join(sorted(set(raw.get("expected") or ()) - set(fixtures))) or "a block"
+            name = f"'{case.id}'"
+            text = f"Case {name} has no fixture for {absent}, and {_NOTHING_EXECUTES}"
+            several = f"{{count}} cases ({{names}}) lack fixtures, and {_NOTHING_EXECUTES}"
+            self._warnings.add(text, loc, self._problems, name=name, several=several)
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
         blocks, before = frozenset(fixtures), self._fixture_blocks
         self._fixture_blocks = blocks if before is None else before & blocks

@@ -26,7 +26,12 @@ _LABEL_LINES, _LABEL_HEIGHT = 3, 12
 # From this share of the time on a text would leave the chart.
 _LEFTWARD_FROM: Final = 0.6
 _DAY_S: Final = 86_400
-_TIME_FORMS: Final = ((2 * _DAY_S, "%d %b %H:%M"), (300 * _DAY_S, "%d %b"))
+# Of each form the span up to which ticks are too close for the next one: their labels differ.
+_TIME_FORMS: Final = (
+    (600, "%d %b %H:%M:%S"),
+    (8 * _DAY_S, "%d %b %H:%M"),
+    (300 * _DAY_S, "%d %b"),
+)
 _LONG_TIME_FORM: Final = "%b %Y"
 _DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
 _SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")

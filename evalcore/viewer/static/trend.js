@@ -4,8 +4,7 @@
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  // Pixels: what the axis and the legend take beside the plot, and when the legend goes below it.
-  const BESIDE = 190;
+  // Pixels: when the legend goes below the plot.
   const NARROW = 640;
   const legendsOf = (spec) => spec.layer.flatMap((layer) =>
     Object.values(layer.encoding ?? {}).map((channel) => channel.legend).filter(Boolean));
@@ -33,8 +32,10 @@
     if (!answer.ok) return;
     const spec = await answer.json();
     const narrow = figure.clientWidth < NARROW;
-    spec.width = Math.max(200, Math.floor(figure.clientWidth) - (narrow ? 80 : BESIDE));
-    if (narrow) for (const legend of legendsOf(spec)) legend.orient = "bottom";
+    // The plot has what axis and legend leave, however long the names of the variants are.
+    spec.width = Math.max(260, Math.floor(figure.clientWidth));
+    spec.autosize = {type: "fit-x", contains: "padding"};
+    if (narrow) for (const legend of legendsOf(spec)) Object.assign(legend, {orient: "bottom", columns: 1});
     const chart = document.createElement("div");
     // Expressions are interpreted: the policy of the page allows no code made of text.
     await vegaEmbed(chart, spec, {

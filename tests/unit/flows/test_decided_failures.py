@@ -7,7 +7,7 @@ import logging
 import pytest
 from prefect.exceptions import CancelledRun, FailedRun
 
-from flows.decided_failures import is_no_decision
+from flows.decided_failures import is_kept
 
 ENGINE = "Engine execution exited with unexpected exception"
 
@@ -19,7 +19,7 @@ def record(message: str, error: Exception | None) -> logging.LogRecord:
 
 @pytest.mark.parametrize("error", [FailedRun("pass rate 0.5 < 1"), CancelledRun("stopped")])
 def test_a_state_that_the_flow_has_returned_leaves_no_record(error: Exception) -> None:
-    assert not is_no_decision(record(ENGINE, error))
+    assert not is_kept(record(ENGINE, error))
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,9 @@ def test_a_state_that_the_flow_has_returned_leaves_no_record(error: Exception) -
     ],
 )
 def test_every_other_record_stays(message: str, error: Exception | None) -> None:
-    assert is_no_decision(record(message, error))
+    assert is_kept(record(message, error))
+
+
+@pytest.mark.parametrize(("state", "kept"), [("Running()", False), ("Cancelled()", True)])
+def test_no_flow_run_is_logged_as_finished_while_it_runs(state: str, kept: bool) -> None:
+    assert is_kept(record(f"Finished in state {state}", None)) is kept

@@ -100,6 +100,34 @@ def test_a_case_without_all_fixtures_says_exactly_why_it_cannot_run(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        pytest.param("", "Case 'a' has no fixture for x, and nothing can execute", id="no blocks"),
+        pytest.param(
+            "blocks: {x: {type: llm, prompt_template: t}}\n"
+            "workflow: {name: w, entry: x, transitions: [{from: x, to: null}]}\n",
+            "Case 'a' has no fixture for x, and nothing can execute the workflow: add fixtures",
+            id="no provider",
+        ),
+        pytest.param(
+            "blocks: {x: {type: code, code: 'def main(data): return 1'}}\n"
+            "workflow: {name: w, entry: x, transitions: [{from: x, to: null}]}\n",
+            None,
+            id="executable",
+        ),
+    ],
+)
+def test_a_case_that_nothing_can_execute_is_a_warning(
+    tmp_path: Path, text: str, warned: str | None
+) -> None:
+    case = "{id: a, expected: {x: [{type: equals, value: c}]}}"
+    suite = load_text(tmp_path, f"{text}eval: {{cases: [{case}]}}\n")
+    assert [warning[: len(warned or "")] for warning in suite.warnings] == (
+        [] if warned is None else [warned]
+    )
+
+
 def test_measures_of_fixtures_are_summed_over_blocks(tmp_path: Path) -> None:
     text = """\
         eval:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import polars
 import pytest
+from click.testing import CliRunner
 
 import evalcore
 from evalcore import define_suite, run_suite
+from evalcore.cli.report import report as report_command
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync
 from evalcore.pipeline import view_run
@@ -66,6 +68,16 @@ def test_a_report_has_rows_and_a_page_for_notebooks(tmp_path: Path) -> None:
     page = report._repr_html_()
     assert page.startswith('<iframe sandbox="allow-scripts"')
     assert page.count("<") == 2
+
+
+def test_a_printed_report_is_that_of_the_command_line(tmp_path: Path) -> None:
+    case = {"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "no"}]}
+    suite = define_suite("printed", lambda _: "so\nit is", [case], [{"id": "v"}])
+    report = run_suite(suite, store=tmp_path / "store")
+    address = str(tmp_path / "store")
+    shown = CliRunner().invoke(report_command, [report.run_id, "--store", address])
+    assert "printed (suite): 1 item: 0 passed, 1 failed" in str(report)
+    assert f"{report}\n" == shown.output
 
 
 def test_a_page_shows_the_trend_of_a_suite_with_a_history(tmp_path: Path) -> None:

@@ -94,3 +94,18 @@ def test_the_page_has_both_runs_the_difference_and_what_changed() -> None:
         "Is it late?",
     ):
         assert part in text
+
+
+def test_the_figures_of_several_variants_are_a_table() -> None:
+    names = ("x", "y")
+    run = run_of(case("b", variant="x"), case("b", variant="y"))
+    view = compared_view(run, run, *names)
+    assert view.summary.comparison is not None
+    first, second = view.summary.comparison.variants
+    compared = Comparison((first, replace(second, paired=None)))
+    view = replace(view, summary=replace(view.summary, comparison=compared))
+    page = "".join(render_comparison(view))
+    text = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    head = "Variant Cases in both Score difference Passed before only Passed now only"
+    assert f"{head} x 2 -0.5000" in text
+    assert " y 2 – 1 0 p = 1.0000" in text

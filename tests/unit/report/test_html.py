@@ -233,6 +233,8 @@ def test_the_same_reason_of_several_cases_is_one_line_with_their_number() -> Non
     text = words(run_of(*same, case("d", item(None))))
     assert "7 says-yes: does not contain 'yes' c0 , c1 , c2 , c3 , c4 …" in text
     assert "1 no answer within 5 s d" in text
+    both = [case(f"c{n}", item("failed"), variant=name) for n in range(3) for name in ("x", "y")]
+    assert "6 says-yes: does not contain 'yes' c0 , c1 , c2 Cases" in words(run_of(*both))
     assert "Why cases did not pass" not in page(run_of(case("a"))).text
 
 

@@ -193,3 +193,27 @@ def test_width_is_in_cells(text: str, width: int) -> None:
 def test_the_first_column_gives_way() -> None:
     rows = [["a very long name", "1"], ["b", "1000"]]
     assert list(table(rows, 14)) == ["a very …     1", "b         1000"]
+
+
+def test_the_first_column_gives_way_as_far_as_names_differ() -> None:
+    rows = [["variant", "n"], ["prompt-a-of-ann", "1"], ["prompt-a-of-ben", "2"]]
+    first = [line.partition("  ")[0] for line in table(rows, 10)]
+    assert first == ["variant", "prompt-a-of-a…", "prompt-a-of-b…"]
+
+
+def test_what_changed_and_how_items_ended_is_not_cut_off_behind_long_names() -> None:
+    name, new = "a-case-" + "x" * 60, "a-variant-" + "y" * 40
+    regression = Difference(new, name, DifferenceKind.ASSERTION, 1.0, 0.0)
+    run = run_of(
+        case(name, variant="base"), case(name, item("failed"), variant=new),
+        comparison=Comparison(
+            (VariantComparison(new, "base", regression_kinds={DifferenceKind.ASSERTION: 1},
+                               regressions=(regression,)),)
+        ),
+        suite="a-suite-" + "z" * 60,
+    )  # fmt: skip
+    shown = lines(run, width=60)
+    text = " ".join(" ".join(shown).split())
+    for part in ("regression against base: passed → failed", ": failed, score 0.0000", "1 failed"):
+        assert part in text
+    assert shown[1].startswith("  ")

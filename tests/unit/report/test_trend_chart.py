@@ -41,6 +41,30 @@ def test_a_trend_of_any_length_is_a_picture(runs: int) -> None:
     assert chart_png(trend_spec(trend(runs))).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    "apart",
+    [
+        timedelta(seconds=2),
+        timedelta(minutes=1),
+        timedelta(minutes=20),
+        timedelta(hours=9),
+        timedelta(days=1),
+        timedelta(days=30),
+        timedelta(days=200),
+    ],
+)
+def test_no_two_times_on_the_axis_have_the_same_label(apart: timedelta) -> None:
+    points = [
+        TrendPoint(f"run-{number}", FIRST + number * apart, "a", 0.5, 0.4, 0.6, "pass", ())
+        for number in range(8)
+    ]
+    text = chart_svg(trend_spec(Trend("support", Metric.SCORE, tuple(points)))).decode()
+    axis = text.partition("role-axis-label")[2].partition("</g>")[0]
+    labels = re.findall(r">([^<>]+)</text>", axis)
+    assert len(labels) >= 4
+    assert len(set(labels)) == len(labels)
+
+
 def test_names_in_a_picture_are_text() -> None:
     text = chart_svg(trend_spec(trend(3, name=EVIL, variants=(EVIL, "b")))).decode()
     assert "&lt;script&gt;" in text

@@ -23,6 +23,11 @@ def check(folder: Path, text: str, reference: str = "mine:answer") -> None:
         ),
         pytest.param("from no_such_module import x", "mine.py:1 imports 'no_such", id="from"),
         pytest.param("import helper", "helper.py:2 imports 'no_such_module'", id="through a file"),
+        pytest.param(
+            "from .helper import x",
+            "mine.py:1 imports '.helper', but 'mine' is in no package; write the import without",
+            id="relative, in no package",
+        ),
     ],
 )
 def test_a_module_that_is_not_installed_is_named_with_file_and_line(
@@ -44,6 +49,37 @@ def test_a_module_that_is_not_installed_is_named_with_file_and_line(
 )
 def test_what_may_be_imported_is_no_mistake(tmp_path: Path, text: str) -> None:
     check(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            "from .absent import x", "answer.py:1 imports '.absent', and there", id="name"
+        ),
+        pytest.param("from ..above import x", "which is above 'package'", id="above the package"),
+        pytest.param(
+            "from .part import x", "part.py:1 imports 'no_such_module'", id="through a file"
+        ),
+        pytest.param("from . import part", None, id="of the package"),
+        pytest.param("from .built import x", None, id="a compiled module"),
+    ],
+)
+def test_relative_imports_are_followed_in_their_package(
+    tmp_path: Path, text: str, message: str | None
+) -> None:
+    package = tmp_path / "folder" / "package"
+    package.mkdir(parents=True)
+    (package / "answer.py").write_text(f"{text}\ndef answer(case): ...\n")
+    (package / "part.py").write_text("import no_such_module\n")
+    (package / "built.cpython-311-x86_64-linux-gnu.so").touch()
+    # The file is below both roots, and the name decides of which package it is.
+    policy = ImportPolicy((package, package.parent))
+    if message is None:
+        policy.check_modules("package.answer:answer")
+        return
+    with pytest.raises(UsageError, match=message):
+        policy.check_modules("package.answer:answer")
 
 
 def test_an_allowed_module_that_is_not_installed_is_named(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.errors import EvalError, UsageError
+from evalcore.errors import UsageError
 from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.prompt_names import unread_prompts
-from evalcore.formats.parts.target_shapes import TargetCommon, TargetShape
+from evalcore.formats.parts.target_options import check_addresses, check_fixtures, has_sound_common
+from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.mistakes.locations import Loc
@@ -28,7 +29,6 @@ from evalcore.targets.registry import (
 )
 from evalcore.trust.secret_options import (
     is_secret_path,
-    known_addresses,
     secret_options,
     without_literals,
 )
@@ -224,7 +224,7 @@ class Targets:
             f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
         )
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
-        if not _has_sound_common(name, options, loc, problems):
+        if not has_sound_common(name, options, loc, problems):
             return None
         stored = without_literals(as_json(options), name, entry.file, self._folder)
         other = raw.get("use_target")
@@ -314,9 +314,9 @@ class Targets:
         # A value that the model accepts for certain: the name of the option.
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
         if problems.check_shape(options, model, loc, label=label):
-            _check_addresses(merged, self._variables, loc, problems, label)
+            check_addresses(merged, self._variables, loc, problems, label)
             if target.kind == "replay":
-                _check_fixtures(
+                check_fixtures(
                     merged["fixtures"], self._folder, (*loc, "fixtures"), problems, label
                 )
             self._note_unread_prompts(target, variant, label)
@@ -367,38 +367,3 @@ class Targets:
             name = entry["name"]
             names.note(name, loc, problems)
             self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
-
-
-def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:
-    """Whether the options that any target may have are well shaped; note what is not."""
-    common = {key: options[key] for key in COMMON_OPTIONS if key in options}
-    label = f"target '{name}'"
-    if not isinstance(options.get("api_key", ""), str | None):
-        # What stands there may be a key all the same: it is not shown.
-        problems.add((*loc, "api_key"), "expected text, such as ${{ NAME }}", label=label)
-        return False
-    return problems.check_shape(common, TargetCommon, loc, label=label)
-
-
-def _check_addresses(
-    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
-) -> None:
-    """Note addresses that are invalid with the values of their variables, if those are set."""
-    for option in known_addresses(options, variables):
-        from evalcore.targets.build_context import check_address
-
-        try:
-            check_address(option.text)
-        except ValueError as error:
-            message = f"with its variables replaced, {error}"
-            problems.add((*loc, *option.path), message, label=label)
-
-
-def _check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:
-    """Note that there is no file of answers."""
-    from evalcore.targets.replay import fixtures_path
-
-    try:
-        fixtures_path(folder, name)
-    except EvalError as error:
-        problems.add(loc, str(error), label=label)

@@ -1,5 +1,5 @@
 -- The 97.5 % quantile of Student's distribution: from a table, beyond 30 degrees of freedom by the
--- expansion around the normal quantile (Abramowitz and Stegun 26.7.5), to 1e-7.
+-- expansion around the normal quantile (Abramowitz and Stegun 26.7.5), right to seven places.
 CREATE OR REPLACE TEMP MACRO student_quantile(df) AS (
     CASE WHEN df <= 30 THEN [
         12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836,

@@ -18,15 +18,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from benchmarks.fleet_measures import AT_ONCE, LATENCY_S, LIVE_ITEMS, Measured, measure
+from benchmarks.fleet_measures import (
+    AT_ONCE,
+    LATENCY_S,
+    LIVE_ITEMS,
+    Measured,
+    instant_cpu_s,
+    measure,
+)
 from benchmarks.fleet_model import Prediction, simulate
-from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, shards_of
+from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits
 from benchmarks.fleet_plots import Line, draw
 from benchmarks.measure import Row, machine, table, write_section
+from evalcore.planning.shards import MAX_SHARDS
 
 COSTS = Path(__file__).with_name("fleet_costs.json")
 BOUND = 0.15
 CHECKED_ITEMS = 60_000
+CALM_STRETCH = 1.15
 ITEMS = 100_000_000
 WORKERS = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 SPOT_LIFE_S = 3_600.0
@@ -37,7 +46,7 @@ WORK: Mapping[str, Mapping[str, float]] = {
     "calls of 1 s, 100 at once in each worker": {"latency_s": 1.0},
     "the same, provider allows 10 000 a second": {"latency_s": 1.0, "provider_per_s": 10_000.0},
 }
-MORE_SHARDS = "calls of 1 s, if a plan had up to 20 000 shards"
+FEW_SHARDS = "calls of 1 s, at most 2 000 shards (planned through Prefect)"
 
 
 def dollars(prediction: Prediction, workers: int) -> float:
@@ -48,11 +57,12 @@ def dollars(prediction: Prediction, workers: int) -> float:
     return hours * CORE_HOUR + (puts * PUT_PRICE + gets * GET_PRICE) / 1000
 
 
-def predict(costs: Costs, workers: int, work: Mapping[str, float], shards: int = 0) -> Prediction:
+def predict(
+    costs: Costs, workers: int, work: Mapping[str, float], shards: int | None = None
+) -> Prediction:
     """Return the prediction for 100 million items on spot machines, of which 1 % are slow."""
     fleet = Fleet(ITEMS, workers, life_s=SPOT_LIFE_S, slow_share=0.01)
-    fleet = replace(fleet, **work)
-    return simulate(replace(fleet, max_shards=shards) if shards else fleet, costs)
+    return simulate(replace(fleet, **work, max_shards=shards), costs)
 
 
 def predictions(costs: Costs) -> dict[str, dict[int, Prediction]]:
@@ -62,7 +72,7 @@ def predictions(costs: Costs) -> dict[str, dict[int, Prediction]]:
         for name, work in WORK.items()
     }
     live = WORK["calls of 1 s, 100 at once in each worker"]
-    every[MORE_SHARDS] = {workers: predict(costs, workers, live, 20_000) for workers in WORKERS}
+    every[FEW_SHARDS] = {workers: predict(costs, workers, live, MAX_SHARDS) for workers in WORKERS}
     return every
 
 
@@ -95,8 +105,6 @@ def check_rows(measured: Measured, items: int) -> list[Row]:
     rows = []
     reference = Fleet(0, 0, store=StoreLimits(latency_s=0))
     cores = os.cpu_count() or 1
-    # So many others want a core all the time.
-    busy = max(0.0, measured.stretch * cores - 1)
     instant = {"items": items}
     live = {"items": LIVE_ITEMS, "latency_s": LATENCY_S, "at_once": AT_ONCE}
     compared = (
@@ -106,16 +114,27 @@ def check_rows(measured: Measured, items: int) -> list[Row]:
     for what, work, seconds_by_workers in compared:
         for workers, seconds in seconds_by_workers.items():
             fleet = replace(reference, workers=workers, **work)
-            costs = measured.costs.stretched(max(1.0, (busy + workers) / cores))
+            costs = measured.costs.stretched(_stretch(measured, workers, cores))
             predicted = simulate(fleet, costs).execute_s
             rows.append(_check_row(f"{what}, workers: {workers}", seconds, predicted))
     for workers, cpu_s in measured.instant_cpu_s.items():
-        shards = len(shards_of(replace(reference, workers=workers, items=items)))
-        costs = measured.costs
-        predicted = workers * costs.start_s + items * costs.item_s + shards * costs.shard_s
+        predicted = instant_cpu_s(measured.costs, items, workers)
+        if workers >= cores:
+            predicted *= measured.crowding
         what = f"processor time of {items} given outputs, workers: {workers}"
         rows.append(_check_row(what, cpu_s, predicted))
     return rows
+
+
+def _stretch(measured: Measured, workers: int, cores: int) -> float:
+    """Return how long a second of a worker's processor time takes beside the others."""
+    if measured.stretch > CALM_STRETCH:
+        # So many others want a core all the time.
+        busy = measured.stretch * cores - 1
+        return max(1.0, (busy + workers) / cores)
+    if workers < cores:
+        return measured.stretch
+    return measured.crowding * workers / cores
 
 
 def _check_row(what: str, seconds: float, predicted: float) -> Row:
@@ -181,7 +200,8 @@ def main() -> int:
             f"benchmarks.fleet --measure`, worker processes from their start to the last commit, "
             f"median of {options.rounds} each in turn, {machine()}, load {load:.1f} when it began "
             "(other work ran beside it: a second of a worker's processor time took "
-            f"{measured.stretch:.2f} s). Bound: {BOUND:.0%}.\n\n{table(header, rows)}"
+            f"{measured.stretch:.2f} s, and as many workers as cores took {measured.crowding:.2f} "
+            f"times the processor time). Bound: {BOUND:.0%}.\n\n{table(header, rows)}"
         )
         print(text)
         write_section("fleet-check", text)

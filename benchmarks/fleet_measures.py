@@ -14,7 +14,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from benchmarks.fleet_parameters import Costs
+from benchmarks.fleet_parameters import Costs, Fleet, shards_of
 from benchmarks.measure import EVALCORE, CommandFailedError
 from benchmarks.throughput import write_cases
 from evalcore.pipeline import finish_run, load, plan_run
@@ -27,7 +27,7 @@ LATENCY_S = 2.0
 AT_ONCE = 20
 LIVE_ITEMS = 400
 FEW_ITEMS = 1_000
-_PIECES = "few", "large", "cut"
+_PIECES = "few", "large", "cut", "crowded"
 
 
 class Execution(NamedTuple):
@@ -106,12 +106,15 @@ def _work(run: StoredRun, workers: int) -> float:
 class Measured(NamedTuple):
     """The costs, and the seconds (start to last commit) that real workers took, by their number.
 
-    `stretch` is what other work on the machine makes of a second of one worker's processor time;
-    `instant_cpu_s` is the processor time of all workers.
+    `stretch` is how long a second of one worker's processor time takes: less than a second if it
+    has a core for its second thread, more if others want the cores. `crowding` is how much more
+    processor time as many workers as cores take together than each alone: cores share caches, and
+    may be halves of one. `instant_cpu_s` is the processor time of all workers.
     """
 
     costs: Costs
     stretch: float
+    crowding: float
     instant_cpu_s: dict[int, float]
     instant_s: dict[int, float]
     live_s: dict[int, float]
@@ -119,7 +122,7 @@ class Measured(NamedTuple):
 
 def measure(rounds: int, items: int, live_items: int = LIVE_ITEMS) -> Measured:
     """Measure costs with small runs, then larger runs of several workers; all of them in turn."""
-    small = items // 2
+    small, cores = items // 2, os.cpu_count() or 1
     instant: dict[int, list[Execution]] = {1: [], 2: []}
     live: dict[int, list[Execution]] = {1: [], 2: [], 4: []}
     pieces: dict[str, list[Execution]] = {name: [] for name in _PIECES}
@@ -136,6 +139,7 @@ def measure(rounds: int, items: int, live_items: int = LIVE_ITEMS) -> Measured:
             pieces["large"].append(execute(part, 1))
             pieces["cut"].append(execute(part, 1, planned_for=small))
             pieces["few"].append(execute(few, 1))
+            pieces["crowded"].append(execute(part, cores))
             live_few.append(execute(slow_few, 1))
             for workers, executions in instant.items():
                 executions.append(execute(whole, workers))
@@ -143,9 +147,18 @@ def measure(rounds: int, items: int, live_items: int = LIVE_ITEMS) -> Measured:
                 executions.append(execute(slow, workers))
             print(f"round {number + 1}", file=sys.stderr)
     costs = _costs(pieces, instant[1], (live_few, live[1]), (items, small, live_items))
-    stretch = median(run.last_commit_s / run.cpu_s for run in (*pieces["large"], *instant[1]))
+    stretch = median(run.last_commit_s / run.cpu_s for run in pieces["large"])
+    crowded_s = median(run.cpu_s for run in pieces["crowded"])
+    crowding = crowded_s / instant_cpu_s(costs, small, cores)
     cpu_s = {workers: median(run.cpu_s for run in runs) for workers, runs in instant.items()}
-    return Measured(costs, stretch, cpu_s, _commits(instant), _commits(live))
+    return Measured(costs, stretch, crowding, cpu_s, _commits(instant), _commits(live))
+
+
+def instant_cpu_s(costs: Costs, items: int, workers: int) -> float:
+    """Return the processor seconds of workers on a run of given outputs."""
+    fleet = Fleet(items, workers)
+    shards = len(shards_of(fleet))
+    return workers * costs.start_s + items * costs.item_s + shards * costs.shard_s
 
 
 def _commits(executions: dict[int, list[Execution]]) -> dict[int, float]:
@@ -166,7 +179,7 @@ def _costs(
     In processor time, which other work on the machine hardly changes.
     """
     items, small, live_items = counts
-    few, large, cut = (median(run.cpu_s for run in pieces[name]) for name in _PIECES)
+    few, large, cut = (median(run.cpu_s for run in pieces[name]) for name in _PIECES[:3])
     shards = -(-small // min(5_000, max(1_000, -(-small // 4)))), -(-small // 1_000)
     shard_s = max(0.0, (cut - large) / (shards[1] - shards[0]))
     item_s = (large - few - (shards[0] - 1) * shard_s) / (small - FEW_ITEMS)

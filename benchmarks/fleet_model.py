@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import simpy
 
 from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, pilot_s, shards_of
-from evalcore.execution.lanes.claims import RENEWALS
+from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
+from evalcore.execution.lanes.lease_renewer import IDLE_LOOK_FOR_CANCEL_S, LOOK_FOR_CANCEL_S
+from evalcore.execution.lanes.waiting import LONGEST_PAUSE_S, SHARE
 from evalcore.execution.limits.shared_limits import SYNC_S
 from evalcore.planning.spool import PART_CASES
 
 _LISTED = 1_000  # keys in an answer to a listing
-_CANCEL_LOOK_S = 1.0
 _IDLE_PAUSE_S = 1.0
-_EXPIRED_AFTER_LEASES = 2
 _PROCESSES_PER_SECOND = 10  # that write their sign of life into the shared limits
 _ENDLESS = "shards are lost faster than they are executed"
 _MOST_WALL_S = 30 * 86_400.0
@@ -103,6 +103,7 @@ class _Run:
     free: set[int] = field(default_factory=set)
     committed: int = 0
     idle_s: float = 0.0
+    idle_looks: float = 0.0
     alive: int = 0
     deaths: int = 0
     again_items: float = 0.0
@@ -129,27 +130,31 @@ class _Run:
 
     def end_wait(self, woken: simpy.Event) -> None:
         """Note that a worker waits no more."""
-        self.idle_s += self.env.now - self.waiting.pop(woken)
+        waited_s = self.env.now - self.waiting.pop(woken)
+        self.idle_s += waited_s
+        self.idle_looks += _looks_in(waited_s)
         self.count_alive(0)
 
     def count_alive(self, more: int) -> None:
         """Note that a worker has come or gone, and what all of them ask of the store."""
         self.alive += more
-        beats = self.alive / (self.fleet.lease_s / RENEWALS)
+        idle = len(self.waiting)
+        busy = self.alive - idle
         background = self.prefix.background
-        background["HEAD"] = self.alive / _CANCEL_LOOK_S
-        background["LIST"] = 2 * self.pages * (beats + len(self.waiting) / _IDLE_PAUSE_S)
-        background["GET"] = (
-            background["HEAD"] + background["LIST"] + len(self.waiting) / _IDLE_PAUSE_S
-        )
-        background["PUT"] = (self.alive - len(self.waiting)) * RENEWALS / self.fleet.lease_s
+        # A wait that is short has more looks; those of the fleet are minutes.
+        looks = idle / LONGEST_PAUSE_S
+        cancel_looks = busy / LOOK_FOR_CANCEL_S + idle / IDLE_LOOK_FOR_CANCEL_S
+        background["HEAD"] = cancel_looks + looks
+        background["LIST"] = self.pages * self.alive * RENEWALS / self.fleet.lease_s
+        background["GET"] = background["HEAD"] + background["LIST"] + looks
+        background["PUT"] = busy * RENEWALS / self.fleet.lease_s
 
     def lose(self, shard: _Shard, done: float) -> None:
         """Note that a worker died in a shard: others take it over when its lease has expired."""
         self.again_items += done
 
         def expire() -> Events:
-            yield self.env.timeout(_EXPIRED_AFTER_LEASES * self.fleet.lease_s + _IDLE_PAUSE_S)
+            yield self.env.timeout(EXPIRED_AFTER_LEASES * self.fleet.lease_s + _IDLE_PAUSE_S)
             self.free.add(shard.number)
             if self.waiting:
                 next(iter(self.waiting)).succeed()
@@ -178,6 +183,15 @@ class _Run:
             callers = max(1, self.alive - len(self.waiting))
             rate = min(rate, fleet.provider_per_s / callers)
         return rate
+
+
+def _looks_in(waited_s: float) -> float:
+    """Return how often a worker looks that waits so long: seldom and seldomer."""
+    growing_s, constant_s = _IDLE_PAUSE_S / SHARE, LONGEST_PAUSE_S / SHARE
+    looks = min(waited_s, growing_s) / _IDLE_PAUSE_S
+    if waited_s > growing_s:
+        looks += math.log(min(waited_s, constant_s) / growing_s) / SHARE
+    return looks + max(0.0, waited_s - constant_s) / LONGEST_PAUSE_S
 
 
 def _worker(run: _Run, number: int, speed: float) -> Events:
@@ -220,6 +234,7 @@ def _life(run: _Run, number: int, speed: float) -> Events:
     position = run.random.randrange(len(run.shards))
     while not run.ended.triggered:
         if not run.free:
+            prefix.ask(lists=2 * run.pages)
             woken = run.wait()
             try:
                 yield woken
@@ -287,11 +302,13 @@ def _predicted(run: _Run, execute_s: float) -> Prediction:
     if fleet.store.latency_s:
         report_s += received + 2 * len(run.shards) / 16 * fleet.store.latency_s
     seconds = execute_s
-    beats = seconds / (fleet.lease_s / RENEWALS)
-    requests["HEAD"] += fleet.workers * seconds / _CANCEL_LOOK_S
-    requests["PUT"] += max(0.0, fleet.workers * seconds - run.idle_s) * RENEWALS / fleet.lease_s
-    requests["LIST"] += 2 * run.pages * (fleet.workers * beats + run.idle_s / _IDLE_PAUSE_S)
-    requests["GET"] += run.idle_s / _IDLE_PAUSE_S + parts + 2 * len(run.shards)
+    busy_s = max(0.0, fleet.workers * seconds - run.idle_s)
+    looks = run.idle_looks
+    cancel_looks = busy_s / LOOK_FOR_CANCEL_S + run.idle_s / IDLE_LOOK_FOR_CANCEL_S
+    requests["HEAD"] += cancel_looks + looks
+    requests["PUT"] += busy_s * RENEWALS / fleet.lease_s
+    requests["LIST"] += run.pages * fleet.workers * seconds * RENEWALS / fleet.lease_s
+    requests["GET"] += looks + parts + 2 * len(run.shards)
     requests["PUT"] += parts
     # Beyond its limit the prefix answers no more than that: signs of life come later.
     read = sum(requests[kind] for kind in ("GET", "HEAD", "LIST"))

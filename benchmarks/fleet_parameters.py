@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, count_shards, shard_size
+from evalcore.planning.shards import PILOT_ITEMS, count_shards, most_shards, shard_size
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Fleet:
     `latency_s` 0 is a suite of given outputs. `provider_per_s` is the limit that all workers share.
     A worker lives for an exponential time of mean `life_s` and is replaced after `restart_s`. Of
     the machines `slow_share` takes `slow_factor` times as long. `cores` are shared by all workers
-    (None: each has its own).
+    (None: each has its own). `max_shards` None are as many as a plan may have.
     """
 
     items: int
@@ -65,8 +65,7 @@ class Fleet:
     lease_s: float = 20.0
     cores: int | None = None
     store: StoreLimits = StoreLimits()
-    max_shards: int = MAX_SHARDS
-    min_shard_items: int = 1
+    max_shards: int | None = None
     seed: int = 18
 
 
@@ -82,6 +81,7 @@ def shards_of(fleet: Fleet) -> list[int]:
     items = fleet.items
     if fleet.latency_s:
         pilot = max(PILOT_ITEMS, min(2 * fleet.at_once, items // 2))
+    most = most_shards(single_items=False, is_instant=not fleet.latency_s)
     size = shard_size(
         items - pilot,
         concurrency=fleet.at_once,
@@ -89,8 +89,7 @@ def shards_of(fleet: Fleet) -> list[int]:
         workers=fleet.workers,
         single_items=False,
         min_items=1_000,
+        max_shards=fleet.max_shards or most,
     )
-    if fleet.max_shards != MAX_SHARDS:
-        size = max(math.ceil((items - pilot) / fleet.max_shards), fleet.min_shard_items)
     count = count_shards(items - pilot, size)
     return [size] * (count - 1) + [items - pilot - size * (count - 1)]

@@ -40,6 +40,9 @@ from tests.support.servers import BUCKET, s3_server
 BOUND = 1.2
 DELAYED_BOUND = 1.5
 DELAY_S = 0.05
+# All workers but one wait for the last shard.
+SLOWEST_S = 60
+WAITING_ITEMS = 90
 KINDS = ("PUT", "GET", "HEAD", "LIST", "DELETE")
 
 
@@ -63,6 +66,26 @@ def write_replayed(path: Path, items: int) -> None:
     )
     lines = (json.dumps({"id": f"c{n}", "input": f"x{n}"}) for n in range(items))
     (path.parent / "recorded-cases.jsonl").write_text("\n".join(lines))
+
+
+def write_waiting(path: Path, items: int) -> None:
+    """Write a suite whose last item takes `SLOWEST_S`, and all others no time."""
+    (path.parent / "waiting_target.py").write_text(
+        "import asyncio\n\n\n"
+        "async def answer(question):\n"
+        f"    await asyncio.sleep({SLOWEST_S} if question == 'x{items - 1}' else 0)\n"
+        "    return 'hello'\n"
+    )
+    path.write_text(
+        "name: waiting\n"
+        "targets: [{name: mine, provider: python, callable: 'waiting_target:answer', "
+        "isolation: inline}]\n"
+        "execution: {target: mine}\n"
+        "assertions: [{type: contains, value: hello}]\n"
+        "tests: waiting-cases.jsonl\n"
+    )
+    lines = (json.dumps({"id": f"c{n}", "input": f"x{n}"}) for n in range(items))
+    (path.parent / "waiting-cases.jsonl").write_text("\n".join(lines))
 
 
 class Steps:
@@ -96,6 +119,11 @@ def count_requests(proxy: CountingProxy, folder: Path, sizes: Sequence[int]) -> 
         steps.run("compare", items, "compare", first, steps.newest())
         steps.run("run --resume of a completed run", items, "run", "--resume", first)
     steps.run("history sync of all these runs", 2 * sum(sizes), "history", "sync")
+    waiting = folder / "waiting.eval.yaml"
+    write_waiting(waiting, WAITING_ITEMS)
+    for workers in ("1", "2", "4"):
+        what = f"run --workers {workers}, one item of {SLOWEST_S} s"
+        steps.run(what, WAITING_ITEMS, "run", str(waiting), "--workers", workers)
     items = sizes[0]
     suite = folder / "recorded.eval.yaml"
     write_replayed(suite, items)

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent import futures
+from functools import partial
 from typing import Any, Final
 
 from prefect.futures import PrefectFuture
@@ -60,8 +61,8 @@ class _ClusterShards:
         self._run, self._shards = execution.run, tuple(shards)
         self._name = execution.namer()
         self._waiting = deque(shards)
-        self._in_flight = 0
-        self._ended: queue.SimpleQueue[PrefectFuture[Any]] = queue.SimpleQueue()
+        self._in_flight: set[int] = set()
+        self._ended: queue.SimpleQueue[tuple[int, PrefectFuture[Any]]] = queue.SimpleQueue()
         self._failures: list[Exception] = []
         self._began = time.monotonic()
         self._submitted = 0
@@ -101,7 +102,7 @@ class _ClusterShards:
         return self._run.is_cancel_requested()
 
     def _submit(self) -> None:
-        room = _AHEAD * max(1, self._cluster.slots) - self._in_flight if self._waiting else 0
+        room = _AHEAD * max(1, self._cluster.slots) - len(self._in_flight) if self._waiting else 0
         for _ in range(min(room, len(self._waiting))):
             wait_for_turn(self._submitted, self._began)
             shard = self._waiting.popleft()
@@ -113,17 +114,20 @@ class _ClusterShards:
             }
             future = self._cluster.submit(task, parameters)
             self._submitted += 1
-            self._in_flight += 1
-            future.add_done_callback(self._ended.put)
+            self._in_flight.add(shard)
+            future.add_done_callback(partial(self._note_end, shard))
+
+    def _note_end(self, shard: int, future: PrefectFuture[Any]) -> None:
+        self._ended.put((shard, future))
 
     def _attend(self) -> None:
         """Take what has ended; raise `StalledError` if nothing has for long and no worker lives."""
         try:
-            future = self._ended.get(timeout=min(_LOOK_S, self._lease_s / RENEWALS))
+            shard, future = self._ended.get(timeout=min(_LOOK_S, self._lease_s / RENEWALS))
         except queue.Empty:
             self._silence.check(lambda: request_cancel(self._run))
             return
-        self._in_flight -= 1
+        self._in_flight.discard(shard)
         end = _end_of(future)
         if isinstance(end, ShardReceipt):
             self._execution.note_committed(end)
@@ -142,7 +146,7 @@ class _ClusterShards:
             return
         self._looked_for_silent = now
         after_s = EXPIRED_AFTER_LEASES * self._lease_s
-        for worker in self._cluster.restart_silent(after_s):
+        for worker in self._cluster.restart_silent(after_s, self._in_flight):
             self._execution.warn(
                 f"worker {worker} has shown no sign of life for {after_s:g} s: "
                 "its shards are executed by others"

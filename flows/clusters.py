@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from prefect.task_runners import TaskRunner
 from evalcore.errors import UsageError
 from evalcore.pipeline import is_instant
 from evalcore.storage.runs import StoredRun
+from flows.ray_workers import HungWorkers
 from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
 from flows.worker_check import refuse_unable_workers, worker_facts
 from flows.worker_heartbeats import WorkerHeartbeats
@@ -54,11 +55,15 @@ class ShardCluster(ABC):
     def slots(self) -> int:
         """How many tasks the cluster executes at the same time, now."""
 
-    def restart_silent(self, after_s: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Give the tasks of workers that hang to others; return the addresses of these workers.
+    def restart_silent(
+        self,
+        after_s: float,  # noqa: ARG002
+        shards: Collection[int],  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """Give the tasks of workers that hang to others; return what these workers are called.
 
-        A worker hangs if it has shown no sign of life for `after_s`. To be called more often than
-        twice in that time.
+        A worker hangs if it has shown no sign of life for `after_s`. `shards` are those that the
+        cluster has and that have not ended. To be called more often than twice in that time.
         """
         return ()
 
@@ -70,7 +75,11 @@ class DaskCluster(ShardCluster):
         super().__init__(runner)
         self._heartbeats = WorkerHeartbeats()
 
-    def restart_silent(self, after_s: float) -> tuple[str, ...]:
+    def restart_silent(
+        self,
+        after_s: float,
+        shards: Collection[int],  # noqa: ARG002
+    ) -> tuple[str, ...]:
         """Do what the scheduler does itself after `distributed.scheduler.worker-ttl` (5 minutes).
 
         A nanny starts its worker again. A worker without one leaves the cluster.
@@ -105,6 +114,14 @@ class DaskCluster(ShardCluster):
 
 class RayCluster(ShardCluster):
     """A Ray cluster."""
+
+    def __init__(self, runner: TaskRunner[Any], run: StoredRun) -> None:
+        super().__init__(runner)
+        self._hung = HungWorkers(run)
+
+    def restart_silent(self, after_s: float, shards: Collection[int]) -> tuple[str, ...]:
+        """Kill the processes of these workers: Ray starts others and gives them the tasks."""
+        return self._hung.kill(shards, after_s)
 
     @property
     def slots(self) -> int:
@@ -266,7 +283,7 @@ def _interrupts_blocked() -> Iterator[None]:
 @contextmanager
 def _opened_ray(
     choice: RunnerChoice,
-    run: StoredRun,  # noqa: ARG001  (a process of Ray executes a task at a time)
+    run: StoredRun,
     environment: Mapping[str, str],
     processes: int,
 ) -> Iterator[ShardCluster]:
@@ -276,7 +293,7 @@ def _opened_ray(
         connect_ray(choice.address)
         runner = RayTaskRunner(address=choice.address)
         with runner:
-            yield RayCluster(runner)
+            yield RayCluster(runner, run)
         return
     own = {
         "include_dashboard": False,
@@ -286,10 +303,11 @@ def _opened_ray(
     }
     # A runtime environment would stand in Ray's log files, this one is inherited.
     with _added_to_environment({**_RAY_SETTINGS, **environment}), _reached(choice):
-        runner = RayTaskRunner(init_kwargs=own)
+        # Not the cluster that runs on this machine already, or that RAY_ADDRESS names.
+        runner = RayTaskRunner(address="local", init_kwargs=own)
         runner.__enter__()
     try:
-        yield RayCluster(runner)
+        yield RayCluster(runner, run)
     finally:
         runner.__exit__(None, None, None)
 

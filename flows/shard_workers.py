@@ -7,6 +7,7 @@ process's own environment and settings say, as in a lane.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sys
@@ -16,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from evalcore.cli.workers import worker_environment
 from evalcore.isolation.mode import Isolation
@@ -34,6 +35,23 @@ from flows.rate_limits import PrefectRates
 ROOTS: Final = "EVALCORE_RUN_ROOTS"
 # So long a run without a shard in flight keeps its part of the limits.
 IDLE_S: Final = 1.0
+_WORKER_NAME: Final = re.compile(r"(.+)-([0-9]{1,9})-[0-9a-f]{6}", re.DOTALL)
+
+
+class WorkerProcess(NamedTuple):
+    """A process of a cluster: its host's name and its id there."""
+
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"{self.host}-{self.pid}"
+
+
+def parse_worker(lane: str) -> WorkerProcess | None:
+    """Return the process that a claim names; None for a lane that is no process of a cluster."""
+    match = _WORKER_NAME.fullmatch(lane)
+    return WorkerProcess(match[1], int(match[2])) if match else None
 
 
 @dataclass(slots=True)
@@ -121,7 +139,7 @@ def open_assigned(run_id: str, store: str) -> AssignedShards:
     )
     if settings.rate_limits is None:
         options = replace(options, rates=PrefectRates())
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    name = f"{WorkerProcess(socket.gethostname(), os.getpid())}-{secrets.token_hex(3)}"
     return AssignedShards(
         run, options, worker=name, threads=_count_threads(), lease_s=settings.lease_s
     )

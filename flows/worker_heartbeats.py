@@ -1,4 +1,4 @@
-"""Which workers of a cluster hang: those whose heartbeat has not changed for too long."""
+"""Which workers of a cluster hang: those whose sign of life has not changed for too long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class _Heartbeat(NamedTuple):
-    last: float
+    last: object
     since: float
 
 
@@ -24,7 +24,7 @@ class WorkerHeartbeats:
         self._heartbeats: Mapping[str, _Heartbeat] = {}
         self._looked = clock()
 
-    def silent(self, last_heartbeats: Mapping[str, float], after_s: float) -> tuple[str, ...]:
+    def silent(self, last_heartbeats: Mapping[str, object], after_s: float) -> tuple[str, ...]:
         """Return the workers whose heartbeat has been the same for `after_s`, sorted.
 
         After a pause of half of that between two looks everything starts afresh: the cluster's
@@ -43,6 +43,6 @@ class WorkerHeartbeats:
             if now - heartbeat.since >= after_s
         )
 
-    def _noted(self, worker: str, last: float, now: float) -> _Heartbeat:
+    def _noted(self, worker: str, last: object, now: float) -> _Heartbeat:
         before = self._heartbeats.get(worker)
         return before if before is not None and before.last == last else _Heartbeat(last, now)

@@ -18,7 +18,13 @@ from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.pipeline.run_observer import tell_stop
 from evalcore.pipeline.shard_execution import ShardExecution
-from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
+from evalcore.planning.shards import (
+    MAX_SHARDS,
+    PILOT_ITEMS,
+    pending_shards,
+    settle,
+    shard_size,
+)
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -94,6 +100,7 @@ def _settle(run: StoredRun, manifest: Manifest, latency_s: float) -> Plan:
         latency_s=latency_s,
         workers=manifest.settings.get("workers", 1),
         single_items=False,
+        max_shards=manifest.settings.get("max_shards", MAX_SHARDS),
     )
 
     def settled(now: Manifest) -> Manifest:

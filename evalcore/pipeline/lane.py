@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from evalcore.errors import EvalError, RunConflictError, StoreError
 from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.execution.lanes.crashes import abandon_claims
 from evalcore.execution.lanes.lease_renewer import LeaseRenewer
+from evalcore.execution.lanes.waiting import Waiting
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.execute import (
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from evalcore.execution.pool import Pool
 
-_LONGEST_PAUSE_S = 1.0
+_PAUSE_S = 1.0
 # A pilot takes a moment, and all lanes wait for it.
 _PILOT_PAUSE_S = 0.1
 
@@ -106,7 +108,8 @@ class _LaneExecution:
         self._cancelled = threading.Event()
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pause_s = min(_LONGEST_PAUSE_S, claims.lease_s / 4)
+        self._waiting = Waiting(run, claims)
+        self._pause_s = min(_PAUSE_S, claims.lease_s / 4)
         self._options = replace(options, on_start=self._started, stopped=self._is_stopped)
 
     def execute(self) -> tuple[tuple[ShardReceipt, ...], bool]:
@@ -142,12 +145,17 @@ class _LaneExecution:
             if plan.settled:
                 shards = self._shards(plan)
                 return execute_shards(self._run, plan, shards, self._options, self._claims)
-            if self._claims.claim_next() is not None:
+            if self._is_look_due(manifest) and self._claims.claim_next() is not None:
                 return execute_with_pilot(
                     self._run, manifest, self._options, self._shards, self._claims
                 )
-            self._cancelled.wait(_PILOT_PAUSE_S)
+            self._pause(_PILOT_PAUSE_S)
         return ()
+
+    def _is_look_due(self, manifest: Manifest) -> bool:
+        abandoned = _abandoned_claims(manifest)
+        self._claims.abandon(abandoned)
+        return self._waiting.is_look_due(abandoned)
 
     def _shards(self, plan: Plan) -> Iterator[int]:
         """Yield shards that this lane has claimed, until none is left that others might lose."""
@@ -155,13 +163,26 @@ class _LaneExecution:
         while not self._is_stopped():
             shard = self._claims.claim_next()
             if shard is not None:
+                self._waiting.end()
                 yield shard
             elif self._claims.others:
-                self._cancelled.wait(self._pause_s)
-                # Shards of a lane that has ended since may be claimed at once.
-                self._claims.abandon(_abandoned_claims(self._run.manifest()))
+                self._wait_for_others()
             else:
                 return
+
+    def _wait_for_others(self) -> None:
+        """Return when a shard may have become free, or have got its result."""
+        while not self._is_stopped():
+            self._pause(self._pause_s)
+            # Shards of a lane that has ended since may be claimed at once.
+            if self._is_look_due(self._run.manifest()):
+                return
+
+    def _pause(self, first_s: float) -> None:
+        """Wait for the next look; a stop is noticed within `first_s`."""
+        until = time.monotonic() + self._waiting.pause_s(first_s)
+        while (left_s := until - time.monotonic()) > 0 and not self._is_stopped():
+            self._cancelled.wait(min(left_s, first_s))
 
     def _is_stopped(self) -> bool:
         ended = self._pool is not None and (self._pool.stopped or self._pool.ended)

@@ -32,6 +32,7 @@ from evalcore.planning.shards import (
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
     count_shards,
+    most_shards,
     plan_rounds,
     shard_size,
 )
@@ -116,6 +117,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         workers=options.workers,
         single_items=options.single_items,
         min_items=1 if options.single_items else _least_items(suite),
+        max_shards=_most_shards(definition, options),
     )
     plan = Plan(
         items=items,
@@ -130,6 +132,10 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         settled=not pilot,
     )
     return plan_rounds(plan) if by_round else plan
+
+
+def _most_shards(definition: SuiteDefinition, options: PlanOptions) -> int:
+    return most_shards(single_items=options.single_items, is_instant=is_instant(definition))
 
 
 def _least_items(suite: Suite) -> int:
@@ -240,6 +246,7 @@ def _first_manifest(
             "concurrency": definition.limits.concurrency,
             "timeout_s": definition.limits.timeout_s,
             "workers": options.workers,
+            "max_shards": _most_shards(definition, options),
             "reuse": options.reuse,
             "isolation": options.isolation,
             **_datasets(definition),

@@ -9,7 +9,10 @@ from dataclasses import replace
 from evalcore.model.run import Plan
 
 SINGLE_ITEM_LIMIT = 100
+# Of a run through an orchestrator: a shard is one task run there.
 MAX_SHARDS = 2_000
+# Where a shard costs its worker a few requests to the store.
+MAX_LANE_SHARDS = 10_000
 SHARD_SECONDS = 20.0
 PILOT_ITEMS = 32
 # Of a round at least as many, so that several processes share it.
@@ -26,20 +29,30 @@ def shard_size(
     workers: int,
     single_items: bool,
     min_items: int = 1,
+    max_shards: int = MAX_SHARDS,
 ) -> int:
     """Return the items of a shard, at least 1.
 
     `latency_s` is the median time of an item. `single_items` gives each item of a small run a shard
     of its own, so that an orchestrator shows each case by name. Else a shard holds about twenty
     seconds of work, so little that each worker gets four shards (but at least `min_items` where
-    items take no time), and there are at most `MAX_SHARDS` shards.
+    items take no time), and there are at most `max_shards` shards.
     """
     if single_items and items <= SINGLE_ITEM_LIMIT:
         return 1
     by_time = math.ceil(SHARD_SECONDS * concurrency / latency_s) if latency_s > 0 else items
     by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)
     bounded = min(by_time, by_workers, MAX_SHARD_ITEMS)
-    return max(1, math.ceil(items / MAX_SHARDS), bounded)
+    return max(1, math.ceil(items / max_shards), bounded)
+
+
+def most_shards(*, single_items: bool, is_instant: bool) -> int:
+    """Return how many shards a plan may have.
+
+    More than `MAX_SHARDS` are for workers that die in a shard and lose its calls: not for shards
+    that are task runs (`single_items`), nor for items that take no time.
+    """
+    return MAX_SHARDS if single_items or is_instant else MAX_LANE_SHARDS
 
 
 def count_shards(items: int, size: int, pilot: int = 0) -> int:

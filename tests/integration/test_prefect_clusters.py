@@ -182,6 +182,8 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
 ) -> None:
     pytest.importorskip(f"prefect_{engine}")
     monkeypatch.chdir(tmp_path)
+    # A cluster of the run's own is not the one that this names.
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
     killed: list[int] = []
@@ -203,10 +205,11 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
 
 @pytest.mark.extended
 @pytest.mark.multiprocess
-def test_the_shards_of_a_worker_of_dask_that_hangs_are_executed_by_others(
-    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
+    engine: str, prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("prefect_dask")
+    pytest.importorskip(f"prefect_{engine}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVALCORE_LEASE_S", "1")
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
@@ -225,7 +228,7 @@ def test_the_shards_of_a_worker_of_dask_that_hangs_are_executed_by_others(
         committed=stop_a_worker,
         warn=warnings.append,
     )
-    PrefectRunner().start(run, options, "dask", 2)
+    PrefectRunner().start(run, options, engine, 2)
     assert stopped
     assert any("no sign of life for 2 s" in warning for warning in warnings)
     written = stable_report(stored_report(run))

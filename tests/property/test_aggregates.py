@@ -9,12 +9,14 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalcore.analytics import summarise
 from evalcore.analytics.summarise import Aggregates
 from evalcore.formats.single_gate import read_question
 from evalcore.model.run import Plan
@@ -82,7 +84,10 @@ def as_line(row: dict[str, Any]) -> bytes:
 
 
 def aggregate(plan: Plan, policy: Policy, drawn: list[dict[str, Any]], seed: int) -> Summary:
-    """Write the rows as parts of random sizes, in random order, and aggregate them."""
+    """Write the rows as parts of random sizes, in random order, and aggregate them.
+
+    So many parts at once as a run with thousands of shards does.
+    """
     shuffled = random.Random(seed)
     parts: list[list[dict[str, Any]]] = [[]]
     for row in shuffled.sample(drawn, len(drawn)):
@@ -96,7 +101,11 @@ def aggregate(plan: Plan, policy: Policy, drawn: list[dict[str, Any]], seed: int
             write_rows([as_line(row) for row in part], path)
             paths.append(path)
         shuffled.shuffle(paths)
-        with Aggregates(paths, plan, policy) as tables:
+        at_once = shuffled.choice([1, 2, summarise.FILES_AT_ONCE])
+        with (
+            mock.patch.object(summarise, "FILES_AT_ONCE", at_once),
+            Aggregates(paths, plan, policy) as tables,
+        ):
             return tables.summary()
 
 

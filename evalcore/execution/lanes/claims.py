@@ -8,6 +8,7 @@ work; that nothing counts twice is the commit's promise alone.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -101,7 +102,7 @@ class Claims:
     Of a plan that is not settled only the pilot can be claimed (`settle`). With `in_order` the
     earliest shard that can be claimed is the next; else each lane begins somewhere else, so that
     lanes seldom collide. `clock` is monotonic, in seconds. Nothing here waits: `renew` is to be
-    called every `lease_s / RENEWALS`, `look` as often as is wanted.
+    called every `lease_s / RENEWALS`, `look_at_claims` as often, `look` as often as is wanted.
     """
 
     def __init__(
@@ -128,7 +129,9 @@ class Claims:
         self._lock = threading.Lock()
         self._swapping = threading.Lock()
         self._abandoned: Mapping[str, str] = {}
-        # Of all shards without a result, those that this lane has not begun.
+        # The shards without a result, as of the last `look`.
+        self._pending: tuple[int, ...] | None = None
+        # Of these, those that this lane has not begun.
         self.others: frozenset[int] = frozenset()
 
     @property
@@ -153,34 +156,41 @@ class Claims:
         """Take the plan that the pilot has settled."""
         with self._looking:
             self._plan = plan
+            self._pending = None
             self._free.clear()
 
     def look(self) -> None:
         """Note which shards are free, and which claims of others have not changed since when."""
         with self._looking:
             # Claims before results: what is listed as pending and free has no claim to be missed.
-            etags = {
-                shard: info.etag
-                for info in self._run.store.list(self._run.keys.claims_prefix)
-                if (shard := parse_shard_key(info.key)) is not None
-            }
+            etags = _list_claims(self._run)
             pending = pending_shards(self._plan, self._run.written_shards())
             if not self._plan.settled:
                 pending = pending[:1] if pending[:1] == (0,) else ()
-            now = self._clock()
-            with self._lock:
-                mine = self._begun_shards
-                sightings: dict[int, Sighting] = {}
-                for shard in pending:
-                    if shard in etags and shard not in mine:
-                        before = self._sightings.get(shard)
-                        same = before is not None and before.etag == etags[shard]
-                        sightings[shard] = (
-                            before if same and before else Sighting(etags[shard], now)
-                        )
-                self._sightings = sightings
-                self._free = self._rotated([shard for shard in pending if shard not in etags])
-                self.others = frozenset(pending) - mine
+            self._pending = pending
+            self._note(etags)
+
+    def look_at_claims(self) -> None:
+        """Do as `look` does, without the results: what had none at the last look has none yet."""
+        if self._pending is None:
+            self.look()
+            return
+        with self._looking:
+            self._note(_list_claims(self._run))
+
+    def _note(self, etags: Mapping[int, str]) -> None:
+        now, pending = self._clock(), self._pending or ()
+        with self._lock:
+            mine = self._begun_shards
+            sightings: dict[int, Sighting] = {}
+            for shard in pending:
+                if shard in etags and shard not in mine:
+                    before = self._sightings.get(shard)
+                    same = before is not None and before.etag == etags[shard]
+                    sightings[shard] = before if same and before else Sighting(etags[shard], now)
+            self._sightings = sightings
+            self._free = self._rotated([shard for shard in pending if shard not in etags])
+            self.others = frozenset(pending) - mine
 
     def _next_free(self) -> int | None:
         with self._looking:
@@ -238,6 +248,14 @@ class Claims:
                 for shard, sighting in self._sightings.items()
                 if sighting.since <= least or self._abandoned.get(str(shard)) == sighting.etag
             ]
+
+    def expires_in_s(self) -> float:
+        """Return when the first claim of another lane looks expired; infinite without claims."""
+        if self._expired():
+            return 0.0
+        with self._lock:
+            first = min((each.since for each in self._sightings.values()), default=math.inf)
+        return max(0.0, first + EXPIRED_AFTER_LEASES * self.lease_s - self._clock())
 
     def dead_lanes(self) -> frozenset[str]:
         """Return the lanes whose claims (as of the last `look`) have expired."""
@@ -366,10 +384,13 @@ def read_lease(run: StoredRun, shard: int) -> Lease:
 
 def unfinished_claims(run: StoredRun) -> dict[str, str]:
     """Return the ETags of the claims on shards without a result, by shard."""
-    claims = {
+    claims, written = _list_claims(run), run.written_shards()
+    return {str(shard): etag for shard, etag in claims.items() if shard not in written}
+
+
+def _list_claims(run: StoredRun) -> dict[int, str]:
+    return {
         shard: info.etag
         for info in run.store.list(run.keys.claims_prefix)
         if (shard := parse_shard_key(info.key)) is not None
     }
-    written = run.written_shards()
-    return {str(shard): etag for shard, etag in claims.items() if shard not in written}

@@ -11,7 +11,9 @@ from evalcore.errors import EvalError
 from evalcore.execution.lanes.claims import RENEWALS, Claims
 from evalcore.storage.runs import StoredRun
 
-_LOOK_FOR_CANCEL_S = 1.0
+LOOK_FOR_CANCEL_S = 1.0
+# Of a lane that has no shard to leave, in a store where each look is a request.
+IDLE_LOOK_FOR_CANCEL_S = 3.0
 
 
 class LeaseRenewer:
@@ -37,20 +39,27 @@ class LeaseRenewer:
 
     def _beat(self) -> None:
         every_s = self._claims.lease_s / RENEWALS
-        pause_s = min(_LOOK_FOR_CANCEL_S, every_s)
+        pause_s = min(LOOK_FOR_CANCEL_S, every_s)
         due = time.monotonic() + every_s
+        looked = 0.0
         is_cancelled = False
         while not self._ended.wait(max(0.0, min(pause_s, due - time.monotonic()))):
-            if not is_cancelled and self._is_cancelled():
-                is_cancelled = True
-                self._cancelled()
+            if not is_cancelled and time.monotonic() - looked >= self._look_after_s():
+                looked = time.monotonic()
+                if self._is_cancelled():
+                    is_cancelled = True
+                    self._cancelled()
             if time.monotonic() < due:
                 continue
             due = time.monotonic() + every_s
             self._claims.renew()
             with suppress(EvalError):
                 # Seen early, the claims of a dead lane have expired when this one has time.
-                self._claims.look()
+                self._claims.look_at_claims()
+
+    def _look_after_s(self) -> float:
+        is_idle = self._run.store.is_remote and not self._claims.claimed
+        return IDLE_LOOK_FOR_CANCEL_S if is_idle else 0.0
 
     def _is_cancelled(self) -> bool:
         with suppress(EvalError):

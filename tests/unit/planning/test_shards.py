@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from evalcore.model.run import Plan
-from evalcore.planning.shards import MAX_SHARD_ITEMS, MAX_SHARDS, plan_rounds, shard_size
+from evalcore.planning.shards import (
+    MAX_SHARD_ITEMS,
+    MAX_SHARDS,
+    most_shards,
+    plan_rounds,
+    shard_size,
+)
 
 RULE = [
     ("small runs show each case", 100, 16, 1.0, 2, 1),
@@ -28,6 +34,28 @@ def test_size(items: int, concurrency: int, latency_s: float, workers: int, expe
     )
     assert size == expected
     assert -(-items // size) <= MAX_SHARDS
+
+
+def test_a_plan_for_lanes_has_more_and_shorter_shards() -> None:
+    most = most_shards(single_items=False, is_instant=False)
+    size = shard_size(
+        100_000_000,
+        concurrency=100,
+        latency_s=1.0,
+        workers=300,
+        single_items=False,
+        max_shards=most,
+    )
+    assert (most, size) == (10_000, 10_000)
+
+
+@pytest.mark.parametrize("single_items", [True, False])
+@pytest.mark.parametrize("is_instant", [True, False])
+def test_shards_that_are_task_runs_or_take_no_time_are_2000_at_most(
+    single_items: bool, is_instant: bool
+) -> None:
+    is_bounded = most_shards(single_items=single_items, is_instant=is_instant) == MAX_SHARDS
+    assert is_bounded is (single_items or is_instant)
 
 
 def test_instant_items_of_one_process_share_a_shard() -> None:

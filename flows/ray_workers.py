@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster that hang: found by claims that nobody renews, killed on their nodes.
+"""Workers of a Ray cluster that hang: found by claims that are not renewed, killed on their nodes.
 
 Ray watches nodes and connections. A process that is stopped, or whose interpreter is blocked, keeps
 its task. What kills it is a task, too, on the same node: Ray then gives the task to another worker.
@@ -18,7 +18,7 @@ from typing import Any, Final
 from evalcore.errors import StoreError
 from evalcore.execution.lanes.claims import read_lease, unfinished_claims
 from evalcore.storage.runs import StoredRun
-from flows.shard_workers import WorkerProcess, parse_worker
+from flows.shard_workers import ClusterProcess, parse_worker
 from flows.worker_heartbeats import WorkerHeartbeats
 
 # A node without an idle worker starts one for the task that kills.
@@ -43,7 +43,7 @@ class HungHolders:
         """Whether no claim of the run at all has changed for as long, as of the last `look`."""
         return self._is_silent
 
-    def look(self, shards: Collection[int], after_s: float) -> frozenset[WorkerProcess]:
+    def look(self, shards: Collection[int], after_s: float) -> frozenset[ClusterProcess]:
         """Return the workers that have renewed no claim for `after_s`, and hold one on `shards`.
 
         To be called more often than twice in that time. Raises `StoreError`.
@@ -61,7 +61,7 @@ class HungHolders:
         living = self._holders(shard for shard in claims if shard not in silent)
         return self._holders(hung) - living
 
-    def _holders(self, shards: Iterable[str]) -> frozenset[WorkerProcess]:
+    def _holders(self, shards: Iterable[str]) -> frozenset[ClusterProcess]:
         names = (parse_worker(read_lease(self._run, int(shard)).lane) for shard in shards)
         return frozenset(name for name in names if name is not None)
 
@@ -72,7 +72,7 @@ class HungWorkers:
     def __init__(self, run: StoredRun) -> None:
         self._holders = HungHolders(run)
         # Their claims stay as they are until others take them over.
-        self._killed: set[WorkerProcess] = set()
+        self._killed: set[ClusterProcess] = set()
 
     def kill(self, shards: Collection[int], after_s: float) -> tuple[str, ...]:
         """Kill the workers that have shown no sign of life for `after_s`; return their names.
@@ -96,20 +96,22 @@ class HungWorkers:
 
 def _kill_on_nodes(
     hung: Mapping[str, Collection[int]], *, with_stopped: bool
-) -> set[WorkerProcess]:
+) -> set[ClusterProcess]:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     kill = ray.remote(kill_hung)
-    asked: list[Any] = []
+    requests: list[Any] = []
     for node in ray.nodes():
         pids = hung.get(node["NodeManagerHostname"], ())
         if node["Alive"] and (pids or with_stopped):
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": there}
-            asked.append(kill.options(**options).remote(tuple(pids), with_stopped=with_stopped))
-    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=_KILL_S) if asked else ([], [])
-    killed: set[WorkerProcess] = set()
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_node}
+            requests.append(kill.options(**options).remote(tuple(pids), with_stopped=with_stopped))
+    answered, _ = (
+        ray.wait(requests, num_returns=len(requests), timeout=_KILL_S) if requests else ([], [])
+    )
+    killed: set[ClusterProcess] = set()
     for answer in answered:
         # A node that has just gone takes its workers along.
         with suppress(ray.exceptions.RayError):
@@ -117,7 +119,7 @@ def _kill_on_nodes(
     return killed
 
 
-def kill_hung(pids: Collection[int], *, with_stopped: bool) -> list[WorkerProcess]:
+def kill_hung(pids: Collection[int], *, with_stopped: bool) -> list[ClusterProcess]:
     """Kill workers of this process's own node: those of `pids`, and all that are stopped.
 
     Only processes that the same part of Ray has started as this one are its workers.
@@ -129,7 +131,7 @@ def kill_hung(pids: Collection[int], *, with_stopped: bool) -> list[WorkerProces
         if pid in pids or (with_stopped and state == "T"):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-                killed.append(WorkerProcess(host, pid))
+                killed.append(ClusterProcess(host, pid))
     return killed
 
 

@@ -38,7 +38,7 @@ IDLE_S: Final = 1.0
 _WORKER_NAME: Final = re.compile(r"(.+)-([0-9]{1,9})-[0-9a-f]{6}", re.DOTALL)
 
 
-class WorkerProcess(NamedTuple):
+class ClusterProcess(NamedTuple):
     """A process of a cluster: its host's name and its id there."""
 
     host: str
@@ -48,10 +48,10 @@ class WorkerProcess(NamedTuple):
         return f"{self.host}-{self.pid}"
 
 
-def parse_worker(lane: str) -> WorkerProcess | None:
+def parse_worker(lane: str) -> ClusterProcess | None:
     """Return the process that a claim names; None for a lane that is no process of a cluster."""
     match = _WORKER_NAME.fullmatch(lane)
-    return WorkerProcess(match[1], int(match[2])) if match else None
+    return ClusterProcess(match[1], int(match[2])) if match else None
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ def open_assigned(run_id: str, store: str) -> AssignedShards:
     )
     if settings.rate_limits is None:
         options = replace(options, rates=PrefectRates())
-    name = f"{WorkerProcess(socket.gethostname(), os.getpid())}-{secrets.token_hex(3)}"
+    name = f"{ClusterProcess(socket.gethostname(), os.getpid())}-{secrets.token_hex(3)}"
     return AssignedShards(
         run, options, worker=name, threads=_count_threads(), lease_s=settings.lease_s
     )

@@ -117,7 +117,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         workers=options.workers,
         single_items=options.single_items,
         min_items=1 if options.single_items else _least_items(suite),
-        max_shards=_most_shards(definition, options),
+        max_shards=_most_shards(items, definition, options),
     )
     plan = Plan(
         items=items,
@@ -134,8 +134,9 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     return plan_rounds(plan) if by_round else plan
 
 
-def _most_shards(definition: SuiteDefinition, options: PlanOptions) -> int:
-    return most_shards(single_items=options.single_items, is_instant=is_instant(definition))
+def _most_shards(items: int, definition: SuiteDefinition, options: PlanOptions) -> int:
+    instant = is_instant(definition)
+    return most_shards(items, single_items=options.single_items, is_instant=instant)
 
 
 def _least_items(suite: Suite) -> int:
@@ -246,7 +247,7 @@ def _first_manifest(
             "concurrency": definition.limits.concurrency,
             "timeout_s": definition.limits.timeout_s,
             "workers": options.workers,
-            "max_shards": _most_shards(definition, options),
+            "max_shards": _most_shards(plan.items, definition, options),
             "reuse": options.reuse,
             "isolation": options.isolation,
             **_datasets(definition),

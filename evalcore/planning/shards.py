@@ -46,13 +46,16 @@ def shard_size(
     return max(1, math.ceil(items / max_shards), bounded)
 
 
-def most_shards(*, single_items: bool, is_instant: bool) -> int:
-    """Return how many shards a plan may have.
+def most_shards(items: int, *, single_items: bool, is_instant: bool) -> int:
+    """Return how many shards a plan of so many items may have.
 
-    More than `MAX_SHARDS` are for workers that die in a shard and lose its calls: not for shards
+    More than `MAX_SHARDS`, up to `MAX_LANE_SHARDS`, as far as shards would hold more than
+    `MAX_SHARD_ITEMS` otherwise: for workers that die in a shard and lose its calls. Not for shards
     that are task runs (`single_items`), nor for items that take no time.
     """
-    return MAX_SHARDS if single_items or is_instant else MAX_LANE_SHARDS
+    if single_items or is_instant:
+        return MAX_SHARDS
+    return min(max(MAX_SHARDS, math.ceil(items / MAX_SHARD_ITEMS)), MAX_LANE_SHARDS)
 
 
 def count_shards(items: int, size: int, pilot: int = 0) -> int:

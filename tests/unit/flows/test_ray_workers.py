@@ -15,10 +15,10 @@ from evalcore.execution.lanes.claims import Claims
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from flows.ray_workers import HungHolders
-from flows.shard_workers import WorkerProcess, parse_worker
+from flows.shard_workers import ClusterProcess, parse_worker
 from tests.support.worker_runs import plan_shared, wait_for, write_suite
 
-HANGS, LIVES = WorkerProcess("node-1", 17), WorkerProcess("node-1", 18)
+HANGS, LIVES = ClusterProcess("node-1", 17), ClusterProcess("node-1", 18)
 AFTER_S = 4.0
 
 
@@ -39,15 +39,15 @@ def clock() -> Clock:
     return Clock()
 
 
-def claims_of(run: StoredRun, process: WorkerProcess, *shards: int) -> Claims:
+def claims_of(run: StoredRun, process: ClusterProcess, *shards: int) -> Claims:
     claims = Claims(run, f"{process}-0a1b2c", run.manifest().plan)
     assert all(claims.claim(shard) for shard in shards)
     return claims
 
 
-def look_for_s(holders: HungHolders, clock: Clock, *renewed: Claims) -> frozenset[WorkerProcess]:
+def look_for_s(holders: HungHolders, clock: Clock, *renewed: Claims) -> frozenset[ClusterProcess]:
     """Look once a second for as long as a worker may be silent."""
-    hung: frozenset[WorkerProcess] = frozenset()
+    hung: frozenset[ClusterProcess] = frozenset()
     for _ in range(int(AFTER_S) + 1):
         for claims in renewed:
             claims.renew()
@@ -95,7 +95,7 @@ def test_a_claim_on_a_shard_that_the_cluster_does_not_have_says_nothing(
     ],
 )
 def test_a_claim_names_a_process_of_a_cluster_or_none(
-    lane: str, process: WorkerProcess | None
+    lane: str, process: ClusterProcess | None
 ) -> None:
     assert parse_worker(lane) == process
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalcore.pipeline import PlanOptions, execute_run, load, plan, plan_run
-from evalcore.planning.shards import MAX_LANE_SHARDS, MAX_SHARDS
+from evalcore.planning import shards
+from evalcore.planning.shards import MAX_LANE_SHARDS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 
@@ -30,19 +31,21 @@ def planned(folder: Path, *, single_items: bool = False) -> StoredRun:
     return plan_run(load(folder / "s.eval.yaml"), LocalStore(folder / "store"), options, now=NOW)
 
 
-@pytest.mark.parametrize(("single_items", "most"), [(True, MAX_SHARDS), (False, MAX_LANE_SHARDS)])
-def test_a_run_whose_shards_are_task_runs_has_fewer(
-    tmp_path: Path, single_items: bool, most: int
+@pytest.mark.parametrize("single_items", [True, False])
+def test_a_run_notes_how_many_shards_it_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single_items: bool
 ) -> None:
+    monkeypatch.setattr(shards, "MAX_SHARDS", 10)
+    monkeypatch.setattr(shards, "MAX_SHARD_ITEMS", 5)
     manifest = planned(tmp_path, single_items=single_items).manifest()
-    assert manifest.settings["max_shards"] == most
+    assert manifest.settings["max_shards"] == (10 if single_items else 30)
 
 
-@pytest.mark.parametrize(("most", "shards"), [(3, 4), (MAX_LANE_SHARDS, 119)])
+@pytest.mark.parametrize(("most", "count"), [(3, 4), (MAX_LANE_SHARDS, 119)])
 def test_the_shards_after_the_pilot_are_no_more_than_was_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, shards: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
 ) -> None:
-    monkeypatch.setattr(plan, "most_shards", lambda **_: most)
+    monkeypatch.setattr(plan, "most_shards", lambda *_, **__: most)
     run = planned(tmp_path)
     execute_run(run)
-    assert run.manifest().plan.shards == shards
+    assert run.manifest().plan.shards == count

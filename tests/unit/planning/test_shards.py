@@ -36,10 +36,18 @@ def test_size(items: int, concurrency: int, latency_s: float, workers: int, expe
     assert -(-items // size) <= MAX_SHARDS
 
 
-def test_a_plan_for_lanes_has_more_and_shorter_shards() -> None:
-    most = most_shards(single_items=False, is_instant=False)
+@pytest.mark.parametrize(
+    ("items", "most"), [(1_000_000, 2_000), (10_000_000, 2_000), (20_000_000, 4_000)]
+)
+def test_a_plan_for_lanes_has_more_shards_where_they_were_too_long(items: int, most: int) -> None:
+    assert most_shards(items, single_items=False, is_instant=False) == most
+
+
+def test_a_plan_for_lanes_has_10_000_shards_at_most() -> None:
+    items = 100_000_000
+    most = most_shards(items, single_items=False, is_instant=False)
     size = shard_size(
-        100_000_000,
+        items,
         concurrency=100,
         latency_s=1.0,
         workers=300,
@@ -54,8 +62,8 @@ def test_a_plan_for_lanes_has_more_and_shorter_shards() -> None:
 def test_shards_that_are_task_runs_or_take_no_time_are_2000_at_most(
     single_items: bool, is_instant: bool
 ) -> None:
-    is_bounded = most_shards(single_items=single_items, is_instant=is_instant) == MAX_SHARDS
-    assert is_bounded is (single_items or is_instant)
+    most = most_shards(100_000_000, single_items=single_items, is_instant=is_instant)
+    assert (most == MAX_SHARDS) is (single_items or is_instant)
 
 
 def test_instant_items_of_one_process_share_a_shard() -> None:

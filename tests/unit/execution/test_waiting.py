@@ -32,13 +32,13 @@ class Clock:
 class Idle:
     """A lane that waits for another one which has all shards, in a remote store."""
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: LocalStore, lane: str = "idle") -> None:
         self.clock = Clock()
         self.run: StoredRun = open_run(store, "waiting", RUN)
         self.other = self._claims("other")
         while self.other.claim_next() is not None:
             pass
-        self.claims = self._claims("idle")
+        self.claims = self._claims(lane)
         self.waiting = Waiting(self.run, self.claims, self.clock)
         assert self.claims.claim_next() is None
 
@@ -87,8 +87,11 @@ def test_a_lane_that_waits_asks_less_and_less_often_and_for_one_object_each_time
     assert "LIST results" not in taken
 
 
-def test_a_claim_that_is_not_renewed_is_taken_over_after_two_leases(store: CountingStore) -> None:
-    idle = Idle(store)
+@pytest.mark.parametrize("lane", ["a", "b", "c", "d", "e"])  # each draws other pauses
+def test_a_claim_that_is_not_renewed_is_taken_over_after_two_leases(
+    store: CountingStore, lane: str
+) -> None:
+    idle = Idle(store, lane)
     next(due for due in idle.looks() if due)
     assert idle.claims.claim_next() is not None
     assert 2 * LEASE_S <= idle.clock.now <= 2 * LEASE_S + FIRST_S

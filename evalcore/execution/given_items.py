@@ -230,7 +230,7 @@ class GivenItems:
             "grade_key": grade_key(key, grading_of(checked.digest, least, get("criteria"))),
             "started_at": started_us,
             "ended_at": ended_us,
-            "tags": get("tags", _NO_TAGS),
+            "tags": tuple(get("tags", _NO_TAGS)),
             "assertions": checked.passes,
             "output": output,
         }

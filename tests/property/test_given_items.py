@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems, is_given
 from evalcore.pipeline import ExecuteOptions, execute_run, load, plan_run, shard_execution
+from evalcore.planning.zstd_frames import compress_frame, decompress_frame
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import find_run
 
 WORDS = ("", "a", "Blau", "STRASSE", "ß", "😀", '{"r": 1}', "[1]", "a\u2028b", " a ", "1")
 texts = st.sampled_from(WORDS)
@@ -185,3 +187,16 @@ def test_an_assertion_of_each_kind_has_the_result_of_the_whole_way(
 ) -> None:
     short, whole = both_ways([{**CASE, "assertions": [*CASE["assertions"], assertion]}, CASE])
     assert short == whole
+
+
+def test_tags_are_read_as_the_whole_way_reads_them(tmp_path: Path) -> None:
+    suite_file = write_tests(tmp_path, [CASE])
+    run = plan_run(load(suite_file), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+    (part,) = (tmp_path / "store").glob("runs/*/*/plan/cases-*")
+    head, case = decompress_frame(part.read_bytes()).splitlines()
+    changed = json.dumps({**json.loads(case), "tags": "ab"}).encode()
+    part.write_bytes(compress_frame(head + b"\n" + changed + b"\n"))
+    (part.parent / "signature.json").unlink()
+    execute_run(find_run(run.store, run.run_id), ExecuteOptions())
+    (rows,) = (tmp_path / "store").glob("runs/*/*/results/*.parquet")
+    assert duckdb.sql(f"SELECT tags FROM '{rows}'").fetchall() == [(["a", "b"],)]

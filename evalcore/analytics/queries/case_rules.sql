@@ -20,15 +20,8 @@ CREATE OR REPLACE TEMP MACRO lower_mean(scores) AS (
     WHEN len(scores) > 1 THEN greatest(
         0.0,
         list_aggregate(scores, 'fsum') / len(scores)
-        - student_quantile(len(scores) - 1) * sqrt(
-            list_aggregate(
-                list_transform(
-                    scores,
-                    score -> power(score - list_aggregate(scores, 'fsum') / len(scores), 2)
-                ),
-                'fsum'
-            ) / (len(scores) - 1) / len(scores)
-        )
+        - student_quantile(len(scores) - 1)
+        * list_aggregate(scores, 'stddev_samp') / sqrt(len(scores))
     )
     END
 );

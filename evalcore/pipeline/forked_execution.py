@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.pipeline.shard_execution import ShardExecution
 
-# Below it a fork does not pay (docs/decisions/0090-processes-of-one-run.md).
-WORTH_S: Final = 0.25
+# Below it a fork does not pay (docs/decisions/0090-processes-of-one-run.md, 0123).
+WORTH_S: Final = 0.1
 _SAMPLE_S: Final = 0.02
 # The smallest pipe holds 4096 bytes, which `MAX_SHARDS` of these numbers do not fill.
 _NUMBER: Final = struct.Struct("<H")

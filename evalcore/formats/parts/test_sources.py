@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
@@ -12,6 +11,7 @@ from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.parts.case_folders import case_folders
 from evalcore.formats.parts.dataset_tests import dataset_tests
+from evalcore.formats.parts.file_digest import file_digest
 from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.remote_tests import is_remote, remote_tests
@@ -181,13 +181,20 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def sha256_of(path: Path, name: str) -> str:
-    """Return the SHA-256 of a file of tests; raise `LoadError` if it cannot be read."""
+def digest_of(path: Path, name: str) -> Callable[[], str]:
+    """Return what gives a file's SHA-256 (`file_digest`); raise `LoadError`, as it does."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = file_digest(path)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+
+    def wait() -> str:
+        try:
+            return digest()
+        except OSError as error:
+            raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+
+    return wait
 
 
 def open_reason(error: OSError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +27,8 @@ from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
     NamedFiles,
+    digest_of,
     file_tests,
-    sha256_of,
     suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
@@ -77,7 +77,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
         problems.raise_if_any()
     if is_skill_evals(raw):
         suite, tests, problems = skill_tests(document)
-        return _load(suite, tests, EVALS, problems, path, sha256, options)
+        return _load(suite, tests, EVALS, problems, path, lambda: sha256, options)
     keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
@@ -85,7 +85,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
-    return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, lambda: sha256, options)
 
 
 def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
@@ -96,7 +96,7 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     if document is not None:
         raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
         problems = Problems(document.file, document.locate)
-    return _load(raw, name, "tests", problems, path, sha256_of(path, name), options)
+    return _load(raw, name, "tests", problems, path, digest_of(path, name), options)
 
 
 def _load(
@@ -105,7 +105,7 @@ def _load(
     key: str,
     problems: Problems,
     path: Path,
-    sha256: str,
+    digest: Callable[[], str],
     options: LoadOptions,
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
@@ -151,7 +151,7 @@ def _load(
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
     definition = replace(
-        _definition(level, suite, path, Source(file, str(path.resolve().parent), sha256)),
+        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
         limits=level.limits_of(len(spool)),
         absent_fields=absent,
         datasets=tuple(versions),

@@ -2,7 +2,9 @@
 
 A shell of a few hundred kilobytes waits for the end of a pipe that only this process holds open.
 Then it kills the process groups that it was told of and, where there is a `/proc`, every process
-whose environment has this process's mark: also those that made a session of their own.
+whose environment has this process's mark, with its group: also those that made a session of their
+own, and groups that it was not told of yet. Each program that is started has a session of its own,
+so no group of a process with the mark has a process of another owner.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ MARK_NAME: Final = "EVALCORE_OWNER"
 # is killed may just have started something.
 _PROGRAM: Final = """
 trap '' HUP INT TERM
+mark=$1
 groups=' '
 while read -r sign group; do
   case $sign in
@@ -34,11 +37,16 @@ for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 [ -d /proc/self ] || exit 0
 tries=0
 while [ $tries -lt 20 ]; do
-  found=$(grep -lzsxF -- "$1" /proc/[0-9]*/environ 2>/dev/null)
+  found=$(grep -lzsxF -- "$mark" /proc/[0-9]*/environ 2>/dev/null)
   [ -n "$found" ] || exit 0
   for file in $found; do
     process=${file#/proc/}
-    kill -s KILL "${process%/environ}" 2>/dev/null
+    process=${process%/environ}
+    stat=$(cat "/proc/$process/stat" 2>/dev/null)
+    # Behind the program's name, which may hold anything: state, parent, group.
+    set -- ${stat##*) }
+    case $3 in ''|0|1|*[!0-9]*) ;; *) kill -s KILL -- "-$3" 2>/dev/null ;; esac
+    kill -s KILL "$process" 2>/dev/null
   done
   tries=$((tries + 1))
   sleep 0.05

@@ -112,8 +112,7 @@ def _load(
     variables = variables_for(path.parent, options)
     raw = interpolate(raw, variables, (), problems)
     before = problems.count
-    # Most often there is none: lines of JSON without defaults beside them.
-    suite: TestSuite = problems.sound_part(raw, TestSuite) if raw else {}
+    suite: TestSuite = problems.sound_part(raw, TestSuite) if raw else {}  # lines have none, mostly
     sound = problems.count == before
     level = _SuiteLevel(suite, path, options, variables, problems)
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
@@ -156,8 +155,8 @@ def _load(
         absent_fields=absent,
         datasets=tuple(versions),
     )
-    definition = choose_variants(definition, options)
-    definition, own = unjudged.judged_by_themselves(definition, strict=options.strict)
+    chosen = choose_variants(definition, options)
+    definition, own = unjudged.judged_by_themselves(chosen, strict=options.strict)
     warnings += own + unjudged.warnings(definition, strict=options.strict)
     return Suite(definition, spool, tuple(warnings))
 

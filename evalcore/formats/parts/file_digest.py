@@ -32,7 +32,7 @@ class _ThreadedDigest:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._hash = hashlib.sha256()
-        self._error: OSError | None = None
+        self._error: OSError | MemoryError | None = None
         self._is_read = threading.Event()
         try:
             threading.Thread(target=self._read, daemon=True).start()
@@ -40,7 +40,7 @@ class _ThreadedDigest:
             self._read()
 
     def __call__(self) -> str:
-        """Wait for the digest and return it; raise `OSError`."""
+        """Wait for the digest and return it; raise what went wrong as it was made."""
         self._is_read.wait()
         if self._error is not None:
             raise self._error
@@ -51,7 +51,7 @@ class _ThreadedDigest:
             with self._path.open("rb") as file:
                 while piece := file.read(_PIECE_BYTES):
                     self._hash.update(piece)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._error = error
         finally:
             self._is_read.set()

@@ -64,3 +64,16 @@ def test_a_file_that_is_gone_meanwhile_is_told_when_the_digest_is_asked_for(
 
     with pytest.raises(FileNotFoundError):
         digest()
+
+
+def test_a_digest_for_which_the_memory_is_not_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "_LEAST_BYTES", 1)
+    # A piece of more than the address space.
+    monkeypatch.setattr(digests, "_PIECE_BYTES", 1 << 62)
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(b"x")
+
+    with pytest.raises(MemoryError):
+        file_digest(path)()

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+import orjson
+
 from evalcore.checks.grading import plain_pass
 from evalcore.checks.registry import find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.execution.row import encode_row, result_fields
 from evalcore.execution.running_item import wall_clock_us
-from evalcore.model.assertion import PASSED, Outcome
+from evalcore.model.assertion import PASSED, Assertion, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.identity import (
     exec_key,
@@ -54,28 +56,36 @@ _NO_EVIDENCE: Final = Evidence(None)
 _NO_CASE: Final = Case("")
 _COMPLETED: Final = State.COMPLETED
 _PASSED: Final = Outcome.PASSED
+# As rows have it: an enumeration is written in three times the time of its text.
+_PASSED_TEXT: Final = _PASSED.value
+# The fields of most assertions after their parameters: the output, of weight 1, and no rule more.
+_NOTHING_MORE: Final = list(Assertion("", "", "", {})[4:])
 
 
 class GivenPart(Protocol):
     """A part of a plan that given items come from."""
 
-    def stored_assertion(self, index: int) -> Sequence[Any]:
-        """Return the fields of an assertion, as cases name it; raise `IndexError`."""
+    @property
+    def stored_assertions(self) -> Sequence[Sequence[Any]]:
+        """The fields of the assertions; cases name them by their index."""
 
-    def expand(self, number: int, case: dict[str, Any]) -> WorkItem:
-        """Return a case of the part as a work item; raise `DamagedRunError`."""
+    def expand(self, number: int, line: bytes) -> WorkItem:
+        """Return the case of a line of the part as a work item; raise `DamagedRunError`."""
 
 
 class GivenItem(NamedTuple):
-    """A work item whose case is as its part of the plan has it."""
+    """A work item whose case is a line of its part of the plan, not decoded yet.
+
+    Decoded when its turn comes, it is graded from the processor's cache.
+    """
 
     number: int
-    case: dict[str, Any]
+    line: bytes
     part: GivenPart
 
     def expanded(self) -> WorkItem:
         """Return the work item; raise `DamagedRunError`."""
-        return self.part.expand(self.number, self.case)
+        return self.part.expand(self.number, self.line)
 
 
 class GivenEnd(NamedTuple):
@@ -90,6 +100,19 @@ class GivenEnd(NamedTuple):
 
 
 _new_end: Final = GivenEnd._make
+
+
+# What many cases share comes up early. What is of one case alone is soon out of the processor's
+# cache, and would fill any of ours.
+_MOST_SHARED: Final = 256
+
+
+class _Entry(NamedTuple):
+    """An assertion of a part: its fields, its check, the fields of its pass."""
+
+    fields: Sequence[Any]
+    check: Check
+    passes: Mapping[str, Any]
 
 
 class _CheckList(NamedTuple):
@@ -132,7 +155,7 @@ def is_given(case: Mapping[str, Any]) -> bool:
 class GivenItems:
     """Grades the given items of a suite that `holds_given_items`; to be used by one thread.
 
-    `begin` returns the items of a shard in order, those with a given output not expanded.
+    `begin` returns the items of a shard in order.
     """
 
     def __init__(
@@ -149,24 +172,28 @@ class GivenItems:
         self._fields: dict[str, Any] = {
             "variant": variant.id,
             "iteration": 0,
-            "status": State.COMPLETED,
+            "status": State.COMPLETED.value,
             "attempts": 1,
-            "outcome": Outcome.PASSED,
+            "outcome": _PASSED_TEXT,
             "score": 1.0,
         }
         if target is not None:
             self._fields["target"] = target.name
         self._part: GivenPart | None = None
-        self._checks: dict[int, tuple[Check, Mapping[str, Any]] | None] = {}
+        self._stored: Sequence[Sequence[Any]] = ()
+        self._entries: dict[int, _Entry | None] = {}
         self._lists: dict[tuple[int, ...], _CheckList | None] = {}
 
     def end(self, item: GivenItem) -> GivenEnd | None:
         """Return the end of an item that passes all of its checks; None for any other."""
         if item.part is not self._part:
-            self._part, self._checks, self._lists = item.part, {}, {}
+            self._part, self._stored = item.part, item.part.stored_assertions
+            self._entries, self._lists = {}, {}
         started_us = wall_clock_us()
-        case = item.case
         try:
+            case = orjson.loads(item.line)
+            if not is_given(case):
+                return None
             checked = self._checked(tuple(case["assertions"]))
             if checked is None:
                 return None
@@ -176,7 +203,7 @@ class GivenItems:
                 if check.check(subject) is not PASSED:
                     return None
             ended_us = wall_clock_us()
-            row = self._row(item, checked, started_us, ended_us)
+            row = self._row(item.number, case, checked, started_us, ended_us)
         except Exception:  # noqa: BLE001 - the whole way tells what is wrong with it
             return None
         return _new_end((item.number, _COMPLETED, _PASSED, started_us, ended_us, row))
@@ -186,45 +213,50 @@ class GivenItems:
         try:
             return self._lists[indices]
         except KeyError:
-            self._lists[indices] = checked = self._read(indices)
+            checked = self._read(indices)
+            if len(self._lists) < _MOST_SHARED:
+                self._lists[indices] = checked
             return checked
 
     def _read(self, indices: tuple[int, ...]) -> _CheckList | None:
-        part = self._part
-        if part is None or not indices:
+        if not indices:
             return None
-        checks, passes = [], []
-        stored = [part.stored_assertion(index) for index in indices]
-        for index, fields in zip(indices, stored, strict=True):
-            entry = self._entry(index, fields)
+        stored, checks, passes = [], [], []
+        for index in indices:
+            entry = self._entry(index)
             if entry is None:
                 return None
-            checks.append(entry[0])
-            passes.append(entry[1])
+            fields, check, passed = entry
+            stored.append(fields)
+            checks.append(check)
+            passes.append(passed)
         return _CheckList(checks, passes, stored_assertions_identity(stored))
 
-    def _entry(self, index: int, fields: Sequence[Any]) -> tuple[Check, Mapping[str, Any]] | None:
-        """Return the check of an assertion and the fields of its pass; None if it needs more."""
-        if index in self._checks:
-            return self._checks[index]
-        _, name, _, params, block, weight, _, negate, transform, metric = fields
-        entry = None
-        is_plain = block is None and weight > 0 and not negate and transform is None
-        if is_plain and metric is None and (kind := find_check(name)).of_text:
-            check = kind.from_stored(params)
-            entry = (check, result_fields(plain_pass(fields, check)))
-        self._checks[index] = entry
-        return entry
+    def _entry(self, index: int) -> _Entry | None:
+        """Return an assertion of the part; None if its check needs more than the text."""
+        try:
+            return self._entries[index]
+        except KeyError:
+            entry = _read_entry(self._stored[index])
+            if len(self._entries) < _MOST_SHARED:
+                self._entries[index] = entry
+            return entry
 
-    def _row(self, item: GivenItem, checked: _CheckList, started_us: int, ended_us: int) -> bytes:
-        case = item.case
+    def _row(
+        self,
+        number: int,
+        case: Mapping[str, Any],
+        checked: _CheckList,
+        started_us: int,
+        ended_us: int,
+    ) -> bytes:
         get = case.get
         output, metadata, least = case["fixture"]["output"], get("metadata"), get("threshold")
         executed = given_identity(case["input"], output, metadata, get("expected_output"))
         key = exec_key(executed, self._target_digest, 0)
         row = {
             **self._fields,
-            "item": item.number,
+            "item": number,
             "case_id": case["id"],
             "exec_key": key,
             "grade_key": grade_key(key, grading_of(checked.digest, least, get("criteria"))),
@@ -241,3 +273,27 @@ class GivenItems:
         if (group := get("group")) is not None:
             row["case_group"] = group
         return encode_row(row)
+
+
+def _read_entry(fields: Sequence[Any]) -> _Entry | None:
+    type_, name, label, params, *more = fields
+    kind = find_check(name)
+    if not kind.of_text:
+        return None
+    if more == _NOTHING_MORE:
+        check = kind.from_stored(params)
+        passes = {
+            "name": label,
+            "type": type_,
+            "outcome": _PASSED_TEXT,
+            "score": 1.0,
+            "weight": 1.0,
+        }
+        if (expected := check.expected_text()) is not None:
+            passes["expected"] = expected
+        return _Entry(fields, check, passes)
+    block, weight, _, negate, transform, metric = more
+    if block is None and weight > 0 and not negate and transform is metric is None:
+        check = kind.from_stored(params)
+        return _Entry(fields, check, result_fields(plain_pass(fields, check)))
+    return None

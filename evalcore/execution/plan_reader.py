@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
@@ -57,17 +57,13 @@ class PlanReader:
             cases.extend(self._run.cases_of(number, part, positions))
         return cases
 
-    def stored_cases(
-        self, plan: Plan, shard: int
-    ) -> Iterator[tuple[int, PlanPart, list[dict[str, Any]]]]:
-        """Yield the cases of a shard as the parts have them, with each part's number and part.
+    def lines(self, plan: Plan, shard: int) -> Iterator[tuple[int, PlanPart, list[bytes]]]:
+        """Yield the lines of a shard's cases, with each part's number and part: for its `decode`.
 
         Raises `DamagedRunError`. All are to be taken before anything else is read.
         """
         for number, part, positions in self._parts(plan, shard):
-            with self._run.part_damage(number):
-                stored = part.stored_cases(positions)
-            yield number, part, stored
+            yield number, part, part.lines(positions)
 
     def _parts(self, plan: Plan, shard: int) -> Iterator[tuple[int, PlanPart, slice]]:
         """Yield the parts that hold a shard: number, part, positions of the shard's cases in it."""

@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.errors import StoreError
-from evalcore.execution.given_items import GivenItem, is_given
+from evalcore.execution.given_items import GivenItem
 from evalcore.execution.lanes.claims import begin_alone
 from evalcore.execution.lanes.crashes import without_culprits
 from evalcore.execution.open_shards import OpenShard
@@ -54,12 +55,13 @@ class _Part(NamedTuple):
     number: int
     part: PlanPart
 
-    def stored_assertion(self, index: int) -> Sequence[Any]:
-        return self.part.stored_assertion(index)
+    @property
+    def stored_assertions(self) -> Sequence[Sequence[Any]]:
+        return self.part.stored_assertions
 
-    def expand(self, number: int, case: dict[str, Any]) -> WorkItem:
+    def expand(self, number: int, line: bytes) -> WorkItem:
         with self.run.part_damage(self.number):
-            decoded = self.part.decode(case)
+            decoded = self.part.decode(line)
         (item,) = self.expander.expand(decoded, number, range(number, number + 1))
         return item
 
@@ -112,12 +114,11 @@ class StoredShards:
         return items if lease is None or not lease.culprits else without_culprits(items, lease)
 
     def begin_given(self, shard: int) -> Sequence[WorkItem | GivenItem]:
-        """Return the same, with items whose output is given as the plan has them."""
-        items, lease = self._items_and_lease(shard, self._with_given)
+        """Return the same as lines of the plan, work items where the process may die of one."""
+        items, lease = self._items_and_lease(shard, self._given_items)
         if lease is None or not lease.culprits:
             return items
-        expanded = [item.expanded() if isinstance(item, GivenItem) else item for item in items]
-        return without_culprits(expanded, lease)
+        return without_culprits([item.expanded() for item in items], lease)
 
     def _items_and_lease(
         self, shard: int, read: Callable[[int], list[T]]
@@ -153,17 +154,15 @@ class StoredShards:
         cases = self._reader.cases(self.plan, shard)
         return expand_shard(self.expander, self.plan, shard, cases)
 
-    def _with_given(self, shard: int) -> list[WorkItem | GivenItem]:
+    def _given_items(self, shard: int) -> list[GivenItem]:
         """Return all items of a shard; each case is one item (`holds_given_items`)."""
         self._reader.request(self.plan, shard)
         number = self.plan.shard_items(shard).start
-        items: list[WorkItem | GivenItem] = []
-        for part_number, part, cases in self._reader.stored_cases(self.plan, shard):
+        items: list[GivenItem] = []
+        for part_number, part, lines in self._reader.lines(self.plan, shard):
             source = _Part(self._run, self.expander, part_number, part)
-            for case in cases:
-                item = GivenItem(number, case, source)
-                items.append(item if is_given(case) else item.expanded())
-                number += 1
+            items.extend(map(GivenItem, count(number), lines, repeat(source)))
+            number += len(lines)
         return items
 
     def store_blobs(self, shard: OpenShard) -> None:

@@ -122,10 +122,7 @@ def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:
     """Return the SHA-256 (hex) of one execution: case and target identity, iteration."""
-    digest = hashlib.sha256(case)
-    digest.update(target)
-    digest.update(b"%d" % iteration)
-    return digest.hexdigest()
+    return hashlib.sha256(case + target + b"%d" % iteration).hexdigest()
 
 
 def assertions_identity(
@@ -216,6 +213,4 @@ def judges_identity(
 
 def grade_key(execution: str, grading: bytes) -> str:
     """Return the SHA-256 (hex) of one grading: the execution's key and what grades it."""
-    digest = hashlib.sha256(execution.encode())
-    digest.update(grading)
-    return digest.hexdigest()
+    return hashlib.sha256(execution.encode() + grading).hexdigest()

@@ -29,6 +29,8 @@ _LEFT_OUT_AS_NONE = (
 )
 _LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation", "targets")
 _METRICS = tuple(field.name for field in fields(Metrics))
+# What most cases have in their fields after the threshold.
+_NOTHING_MORE = list(Case("")[Case._fields.index("threshold") + 1 :])
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -50,43 +52,46 @@ class CaseEncoder:
     def add(self, case: Case) -> None:
         """Add a case; raise `TypeError` for a value that JSON cannot hold."""
         # Unpacked at once: a field at a time takes three times as long.
-        id_, input_, assertions, fixture, group, target, threshold, expected, criteria, *rest = case
-        tags, metadata, reason = rest[:3]
-        raw: dict[str, Any] = {
-            "id": id_,
-            "input": input_,
-            "assertions": [self._index(assertion) for assertion in assertions],
-        }
+        id_, input_, assertions, fixture, group, target, threshold, *rest = case
+        indices, numbers = self._indices, []
+        for assertion in assertions:
+            index = indices.get(id(assertion))
+            numbers.append(self._new_index(assertion) if index is None else index)
+        raw: dict[str, Any] = {"id": id_, "input": input_, "assertions": numbers}
         if fixture is not None:
             raw["fixture"] = encode_evidence(fixture)
+        if group is target is None and rest == _NOTHING_MORE:
+            if threshold is not None:
+                raw["threshold"] = threshold
+        else:
+            self._add_more(raw, case)
+        if isinstance(input_, list | tuple):
+            self.code_names.update(attached_names(input_))
+        self._lines.append(orjson.dumps(raw, option=_OPTIONS))
+
+    def _add_more(self, raw: dict[str, Any], case: Case) -> None:
+        """Add the fields that most cases leave out."""
         if case.block_fixtures is not None:
             raw["given"] = encode_evidence(case.block_fixtures)
         if case.workspace is not None:
             raw["workspace"] = self._workspace_index(case.workspace)
         if case.turns is not None:
             raw["turns"] = tuple(case.turns)
-        optional = (group, target, threshold, expected, criteria, reason)
-        for name, value in zip(_LEFT_OUT_AS_NONE, optional, strict=True):
-            if value is not None:
+        for name in _LEFT_OUT_AS_NONE:
+            if (value := getattr(case, name)) is not None:
                 raw[name] = value
-        filled = (tags, metadata, case.conversation, case.targets)
-        for name, value in zip(_LEFT_OUT_AS_EMPTY, filled, strict=True):
-            if value:
+        for name in _LEFT_OUT_AS_EMPTY:
+            if value := getattr(case, name):
                 raw[name] = value
-        if isinstance(case.input, list | tuple):
-            self.code_names.update(attached_names(case.input))
-        self._lines.append(orjson.dumps(raw, option=_OPTIONS))
 
-    def _index(self, assertion: Assertion) -> int:
-        """Return the assertion's index; the same object has the same one."""
-        index = self._indices.get(id(assertion))
-        if index is None:
-            # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
-            index = self._indices[id(assertion)] = len(self._assertions)
-            self._assertions.append(assertion)
-            self.checks.add(assertion.check)
-            if assertion.check in CODE_CHECKS:
-                self.code_names.update(code_names(assertion.params))
+    def _new_index(self, assertion: Assertion) -> int:
+        """Return the index of an assertion that has none yet; the same object has the same one."""
+        # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
+        index = self._indices[id(assertion)] = len(self._assertions)
+        self._assertions.append(assertion)
+        self.checks.add(assertion.check)
+        if assertion.check in CODE_CHECKS:
+            self.code_names.update(code_names(assertion.params))
         return index
 
     def _workspace_index(self, workspace: Mapping[str, Any]) -> int:
@@ -104,7 +109,7 @@ class CaseEncoder:
 
     def block(self) -> bytes:
         """Return the whole block."""
-        head: dict[str, Any] = {"assertions": [tuple(each) for each in self._assertions]}
+        head: dict[str, Any] = {"assertions": list(map(tuple, self._assertions))}
         if self._workspaces:
             head["workspaces"] = self._workspaces
         return orjson.dumps(head, option=_OPTIONS) + b"".join(self._lines)
@@ -130,7 +135,8 @@ class CaseBlock:
     """
 
     def __init__(self, block: bytes) -> None:
-        head, *self._lines = block.splitlines()
+        # JSON has no line break but those between the lines.
+        head, *self._lines = block.removesuffix(b"\n").split(b"\n")
         tables = orjson.loads(head)
         self._stored: Sequence[Sequence[Any]] = tables["assertions"]
         self._table = _AssertionTable(self._stored)
@@ -141,24 +147,24 @@ class CaseBlock:
 
     def case(self, position: int) -> Case:
         """Return one case; raise `IndexError` if there is no such one."""
-        return self.decode(orjson.loads(self._lines[position]))
+        return self.decode(self._lines[position])
 
     def cases(self, positions: slice = slice(None)) -> list[Case]:
         """Return the cases at these positions, by default all."""
-        table, workspaces = self._table, self._workspaces
-        return [_decode_case(raw, table, workspaces) for raw in self.stored_cases(positions)]
+        return list(map(self.decode, self._lines[positions]))
 
-    def stored_cases(self, positions: slice = slice(None)) -> list[dict[str, Any]]:
-        """Return the cases at these positions as they are stored: for `decode`."""
-        return list(map(orjson.loads, self._lines[positions]))
+    def lines(self, positions: slice = slice(None)) -> list[bytes]:
+        """Return the lines of the cases at these positions: for `decode`."""
+        return self._lines[positions]
 
-    def decode(self, stored: dict[str, Any]) -> Case:
-        """Return the case that is stored so."""
-        return _decode_case(stored, self._table, self._workspaces)
+    def decode(self, line: bytes) -> Case:
+        """Return the case of a line."""
+        return _decode_case(orjson.loads(line), self._table, self._workspaces)
 
-    def stored_assertion(self, index: int) -> Sequence[Any]:
-        """Return the fields of an assertion, as cases name it; raise `IndexError`."""
-        return self._stored[index]
+    @property
+    def stored_assertions(self) -> Sequence[Sequence[Any]]:
+        """The fields of the assertions; cases name them by their index."""
+        return self._stored
 
 
 def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Iterator[Any]:

@@ -174,19 +174,19 @@ class PlanPart:
         with _undecodable("cases"):
             return self._block.cases(positions)
 
-    def stored_cases(self, positions: slice = slice(None)) -> list[dict[str, Any]]:
-        """Return the cases at these positions as the part has them: for `decode`."""
-        with _undecodable("cases"):
-            return self._block.stored_cases(positions)
+    def lines(self, positions: slice = slice(None)) -> list[bytes]:
+        """Return the lines of the cases at these positions: for `decode`."""
+        return self._block.lines(positions)
 
-    def decode(self, stored: dict[str, Any]) -> Case:
-        """Return the case that the part has so."""
+    def decode(self, line: bytes) -> Case:
+        """Return the case of a line."""
         with _undecodable("such case"):
-            return self._block.decode(stored)
+            return self._block.decode(line)
 
-    def stored_assertion(self, index: int) -> Sequence[Any]:
-        """Return the fields of an assertion of the part's table; raise `IndexError`."""
-        return self._block.stored_assertion(index)
+    @property
+    def stored_assertions(self) -> Sequence[Sequence[Any]]:
+        """The fields of the assertions; cases name them by their index."""
+        return self._block.stored_assertions
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.data_row_rules import NOTHING_DECLARED, RowRules, forbidden_parts
@@ -23,6 +23,20 @@ class ItemReader(Protocol):
 
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case at `loc`, or note every mistake in it and return None."""
+
+
+class DataRows(NamedTuple):
+    """How rows of data are read: by which rules, and what is tried first.
+
+    `read_plain` returns the case of a row without `${{ … }}` that needs no other look; None, with
+    nothing noted, for any other.
+    """
+
+    rules: RowRules = NOTHING_DECLARED
+    read_plain: Callable[[Any, Problems], Case | None] | None = None
+
+
+NO_DATA_ROWS: Final = DataRows()
 
 
 class Spooled(NamedTuple):
@@ -46,12 +60,12 @@ def spool_rows(
     *,
     noun: str,
     references: ReferenceFields,
-    rules: RowRules = NOTHING_DECLARED,
+    data: DataRows = NO_DATA_ROWS,
     spool: CaseSpool | None = None,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
-    The first collector is the suite's own. `rules` are those for rows of data.
+    The first collector is the suite's own. `data` says how rows of data are read.
     `noun` is what a case is called in the suite's format. The cases go into `spool`, by default a
     new one.
     """
@@ -61,15 +75,14 @@ def spool_rows(
     read = 0
     try:
         with collector_paused():
-            for value, loc, problems, marked, is_data in rows:
+            for row in rows:
+                value, loc, problems, _, _ = row
                 if problems is not last:
                     every[id(problems)] = last = problems
                 if value is NO_TEST:
                     continue
                 read += 1
-                if is_data and _is_refused(value, loc, problems, rules):
-                    continue
-                case = reader.read(value, loc, problems, marked=marked)
+                case = _case_of(row, reader, data)
                 if case is not None:
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
@@ -81,6 +94,19 @@ def spool_rows(
     if not read and not any(collector.count for collector in every.values()):
         last.include([Problem(last.file, None, "", f"holds no {noun}")])
     return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
+
+
+def _case_of(row: RawTest, reader: ItemReader, data: DataRows) -> Case | None:
+    """Return the case of a row; None, and every mistake noted, if it is wrong."""
+    value, loc, problems, marked, is_data = row
+    if is_data:
+        if not marked and data.read_plain is not None:
+            case = data.read_plain(value, problems)
+            if case is not None:
+                return case
+        if _is_refused(value, loc, problems, data.rules):
+            return None
+    return reader.read(value, loc, problems, marked=marked)
 
 
 def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:

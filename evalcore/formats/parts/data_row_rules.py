@@ -17,7 +17,7 @@ _PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
 _PLUGIN: Final = "custom:"
 _WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
 # Most rows have nothing else: texts that are compared.
-_PLAIN: Final = frozenset(
+COMPARED: Final = frozenset(
     {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
 )
 _TEXT_KEYS: Final = frozenset(
@@ -99,7 +99,7 @@ def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, 
 
 def _is_compared(assertion: Mapping[str, Any]) -> bool:
     written = assertion.get("type")
-    return isinstance(written, str) and written in _PLAIN
+    return isinstance(written, str) and written in COMPARED
 
 
 def _of_assertion(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.case_spooling import spool_rows
+from evalcore.formats.parts.case_spooling import DataRows, spool_rows
 from evalcore.formats.parts.data_row_rules import RowRules, declared_types
 from evalcore.formats.parts.evalcore_section import SectionReader
 from evalcore.formats.parts.interpolation import interpolate, variables_for
@@ -120,7 +120,7 @@ def read_suite(
         [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",
         references=graders.reference_fields,
-        rules=RowRules(declared_types(sound)),
+        data=DataRows(RowRules(declared_types(sound))),
     )
     check_required_cases(definition.policy, reader.ids.names, problems, level.loc("gates"))
     if reader.executes:

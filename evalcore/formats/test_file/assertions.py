@@ -24,6 +24,7 @@ from evalcore.formats.assertions.assertion_templates import (
 from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
+from evalcore.formats.parts.data_row_rules import COMPARED
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.literal_references import MARK, LiteralReferences
 from evalcore.mistakes.locations import Loc
@@ -106,6 +107,25 @@ class AssertionReader:
                 assertion = self.read(entry, (*loc, index), problems, label)
             if assertion is not None:
                 assertions.append(assertion)
+        return assertions
+
+    def compared(self, raw: Any) -> list[Assertion] | None:
+        """Return the assertions of a list that only compare texts; None for any other list.
+
+        Nothing is noted, and `read_all` returns the same.
+        """
+        if type(raw) is not list:
+            return None
+        assertions: list[Assertion] = []
+        texts = self._texts
+        try:
+            for entry in raw:
+                assertion = texts.get(tuple(entry.items())) or self._of_text(entry)
+                if assertion is None or assertion.type not in COMPARED:
+                    return None
+                assertions.append(assertion)
+        except (AttributeError, TypeError):  # no mapping, or a list as value
+            return None
         return assertions
 
     def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:

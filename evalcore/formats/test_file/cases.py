@@ -114,7 +114,7 @@ class TestReader:
         self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(TestShape).validate_python
-        self._reader = AssertionReader(
+        self.assertions = AssertionReader(
             defaults.graders, defaults.programs, defaults.notes, defaults.templates
         )
 
@@ -130,7 +130,7 @@ class TestReader:
         if type(raw) is dict and isinstance(raw.get("vars"), dict):
             values = CaseVariables(raw["vars"])
             raw = values.fill_test(raw)
-        self._reader.literals.variables = values
+        self.assertions.literals.variables = values
         test = self._checked(raw, loc, problems)
         if test is None:
             return None
@@ -142,7 +142,7 @@ class TestReader:
             self.warnings.add(f"{label}: {NO_REFERENCE}", at, problems, name=label, several=several)
         if not TURN_KEYS.isdisjoint(test):
             folder = self.defaults.folder
-            graded = read_turns(test, loc, problems, label, folder, self._reader)
+            graded = read_turns(test, loc, problems, label, folder, self.assertions)
         assertions = self._assertions(test, loc, problems, graded)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
@@ -182,7 +182,7 @@ class TestReader:
         """Note the mistakes in the assertions of a test that is wrong elsewhere."""
         for key in ("assertions", "assert", "evaluators") if isinstance(raw, dict) else ():
             if isinstance(raw.get(key), list):
-                self._reader.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
+                self.assertions.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
 
     def _assertions(
         self, test: TestShape, loc: Loc, problems: Problems, graded: GradedTurns | None
@@ -200,7 +200,7 @@ class TestReader:
         if nothing and problems.count == before:
             is_graded = criteria and "assertions" in test
             problems.add(loc, EMPTY if is_graded else NOTHING_TO_CHECK, label=label)
-        own = self._reader.read_all([DEFAULT_GRADER], loc, problems, label)
+        own = self.assertions.read_all([DEFAULT_GRADER], loc, problems, label)
         return tuple(own if graded is None else on_transcript(own))
 
     def _own_assertions(self, test: TestShape, loc: Loc, problems: Problems) -> list[Assertion]:
@@ -208,17 +208,17 @@ class TestReader:
         execution: TestExecution = test.get("execution") or {}
         label = _label(test["id"])
         key = next((each for each in ("assert", "evaluators") if each in test), "assertions")
-        own = self._reader.read_all(test.get("assertions"), (*loc, key), problems, label)
+        own = self.assertions.read_all(test.get("assertions"), (*loc, key), problems, label)
         if execution:
             for key in ("assertions", "evaluators"):
                 inner = (*loc, "execution", key)
-                own.extend(self._reader.read_all(execution.get(key), inner, problems, label))
+                own.extend(self.assertions.read_all(execution.get(key), inner, problems, label))
         if test.get("rubrics"):
             rubric = {"type": "rubrics", "criteria": test["rubrics"]}
-            own.extend(self._reader.read_all([rubric], (*loc, "rubrics"), problems, label))
+            own.extend(self.assertions.read_all([rubric], (*loc, "rubrics"), problems, label))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
-            self._reader.literals.note_suites(self.defaults.assertions, (*loc, "vars"), problems)
+            self.assertions.literals.note_suites(self.defaults.assertions, (*loc, "vars"), problems)
         return own
 
     def _note_unused_criteria(

@@ -11,7 +11,7 @@ from typing import Any
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
-from evalcore.formats.parts.case_spooling import Spooled, spool_rows
+from evalcore.formats.parts.case_spooling import DataRows, Spooled, spool_rows
 from evalcore.formats.parts.data_row_rules import RowRules, declared_types
 from evalcore.formats.parts.defaults_file import defaults_beside
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
@@ -41,6 +41,7 @@ from evalcore.formats.test_file.input_messages import (
     check_file,
     check_messages,
 )
+from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
 from evalcore.formats.test_file.target_references import TargetReferences
 from evalcore.formats.text.documents import Document
@@ -116,7 +117,7 @@ def _load(
     sound = problems.count == before
     level = _SuiteLevel(suite, path, options, variables, problems)
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
-    selection = Selection(options)
+    plain, selection = PlainRows(reader), Selection(options)
     versions: list[DatasetSource] = []
     files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
 
@@ -128,7 +129,7 @@ def _load(
             [problems, *level.file_problems],
             noun="test",
             references=level.graders.reference_fields,
-            rules=RowRules(declared_types(suite), level.programs),
+            data=DataRows(RowRules(declared_types(suite), level.programs), plain.read),
             spool=spool,
         )
 

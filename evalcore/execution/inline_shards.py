@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence, Sized
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from evalcore.execution.open_shards import InstantTask, OpenShard, OpenShards, ShardWork, Task
@@ -81,20 +82,31 @@ def sample_instant(
 
 
 class _Commits:
-    """Commits shards in the background, at most `_MAX_COMMITS` at once; left, all are done."""
+    """Commits shards in the background, at most `_MAX_COMMITS` at once; left, all are done.
+
+    Its threads commit one shard after another: DuckDB gives the memory of a thread that ends back
+    to the system, and the next one would ask for it page by page, a third of the time of a commit.
+    """
 
     def __init__(self, work: ShardWork, *, behind: bool) -> None:
         self._work = work
         self._behind = behind
-        self._running: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
+        self._shards: SimpleQueue[OpenShard | None] = SimpleQueue()
+        # One for each shard that may be handed over now.
+        self._free_commits = threading.Semaphore(_MAX_COMMITS)
+        # Threads that wait for a shard, without those that one is on its way to.
+        self._idle = threading.Semaphore(0)
         self._failed: list[BaseException] = []
 
     def __enter__(self) -> _Commits:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        while self._running:
-            self._running.pop(0).join()
+        for _thread in self._threads:
+            self._shards.put(None)
+        for thread in self._threads:
+            thread.join()
         if kind is None:
             self._raise_failed()
 
@@ -103,22 +115,35 @@ class _Commits:
         if not self._behind:
             self._work.commit(shard)
             return
-        while len(self._running) >= _MAX_COMMITS:
-            self._running.pop(0).join()
+        self._free_commits.acquire()
         self._raise_failed()
-        thread = threading.Thread(target=self._commit, args=(shard,), name=f"commit-{shard.number}")
+        if self._idle.acquire(blocking=False) or self._start():
+            self._shards.put(shard)
+            return
+        try:
+            self._work.commit(shard)
+        finally:
+            self._free_commits.release()
+
+    def _start(self) -> bool:
+        """Start a thread; False where a limit of processes or memory lets none be made."""
+        thread = threading.Thread(target=self._serve, name=f"commit-{len(self._threads)}")
         try:
             thread.start()
-        except RuntimeError:  # a limit of processes or memory lets no thread be made
-            self._work.commit(shard)
-        else:
-            self._running.append(thread)
+        except RuntimeError:
+            return False
+        self._threads.append(thread)
+        return True
 
-    def _commit(self, shard: OpenShard) -> None:
-        try:
-            self._work.commit(shard)
-        except BaseException as error:  # noqa: BLE001  (raised again where the shards are run)
-            self._failed.append(error)
+    def _serve(self) -> None:
+        while (shard := self._shards.get()) is not None:
+            try:
+                self._work.commit(shard)
+            except BaseException as error:  # noqa: BLE001  (raised again where the shards are run)
+                self._failed.append(error)
+            del shard
+            self._idle.release()
+            self._free_commits.release()
 
     def _raise_failed(self) -> None:
         if self._failed:

@@ -112,7 +112,7 @@ class CaseEncoder:
         head: dict[str, Any] = {"assertions": list(map(tuple, self._assertions))}
         if self._workspaces:
             head["workspaces"] = self._workspaces
-        return orjson.dumps(head, option=_OPTIONS) + b"".join(self._lines)
+        return b"".join((orjson.dumps(head, option=_OPTIONS), *self._lines))
 
 
 class _AssertionTable(dict[int, Assertion]):
@@ -136,7 +136,9 @@ class CaseBlock:
 
     def __init__(self, block: bytes) -> None:
         # JSON has no line break but those between the lines.
-        head, *self._lines = block.removesuffix(b"\n").split(b"\n")
+        head, *self._lines = block.split(b"\n")
+        if self._lines and not self._lines[-1]:
+            self._lines.pop()
         tables = orjson.loads(head)
         self._stored: Sequence[Sequence[Any]] = tables["assertions"]
         self._table = _AssertionTable(self._stored)

@@ -21,7 +21,9 @@ import pytest
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.finished_counts import FinishedCounts, RunningCounts
 from evalcore.execution.inline_shards import Rest
+from evalcore.execution.open_shards import OpenShard
 from evalcore.execution.row import ItemEnd
+from evalcore.execution.stored_shards import StoredShards
 from evalcore.isolation import forking
 from evalcore.pipeline import (
     ExecuteOptions,
@@ -99,6 +101,44 @@ def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
     assert sum(counts.failed for counts in counted) + sum(
         item.outcome == "failed" for item in own
     ) == len(range(0, CASES, 7))
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_shards_are_committed_by_threads_that_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What DuckDB has allocated in a thread goes back to the system when the thread ends."""
+    threads: list[threading.Thread] = []
+    commit = StoredShards.commit
+
+    def noting(shards: StoredShards, shard: OpenShard) -> None:
+        threads.append(threading.current_thread())
+        commit(shards, shard)
+
+    monkeypatch.setattr(StoredShards, "commit", noting)
+    execute_run(planned(tmp_path), ExecuteOptions())
+    assert len(threads) == CASES // 10
+    assert 1 <= len(set(threads)) <= 2
+    assert threading.main_thread() not in threads
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_commit_that_fails_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, begun = StoredShards.commit, []
+
+    def failing(shards: StoredShards, shard: OpenShard) -> None:
+        begun.append(shard.number)
+        if shard.number == 3:
+            raise StoreError("the disk is full")
+        commit(shards, shard)
+
+    monkeypatch.setattr(StoredShards, "commit", failing)
+    run = planned(tmp_path)
+    with pytest.raises(StoreError, match="the disk is full"):
+        execute_run(run, ExecuteOptions())
+    assert run.written_shards() == set(begun) - {3}
+    assert len(begun) < CASES // 10
 
 
 @pytest.mark.usefixtures("small_shards")

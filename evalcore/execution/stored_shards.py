@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.errors import StoreError
 from evalcore.execution.given_items import GivenItem, is_given
-from evalcore.execution.lanes.claims import begin_alone
+from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.crashes import without_culprits
 from evalcore.execution.open_shards import OpenShard
 from evalcore.execution.plan_reader import PlanReader
@@ -24,7 +24,7 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.execution.lanes.claims import Claims, Lease
+    from evalcore.execution.lanes.claims import Claims, Lease, WrittenLease
     from evalcore.execution.reused_items import ReusedItems
 
 T = TypeVar("T")
@@ -36,7 +36,8 @@ _LANE_RETRIES_S = (1.0, 5.0)
 class ShardReceipt(NamedTuple):
     """A committed shard. Times in seconds since the epoch.
 
-    `committed` is False if another worker's rows were there first: the copy was discarded.
+    `committed` is False if another worker's rows were there first: the copy was discarded. `claim`
+    is what a process that works alone has written into the shard's claim.
     """
 
     shard: int
@@ -44,6 +45,7 @@ class ShardReceipt(NamedTuple):
     started_at: float
     committed_at: float
     committed: bool
+    claim: WrittenLease | None = None
 
 
 class _Part(NamedTuple):
@@ -102,6 +104,7 @@ class StoredShards:
         self._lock = threading.Lock()
         self._reader = PlanReader(run)
         self._started: dict[int, float] = {}
+        self._notes: dict[int, WrittenLease] = {}
 
     def begin(self, shard: int) -> list[WorkItem]:
         """Return the items of a shard in order; the claim says that it was begun.
@@ -130,12 +133,15 @@ class StoredShards:
             if self._claims is not None:
                 lease: Lease | None = self._claims.lease(shard)
                 return read(shard), lease
-            lease, items = self._begun_alone(shard, read)
-            return ([] if lease is None else items), lease
+            note, items = self._begun_alone(shard, read)
+            if note is None:
+                return [], None
+            self._notes[shard] = note
+            return items, note.lease
 
     def _begun_alone(
         self, shard: int, read: Callable[[int], list[T]]
-    ) -> tuple[Lease | None, list[T]]:
+    ) -> tuple[WrittenLease | None, list[T]]:
         """Return the note that a shard begins, and its items; a remote note takes no time extra."""
         now = self._started[shard]
         if not self._run.store.is_remote:
@@ -191,6 +197,7 @@ class StoredShards:
             self._started[shard.number],
             time.time(),
             etag is not None,
+            self._notes.pop(shard.number, None),
         )
         if self._on_commit is not None:
             self._on_commit(receipt)

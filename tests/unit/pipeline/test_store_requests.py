@@ -41,7 +41,7 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
     store: CountingStore, tmp_path: Path
 ) -> None:
     run = planned(store, tmp_path)
-    assert store.taken() == {"LIST runs": 1, "PUT manifest.json": 2, "PUT plan": 4}
+    assert store.taken() == {"PUT manifest.json": 2, "PUT plan": 4}
     receipts = execute_run(run)
     assert store.taken() == {
         **{"GET manifest.json": 1, "GET plan": 2, "LIST results": 1},
@@ -85,6 +85,25 @@ def test_a_claim_that_another_process_has_changed_is_read_at_the_end(
     with finish_run(run, receipts, now=NOW) as view:
         assert store.taken() == FINISHING | {"GET claims": 1, "LIST begun": 1}
         assert view.report.run.reexecuted == len(run.manifest().plan.shard_items(1))
+
+
+def test_what_is_read_at_the_start_is_requested_at_once(tmp_path: Path) -> None:
+    store = MeetingStore(tmp_path / "store")
+    run = planned(store, tmp_path)
+    store.meet("GET manifest.json", "LIST results")
+    execute_run(run)
+    assert store.met
+
+
+def test_the_manifest_that_a_process_has_written_is_known(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    run = planned(store, tmp_path)
+    store.taken()
+    known = run.known_manifest()
+    assert store.taken() == {}
+    assert known == find_run(store, run.run_id).known_manifest()
+    assert store.taken()["GET manifest.json"] == 1
 
 
 def test_what_is_read_at_the_end_is_requested_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,11 @@ _LONGEST_S = 20.0
 
 
 class MeetingStore(CountingStore):
-    """Each request named by `meet` (`GET manifest.json`) waits until all of them are made."""
+    """Each request named by `meet` waits until all of them are made.
+
+    A request is named by its kind and the part of a run's folder (`GET plan`), or an object in it
+    (`GET plan/suite.json`).
+    """
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -53,9 +57,9 @@ class MeetingStore(CountingStore):
         return super().list(prefix)
 
     def _meet(self, kind: str, key: str) -> None:
-        name = f"{kind} {self.part_of(key)}"
+        names = {f"{kind} {self.part_of(key)}", f"{kind} {'/'.join(key.split('/')[3:])}"}
         with self._lock:
-            if name not in self._left:
+            if not (awaited := names & self._left):
                 return
-            self._left.remove(name)
+            self._left -= awaited
         self._barrier.wait(_LONGEST_S)

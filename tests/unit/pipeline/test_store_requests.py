@@ -17,7 +17,7 @@ from tests.support.meeting_store import MeetingStore
 
 NOW = datetime(2026, 5, 18, 10, 0, tzinfo=UTC)
 # Two parts of the plan, three shards.
-CASES = 2_100
+CASES = 2_600
 FINISHING = {
     **{"GET manifest.json": 1, "GET plan": 1, "LIST plan": 1},
     **{"LIST claims": 1, "GET results": 3, "LIST results": 1},

@@ -187,7 +187,8 @@ def _execute(
     `objects` are this process's functions that it calls; `append` says that a run was shown
     before it; so many `processes` may execute it where nothing else is asked for.
     """
-    manifest = run.manifest()
+    # Planned or reopened by this process just before.
+    manifest = run.known_manifest()
     stopper = SignalStopper()
     receipts: tuple[ShardReceipt, ...] = ()
     complete = True

@@ -45,7 +45,9 @@ def run_instant(
         while True:
             for index, task in enumerate(tasks):
                 if not open_shards.run_instant(task):
-                    return Rest(open_shards.expanded(tasks[index:]), left)
+                    if waiting := open_shards.expanded(tasks[index:]):
+                        return Rest(waiting, left)
+                    break
                 if not task[0].missing:
                     commits.add(task[0])
             if stopped() or (number := next(left, None)) is None:

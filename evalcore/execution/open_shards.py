@@ -48,6 +48,9 @@ class ShardWork(Protocol):
     def begin(self, shard: int) -> list[WorkItem]:
         """Return the items of a shard, in order; none if it needs no execution any more."""
 
+    def is_begun(self, shard: int) -> bool:
+        """Wait until the store has it that the shard is begun; False if it needs no execution."""
+
     def store_blobs(self, shard: OpenShard) -> None:
         """Write the blobs that the shard has so far, and let go of them."""
 
@@ -93,7 +96,13 @@ class OpenShards:
         return [(shard, position, item) for position, item in enumerate(items)]
 
     def expanded(self, tasks: Iterable[InstantTask]) -> list[Task]:
-        """Return the tasks with work items alone, for what runs no others."""
+        """Return the tasks of a shard with work items alone, for what runs no others.
+
+        The store has it that the shard is begun. None of them if it needs no execution any more.
+        """
+        tasks = list(tasks)
+        if tasks and not self.work.is_begun(tasks[0][0].number):
+            return []
         return [(shard, position, self._work_item(item)) for shard, position, item in tasks]
 
     def _work_item(self, item: WorkItem | GivenItem) -> WorkItem:

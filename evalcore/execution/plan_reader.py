@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,31 +22,39 @@ class PlanReader:
     """Reads the cases of shards. To be used by one thread at a time.
 
     A request to a remote store takes as long as thousands of instant items. So the parts of a shard
-    are requested together. Where shards follow each other, those of the next one are requested
-    while the items of a shard run; processes that take shards in turn read nothing for each other.
+    are requested together, and before it is begun if it is known to be the next one (`request`).
+    With `in_order` a process that begins a shard after the one before it is taken to go on so: the
+    parts of the one after it are requested while its items run.
     """
 
-    def __init__(self, run: StoredRun) -> None:
+    def __init__(self, run: StoredRun, *, in_order: bool = False) -> None:
         self._run = run
+        self._in_order = in_order
         self._last: tuple[int, PlanPart] | None = None
         self._shard: int | None = None
+        # The shard that is read now or was last, and the one after it.
+        self._near: deque[int] = deque(maxlen=2)
         self._requested: dict[int, Future[bytes]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
     def request(self, plan: Plan, shard: int) -> None:
-        """Begin to read the parts of a shard, and let go of those of shards before it."""
-        if not self._run.store.is_remote or shard >= plan.shards:
+        """Begin to read the parts of a shard, and let go of what was requested for others.
+
+        Those of the shard that was requested before it stay.
+        """
+        if not self._run.store.is_remote or shard >= plan.shards or shard in self._near:
             return
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor
 
             self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="plan")
-        parts = _parts_of(plan, shard)
-        self._requested = {
-            number: self._requested.get(number) or self._threads.submit(self._run.plan_part, number)
-            for number in parts
-            if self._last is None or number != self._last[0]
-        }
+        self._near.append(shard)
+        near = {part for each in self._near for part in _parts_of(plan, each)}
+        kept = {number: part for number, part in self._requested.items() if number in near}
+        for number in _parts_of(plan, shard):
+            if number not in kept and (self._last is None or number != self._last[0]):
+                kept[number] = self._threads.submit(self._run.plan_part, number)
+        self._requested = kept
 
     def cases(self, plan: Plan, shard: int) -> list[Case]:
         """Return the cases of a shard; raise `DamagedRunError`.
@@ -76,7 +85,7 @@ class PlanReader:
             yield number, self._last[1], slice(start, stop)
         is_next = self._shard is not None and shard == self._shard + 1
         self._shard = shard
-        if is_next:
+        if is_next and self._in_order:
             self.request(plan, shard + 1)
 
     def _part(self, plan: Plan, number: int) -> PlanPart:

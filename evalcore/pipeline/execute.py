@@ -26,6 +26,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.transfers import at_once
 
 if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims
@@ -38,15 +39,17 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     until then.
     """
     options = options or ExecuteOptions()
-    manifest = run.manifest()
+    with at_once(run.store) as starts:
+        written = starts(run.written_shards)
+        manifest = run.manifest()
     with RunCalls(run, options, manifest) as calls:
         options = replace(options, calls=calls)
-        if not manifest.plan.settled and not run.has_result(0):
+        if not manifest.plan.settled and 0 not in written():
             return execute_with_pilot(run, manifest, options)
         plan = settle_plan(run, manifest)
         if plan.by_round:
             return _execute_rounds(run, plan, options, calls)
-        pending = pending_shards(plan, run.written_shards())
+        pending = pending_shards(plan, written())
         if options.processes == 1 or len(pending) == 1 or not calls.only_grades:
             return execute_shards(run, plan, pending, options)
         from evalcore.pipeline.forked_execution import execute_forked

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from evalcore.errors import (
     ObjectNotFoundError,
     RunConflictError,
 )
-from evalcore.execution.lanes.claims_history import read_history
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
@@ -22,6 +21,7 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.summary import Summary
+from evalcore.pipeline.complete_run import CompleteRun, history_facts, read_complete
 from evalcore.pipeline.decided_report import ReportSources, decided_report
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.integrity import (
@@ -37,10 +37,10 @@ from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.pipeline.run_observer import tell_end
-from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.transfers import at_once
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
@@ -123,14 +123,9 @@ def finish_run(
     The report is written before the manifest's final state, which speaks of it. Raises
     `RunConflictError` if shards are missing.
     """
-    manifest = run.manifest()
-    missing = pending_shards(manifest.plan, run.written_shards())
-    if missing:
-        raise RunConflictError(
-            f"run {run.run_id} is not complete: {len(missing)} of {manifest.plan.shards} shards "
-            f"have no result; `evalcore run --resume {run.run_id}` executes them"
-        )
-    facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
+    complete = read_complete(run, receipts)
+    manifest = complete.manifest
+    facts = execution_facts(manifest, receipts) | history_facts(complete, receipts)
     facts.pop("abandoned_claims", None)
     facts |= _budget_facts(run, manifest)
     ended = replace(
@@ -139,8 +134,14 @@ def finish_run(
         ended_at=iso_time(now),
         execution=facts,
     )
-    check_plan(run, manifest, thorough=False)
-    with _view(run, ended, options or DecideOptions()) as view:
+    with (
+        at_once(run.store) as starts,
+        _view(
+            complete._replace(manifest=ended),
+            starts(lambda: check_plan(run, manifest, thorough=False)),
+            options or DecideOptions(),
+        ) as view,
+    ):
         _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
@@ -180,19 +181,6 @@ def _figures(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
-    """Return what the store alone knows of the execution, of all processes that took part."""
-    history = read_history(run, plan)
-    facts: dict[str, Any] = {"reexecuted": history.reexecuted}
-    if len(receipts) < plan.shards:
-        commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]
-        facts["last_shard_committed_at"] = iso_time(max(commits))
-        if history.first_started_at is not None:
-            started = datetime.fromtimestamp(history.first_started_at, UTC)
-            facts["first_shard_started_at"] = iso_time(started)
-    return facts
-
-
 def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
     """Return what the run has spent of its budget, over all attempts; nothing without one."""
     limits = run.definition.limits
@@ -227,43 +215,56 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"
         )
-    check_plan(run, manifest)
-    check_shards(run, manifest)
-    with _view(run, manifest) as view:
+    with at_once(run.store) as starts:
+        checks = [
+            starts(lambda: check_plan(run, manifest)),
+            starts(lambda: check_shards(run, manifest)),
+        ]
+        has_labels = starts(run.has_labels)
+        for check in checks:
+            check()
+    with _view(CompleteRun(run, manifest, {}, has_labels)) as view:
         check_counts(manifest, asdict(view.report.summary.counts))
         yield view
 
 
 @contextmanager
 def _view(
-    run: StoredRun, manifest: Manifest, options: DecideOptions | None = None
+    complete: CompleteRun,
+    check_plan: Callable[[], None] = lambda: None,
+    options: DecideOptions | None = None,
 ) -> Iterator[RunView]:
-    """Aggregate and decide; `manifest` has its times.
+    """Aggregate and decide; the manifest has its times, and `check_plan` raises if the plan is
+    damaged.
 
     Without options the run has been decided: custom gates keep what the stored report says.
     """
+    run, manifest = complete.run, complete.manifest
     with ExitStack() as stack:
         comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
         past = stack.enter_context(open_past_runs(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
+        check_plan()
         stored = check_parts(run, manifest, parts)
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
         sources = ReportSources(run, manifest, parts, comparison, past, no_baseline)
         tables = stack.enter_context(sources.aggregates())
-        undecided = _undecided(sources, tables)
+        undecided = _undecided(sources, tables, complete.has_labels)
         if not undecided.summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
         report = decided_report(sources, tables, undecided, options)
         yield RunView(run, manifest.plan, report, tables, stored)
 
 
-def _undecided(sources: ReportSources, tables: Aggregates) -> Report:
+def _undecided(
+    sources: ReportSources, tables: Aggregates, has_labels: Callable[[], bool]
+) -> Report:
     """Return the report of the rows as it is before the gates have decided."""
     definition = sources.run.definition
     quarantine = quarantine_of(sources.manifest.settings)
     tables.mark(quarantine.case_ids)
     summary = sources.summary(tables)
-    if sources.run.has_labels():
+    if has_labels():
         summary = replace(summary, agreement=tables.agreement())
     return Report(
         run=_run_facts(sources.manifest),

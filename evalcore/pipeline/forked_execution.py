@@ -89,7 +89,9 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
     if sample.item_s is None or sample.item_s * items < WORTH_S or not can_fork():
         execution.run(others, left)
         return
-    forks = _Forks(execution, others)
+    # Forks inherit no request that is on its way.
+    execution.work.is_begun(first)
+    forks = _Forks(execution, others, sample.item_s)
     try:
         if not stopped():
             forks.start(min(execution.options.processes - 1, len(others)))
@@ -99,7 +101,8 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
                 forks.stop()
             return forks.stopped
 
-        rest = run_instant(execution.open_shards, forks.queue, is_stopped, left)
+        taken = execution.work.ahead(forks.queue, item_s=sample.item_s)
+        rest = run_instant(execution.open_shards, taken, is_stopped, left)
         if rest.opened:
             execution.run_pool(rest)
         if stopped():
@@ -112,8 +115,9 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
 class _Forks:
     """Forks of this process that execute shards of one run."""
 
-    def __init__(self, execution: ShardExecution, shards: Sequence[int]) -> None:
+    def __init__(self, execution: ShardExecution, shards: Sequence[int], item_s: float) -> None:
         self._execution = execution
+        self._item_s = item_s
         self.queue = _ShardQueue(shards)
         self._flag = _StopFlag()
         self._counted = execution.options.counted
@@ -160,7 +164,7 @@ class _Forks:
                 for connection in (*connections, results):
                     connection.close()
                 tempfile.tempdir = self._folder.name
-                _be_fork(self._execution, self.queue, self._flag, sender, parent)
+                _be_fork(self._execution, self.queue, self._flag, sender, parent, self._item_s)
             sender.close()
             self._alive.add(pid)
             connections.append(results)
@@ -247,8 +251,12 @@ def _be_fork(
     flag: _StopFlag,
     sender: Connection,
     parent: int,
+    item_s: float,
 ) -> None:
-    """Execute shards of the queue and end this process, which is a fork of `parent`."""
+    """Execute shards of the queue and end this process, which is a fork of `parent`.
+
+    An item takes `item_s` seconds.
+    """
     code = 1
     try:
         # Terminals, `timeout` and supervisors signal the whole group: the parent sets the flag.
@@ -269,7 +277,7 @@ def _be_fork(
             on_commit=committed,
             stopped=lambda: bool(flag) or os.getppid() != parent,
         )
-        execution.forked(store, options).run(queue)
+        execution.forked(store, options).run(queue, item_s=item_s)
         code = 0
     except (EvalError, OSError, MemoryError) as error:
         sender.send(error)

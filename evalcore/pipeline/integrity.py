@@ -23,6 +23,7 @@ from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.transfers import at_once
 
 _READERS = 8
 _CASES = re.compile(r".*/plan/cases-(\d{5,})\.jsonl\.zst")
@@ -153,23 +154,32 @@ def _plan_damages(run: StoredRun, manifest: Manifest, *, thorough: bool) -> list
         damages = list(error.damages)
     else:
         damages = _definition_damages(definition, manifest)
-    prefix = f"{run.keys.folder}plan/cases-"
-    keys = {info.key for info in run.store.list(prefix)}
-    parts = {int(match[1]) for key in keys if (match := _CASES.fullmatch(key)) is not None}
+    numbers = range(plan.parts) if thorough else range(plan.parts - 1, plan.parts)
+    with at_once(run.store) as starts:
+        listed = starts(lambda: _listed_parts(run))
+        counted = _counted_parts(run, plan, numbers)
+        parts = listed()
     if surplus := parts - set(range(plan.parts)):
         count = plan.parts + len(surplus)
         damages.append(Damage(MANIFEST, f"plans {plan.parts} parts of cases; there are {count}"))
-    numbers = range(plan.parts) if thorough else range(plan.parts - 1, plan.parts)
-    if len(numbers) == 1:
-        counted = [_part_damage(run, plan, number) for number in numbers]
-    else:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(_READERS) as readers:
-            counted = list(readers.map(lambda number: _part_damage(run, plan, number), numbers))
     missing = [number for number in range(plan.parts) if number not in parts | set(numbers)]
     damages += [Damage(_part_name(run, number), "is missing") for number in missing]
     return damages + [damage for damage in counted if damage is not None]
+
+
+def _listed_parts(run: StoredRun) -> set[int]:
+    keys = (info.key for info in run.store.list(f"{run.keys.folder}plan/cases-"))
+    return {int(match[1]) for key in keys if (match := _CASES.fullmatch(key)) is not None}
+
+
+def _counted_parts(run: StoredRun, plan: Plan, numbers: range) -> list[Damage | None]:
+    """Return what is wrong with these parts of the plan, each of which is read."""
+    if len(numbers) == 1:
+        return [_part_damage(run, plan, number) for number in numbers]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(lambda number: _part_damage(run, plan, number), numbers))
 
 
 def _definition_damages(definition: SuiteDefinition, manifest: Manifest) -> list[Damage]:

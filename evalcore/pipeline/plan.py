@@ -166,7 +166,7 @@ def plan_run(
     baseline = settle_baseline(store, definition)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
     quarantine = quarantine_on(suite.quarantine, definition.name, now.astimezone(UTC).date())
-    latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
+    latency_s = 0.0 if regraded else _latency_in_history(store, definition)
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
     if definition.policy.auto_iterations:
@@ -315,9 +315,14 @@ def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDe
     return replace(definition, code=code, executed_code=executed)
 
 
-def _latency_in_history(store: ObjectStore, suite: str) -> float | None:
-    """Return the median item latency (seconds) of the suite's last run that measured one."""
-    newest = next(iter(list_runs(store, suite)), None)
+def _latency_in_history(store: ObjectStore, definition: SuiteDefinition) -> float | None:
+    """Return the median item latency (seconds) that the suite's last run measured, None if none.
+
+    Where no target calls anything, no run is asked for one.
+    """
+    if is_instant(definition):
+        return None
+    newest = next(iter(list_runs(store, definition.name)), None)
     measured = None if newest is None else newest.execution.get("p50_latency_ms")
     # Instant answers (another target, other fixtures) say nothing of targets that call something.
     return measured / 1000 if measured is not None and measured >= 1 else None

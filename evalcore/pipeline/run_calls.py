@@ -119,6 +119,7 @@ class RunCalls:
         self._failure: StoreError | None = None
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
         self._mode = Mode(manifest.mode)
+        self.is_first = not manifest.times_resumed
         self._has_one_case = manifest.plan.cases == 1
         self.observer = observer_of(manifest)
         if self.observer is not None:

@@ -53,6 +53,7 @@ class ShardExecution:
             reused=self._calls.reused,
             claims=claims,
             observer=self._calls.observer,
+            is_first=self._calls.is_first,
         )
         self._runner = _runner(run, options, self._calls)
         self.open_shards = OpenShards(
@@ -87,11 +88,19 @@ class ShardExecution:
         if self._calls.stop_rule is not None:
             self._calls.stop_rule.look()
 
-    def run(self, shards: Iterable[int], opened: Sequence[InstantTask] = ()) -> None:
+    def run(
+        self,
+        shards: Iterable[int],
+        opened: Sequence[InstantTask] = (),
+        *,
+        item_s: float | None = None,
+    ) -> None:
         """Execute shards, without an event loop up to the first item that waits.
 
-        First what is left of an `opened` shard.
+        First what is left of an `opened` shard. Other processes take shards from the same ones if
+        there is an `item_s`, the seconds of an item.
         """
+        shards = self.work.ahead(shards, item_s=item_s)
         rest = run_instant(self.open_shards, shards, self.options.stopped, opened)
         if rest.opened:
             self.run_pool(rest)

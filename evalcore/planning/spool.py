@@ -22,7 +22,7 @@ from evalcore.planning.zstd_frames import (
 )
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
-PART_CASES = 2_000
+PART_CASES = 2_500
 MEMORY_BYTES = 64 * 1024 * 1024
 
 

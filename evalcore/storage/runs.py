@@ -96,6 +96,11 @@ class StoredRun:
             self.seal.check_manifest(manifest)
         return manifest
 
+    def known_manifest(self) -> Manifest:
+        """Return the manifest as this process has read or written it last; else read it."""
+        stored = self.last_manifest.stored
+        return self.manifest() if stored is None else parse_manifest(stored.data, self.keys)
+
     def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest by compare-and-swap; `change` is called again after a lost race.
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evalcore.storage.object_store import ObjectStore
 
@@ -18,6 +19,30 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _AT_ONCE = 16  # a client keeps 32 connections
+_KINDS_AT_ONCE = 8
+
+
+class Starts(Protocol):
+    """Starts a request; what it returns gives the answer, or raises what the request raised."""
+
+    def __call__(self, request: Callable[[], T], /) -> Callable[[], T]:
+        """Return what waits for the answer."""
+
+
+@contextmanager
+def at_once(store: ObjectStore) -> Iterator[Starts]:
+    """Give what starts requests that do not need each other's answers.
+
+    Of a remote store they are under way at the same time; in a folder each is made when its answer
+    is asked for. All have ended when the context ends.
+    """
+    if not store.is_remote:
+        yield lambda request: request
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_KINDS_AT_ONCE, thread_name_prefix="request") as threads:
+        yield lambda request: threads.submit(request).result
 
 
 def transfer(store: ObjectStore, request: Callable[[A], T], arguments: Iterable[A]) -> Iterator[T]:

@@ -147,6 +147,9 @@ class Shards:
             raise StoreError("no such shard")
         return [work_item(number) for number in self._items[shard]]
 
+    def is_begun(self, shard: int) -> bool:
+        return True
+
     def store_blobs(self, shard: OpenShard) -> None:
         raise AssertionError(f"shard {shard.number} has no blobs")
 

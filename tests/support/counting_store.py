@@ -62,7 +62,10 @@ class CountingStore(LocalStore):
         self.requests.clear()
         return counted
 
-    def _count(self, kind: str, key: str) -> None:
+    def part_of(self, key: str) -> str:
+        """Return the part of a run's folder that a key belongs to, `plan`."""
         folders = key.split("/")
-        part = folders[3] if folders[0] == "runs" and len(folders) > 3 else folders[0]
-        self.requests[f"{kind} {part}"] += 1
+        return folders[3] if folders[0] == "runs" and len(folders) > 3 else folders[0]
+
+    def _count(self, kind: str, key: str) -> None:
+        self.requests[f"{kind} {self.part_of(key)}"] += 1

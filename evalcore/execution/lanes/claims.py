@@ -9,7 +9,6 @@ work; that nothing counts twice is the commit's promise alone.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 import zlib
@@ -21,7 +20,6 @@ from typing import NamedTuple
 import orjson
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.execution.lanes.processes import this_process
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
 from evalcore.settings import DEFAULT_SETTINGS
@@ -33,7 +31,7 @@ LEASE_S = DEFAULT_SETTINGS.lease_s
 RENEWALS = 3
 # Two, because observer and holder look at different moments.
 EXPIRED_AFTER_LEASES = 2
-_SWAPS = 20
+SWAPS = 20
 
 
 class Lease(NamedTuple):
@@ -76,6 +74,13 @@ class Lease(NamedTuple):
             item=None,
             process="",
         )
+
+
+class WrittenLease(NamedTuple):
+    """A lease as it stands in a claim, and the claim's ETag."""
+
+    lease: Lease
+    etag: str
 
 
 def decode_lease(data: bytes) -> Lease:
@@ -163,7 +168,7 @@ class Claims:
         """Note which shards are free, and which claims of others have not changed since when."""
         with self._looking:
             # Claims before results: what is listed as pending and free has no claim to be missed.
-            etags = _list_claims(self._run)
+            etags = list_claims(self._run)
             pending = pending_shards(self._plan, self._run.written_shards())
             if not self._plan.settled:
                 pending = pending[:1] if pending[:1] == (0,) else ()
@@ -176,7 +181,7 @@ class Claims:
             self.look()
             return
         with self._looking:
-            self._note(_list_claims(self._run))
+            self._note(list_claims(self._run))
 
     def _note(self, etags: Mapping[int, str]) -> None:
         now, pending = self._clock(), self._pending or ()
@@ -296,7 +301,7 @@ class Claims:
     def take(self, shard: int) -> bool:
         """Claim a shard whose holder has died for sure; False if it needs no execution any more."""
         store, key = self._run.store, self._run.keys.claim(shard)
-        for _ in range(_SWAPS):
+        for _ in range(SWAPS):
             if self._run.has_result(shard):
                 return False
             stored = store.get(key)
@@ -354,26 +359,6 @@ class Claims:
             self._own_claims.pop(shard, None)
 
 
-def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
-    """Note that a process which works alone begins a shard; return the note.
-
-    None if the shard has been committed meanwhile. `now` in seconds since the epoch.
-    """
-    store, key = run.store, run.keys.claim(shard)
-    process = this_process(os.getpid())
-    lease = Lease("", now, process=process)
-    for _ in range(_SWAPS):
-        if store.put_if_absent(key, lease.encoded()) is not None:
-            return lease
-        if run.has_result(shard):
-            return None
-        stored = store.get(key)
-        again = decode_lease(stored.data).taken_over("", 0.0)._replace(process=process)
-        if store.compare_and_swap(key, again.encoded(), stored.etag) is not None:
-            return again
-    raise StoreError(f"{key}: the claim is changed all the time")
-
-
 def read_lease(run: StoredRun, shard: int) -> Lease:
     """Return what stands in the claim of a shard; an empty lease if it has none."""
     try:
@@ -384,11 +369,12 @@ def read_lease(run: StoredRun, shard: int) -> Lease:
 
 def unfinished_claims(run: StoredRun) -> dict[str, str]:
     """Return the ETags of the claims on shards without a result, by shard."""
-    claims, written = _list_claims(run), run.written_shards()
+    claims, written = list_claims(run), run.written_shards()
     return {str(shard): etag for shard, etag in claims.items() if shard not in written}
 
 
-def _list_claims(run: StoredRun) -> dict[int, str]:
+def list_claims(run: StoredRun) -> dict[int, str]:
+    """Return the ETags of all claims, by shard."""
     return {
         shard: info.etag
         for info in run.store.list(run.keys.claims_prefix)

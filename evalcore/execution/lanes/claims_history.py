@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from evalcore.execution.lanes.claims import read_lease
+from evalcore.execution.lanes.claims import Lease, WrittenLease, list_claims, read_lease
 from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.runs import StoredRun
@@ -18,21 +19,33 @@ class ClaimsHistory(NamedTuple):
     first_started_at: float | None
 
 
-def read_history(run: StoredRun, plan: Plan) -> ClaimsHistory:
-    """Return what the claims tell of a run. Times in seconds since the epoch.
+def read_claims(run: StoredRun, known: Mapping[int, WrittenLease]) -> dict[int, Lease]:
+    """Return what stands in the claims of a run, by shard.
+
+    Those that are still as this process has written them (`known`) are not read again.
+    """
+    etags = list_claims(run)
+    changed = [
+        shard for shard, etag in etags.items() if shard not in known or known[shard].etag != etag
+    ]
+    leases = {shard: known[shard].lease for shard in etags if shard in known}
+    read = transfer(run.store, lambda shard: read_lease(run, shard), changed)
+    return leases | dict(zip(changed, read, strict=True))
+
+
+def history_of(run: StoredRun, plan: Plan, claims: Mapping[int, Lease]) -> ClaimsHistory:
+    """Return what the claims (`read_claims`) tell of a run. Times in seconds since the epoch.
 
     Of a run whose processes noted the items that they began, those begun again count; else each
     beginning of a shard after its first counts all of its items.
     """
-    shards = sorted(run.claimed_shards())
-    leases = list(transfer(run.store, lambda shard: read_lease(run, shard), shards))
     again = sum(
         (lease.attempt - 1) * len(plan.shard_items(shard))
-        for shard, lease in zip(shards, leases, strict=True)
+        for shard, lease in claims.items()
         if shard < plan.shards
     )
     if again:
         noted = count_restarted(run, plan.items)
         again = again if noted is None else noted
-    started = [lease.started_at for lease in leases if lease.started_at]
+    started = [lease.started_at for lease in claims.values() if lease.started_at]
     return ClaimsHistory(again, min(started, default=None))

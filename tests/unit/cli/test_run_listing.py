@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from evalcore.cli.runs import runs
-from evalcore.execution.lanes.claims import Lease, begin_alone
+from evalcore.execution.lanes.alone import begin_alone
+from evalcore.execution.lanes.claims import Lease
 from evalcore.execution.lanes.processes import is_dead, this_process
 from evalcore.model.run import State
 from evalcore.pipeline.interruption import is_interrupted

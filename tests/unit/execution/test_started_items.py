@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.execution.lanes.claims import begin_alone
-from evalcore.execution.lanes.claims_history import read_history
+from evalcore.execution.lanes.alone import begin_alone
+from evalcore.execution.lanes.claims_history import history_of, read_claims
 from evalcore.execution.lanes.started_items import StartedItems, count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
@@ -37,21 +37,21 @@ def test_only_items_that_were_begun_twice_count(run: StoredRun) -> None:
     begin(run, 1, range(10, 14))
     begin(run, 1, range(10, 20))
     begin(run, 2, range(20, 30))
-    assert read_history(run, PLAN).reexecuted == 4
+    assert history_of(run, PLAN, read_claims(run, {})).reexecuted == 4
 
 
 def test_a_shard_of_which_no_item_was_begun_counts_nothing(run: StoredRun) -> None:
     begin(run, 0, range(10))
     begin(run, 1, range(0))
     begin(run, 1, range(10, 20))
-    assert read_history(run, PLAN).reexecuted == 0
+    assert history_of(run, PLAN, read_claims(run, {})).reexecuted == 0
 
 
 def test_without_notes_each_beginning_counts_the_whole_shard(run: StoredRun) -> None:
     for _ in range(2):
         begin_alone(run, 0, 1.0)
     assert count_restarted(run, PLAN.items) is None
-    assert read_history(run, PLAN).reexecuted == 10
+    assert history_of(run, PLAN, read_claims(run, {})).reexecuted == 10
 
 
 def test_a_note_that_was_cut_counts_for_nothing(run: StoredRun) -> None:
@@ -61,4 +61,4 @@ def test_a_note_that_was_cut_counts_for_nothing(run: StoredRun) -> None:
     assert path is not None
     path.write_bytes(path.read_bytes()[:-3])
     begin(run, 0, range(10))
-    assert read_history(run, PLAN).reexecuted == 9
+    assert history_of(run, PLAN, read_claims(run, {})).reexecuted == 9

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.execution.lanes.claims import decode_lease
 from evalcore.pipeline import execute_lane, execute_run, finish_run, load, plan_run, view_run
 from evalcore.pipeline.plan import PlanOptions
 from evalcore.storage.runs import StoredRun, find_run
 from tests.support.counting_store import CountingStore
+from tests.support.meeting_store import MeetingStore
 
 NOW = datetime(2026, 5, 18, 10, 0, tzinfo=UTC)
 # Two parts of the plan, three shards.
-CASES = 2_100
+CASES = 2_600
 FINISHING = {
     **{"GET manifest.json": 1, "GET plan": 1, "LIST plan": 1},
-    **{"GET claims": 3, "LIST claims": 1, "GET results": 3, "LIST results": 1},
+    **{"LIST claims": 1, "GET results": 3, "LIST results": 1},
     **{"LIST annotations": 1, "PUT manifest.json": 1, "PUT report.json": 1},
 }
 
@@ -39,7 +41,7 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
     store: CountingStore, tmp_path: Path
 ) -> None:
     run = planned(store, tmp_path)
-    assert store.taken() == {"LIST runs": 1, "PUT manifest.json": 2, "PUT plan": 4}
+    assert store.taken() == {"PUT manifest.json": 2, "PUT plan": 4}
     receipts = execute_run(run)
     assert store.taken() == {
         **{"GET manifest.json": 1, "GET plan": 2, "LIST results": 1},
@@ -67,4 +69,56 @@ def test_a_lane_asks_besides_only_for_its_claims(store: CountingStore, tmp_path:
     }
     with finish_run(run, (), now=NOW):
         # When the last shard was committed is read from the listing.
-        assert store.taken() == FINISHING | {"LIST results": 2}
+        assert store.taken() == FINISHING | {"GET claims": 3, "LIST results": 2}
+
+
+def test_a_claim_that_another_process_has_changed_is_read_at_the_end(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    run = planned(store, tmp_path)
+    receipts = execute_run(run)
+    key = run.keys.claim(1)
+    stored = store.get(key)
+    again = decode_lease(stored.data).taken_over("lane", 60.0)
+    store.compare_and_swap(key, again.encoded(), stored.etag)
+    store.taken()
+    with finish_run(run, receipts, now=NOW) as view:
+        assert store.taken() == FINISHING | {"GET claims": 1, "LIST begun": 1}
+        assert view.report.run.reexecuted == len(run.manifest().plan.shard_items(1))
+
+
+def test_what_is_read_at_the_start_is_requested_at_once(tmp_path: Path) -> None:
+    store = MeetingStore(tmp_path / "store")
+    run = planned(store, tmp_path)
+    store.meet("GET manifest.json", "LIST results")
+    execute_run(run)
+    assert store.met
+
+
+def test_the_manifest_that_a_process_has_written_is_known(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    run = planned(store, tmp_path)
+    store.taken()
+    known = run.known_manifest()
+    assert store.taken() == {}
+    assert known == find_run(store, run.run_id).known_manifest()
+    assert store.taken()["GET manifest.json"] == 1
+
+
+def test_what_is_read_at_the_end_is_requested_at_once(tmp_path: Path) -> None:
+    store = MeetingStore(tmp_path / "store")
+    run = planned(store, tmp_path)
+    receipts = execute_run(run)
+    store.meet("GET manifest.json", "LIST results", "LIST claims", "LIST annotations")
+    with finish_run(run, receipts, now=NOW):
+        assert store.met
+
+
+def test_the_plan_is_looked_at_while_the_results_are_fetched(tmp_path: Path) -> None:
+    store = MeetingStore(tmp_path / "store")
+    run = planned(store, tmp_path)
+    receipts = execute_run(run)
+    store.meet("LIST plan", "GET plan", "GET results")
+    with finish_run(run, receipts, now=NOW):
+        assert store.met

@@ -16,7 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evalcore.errors import RunNotFoundError
-from evalcore.execution.lanes.claims import begin_alone
+from evalcore.execution.lanes.alone import begin_alone
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look

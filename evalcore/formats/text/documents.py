@@ -73,6 +73,10 @@ class RefusedError(Exception):
         self.message = message
 
 
+class _NotYamlError(RefusedError):
+    """The syntax of YAML is broken."""
+
+
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -202,7 +206,7 @@ def parse_document(
     if not text.strip():
         raise_problem(file, None, "is empty")
     try:
-        value = _parse_json(data) if is_json else _parse_yaml(text, loader)
+        value, is_json = _parsed(data, text, is_json=is_json, loader=loader)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
     locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
@@ -247,6 +251,21 @@ def as_json(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 
+def _parsed(data: bytes, text: str, *, is_json: bool, loader: type[CoreLoader]) -> tuple[Any, bool]:
+    """Return the value, and whether it was read as JSON; raise `RefusedError`."""
+    if is_json:
+        return _parse_json(data), True
+    try:
+        return _parse_yaml(text, loader), False
+    except _NotYamlError:
+        # Programs write JSON under any name, with characters and pairs of escapes (emoji) that
+        # YAML's parser refuses.
+        if text.lstrip()[:1] in ("{", "["):
+            with suppress(RefusedError):
+                return _parse_json(data), True
+        raise
+
+
 def _parse_json(data: bytes) -> Any:
     if len(data) > MAX_JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_MARKS:
         raise RefusedError(None, _TOO_MANY)
@@ -289,7 +308,7 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
             _check_structure(text)
             return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise RefusedError(*yaml_reason(error, text)) from error
+        raise _NotYamlError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = (
@@ -297,7 +316,7 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
             if isinstance(error.character, int)
             else "not readable as YAML"
         )
-        raise RefusedError(line, message) from error
+        raise _NotYamlError(line, message) from error
     except RecursionError as error:
         raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
     except TooManyValuesError as error:

@@ -47,6 +47,7 @@ MAX_EXPANDED_NODES = 5_000_000
 MAX_COMPOSED_EVENTS = 2_500_000
 MAX_JSON_MARKS = 10_000_000
 _LOOKED_AT = 8192
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
 _SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
 
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
@@ -219,6 +220,10 @@ def decode(data: bytes, file: str) -> str:
         raise_problem(file, None, "is a spreadsheet; save it as CSV, with a test in each row")
     if file.lower().endswith(".tsv"):
         raise_problem(file, None, "rename it to *.csv, where columns may be separated by tabs")
+    if file.lower().endswith(".ndjson"):
+        raise_problem(file, None, "rename it to *.jsonl, which has a JSON value in each line")
+    if file.lower().endswith(_COMPRESSED):
+        raise_problem(file, None, "is compressed; name the unpacked file")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise_problem(file, None, "is UTF-16; save it as UTF-8")
     try:

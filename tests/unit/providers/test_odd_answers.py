@@ -1,4 +1,4 @@
-"""Answers of chat completions as some servers write them, and as none should."""
+"""Answers of models as some servers write them, and as none should."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
+from evalcore.providers.anthropic import AnthropicStream, whole_reply
 from evalcore.providers.openai import OpenAIStream, reply_of
 from evalcore.providers.registry import open_session, send
 from evalcore.providers.transport import Received, ServerSent
@@ -122,3 +123,59 @@ def test_a_byte_order_mark_before_a_stream_hides_no_event() -> None:
                 return await send(session, request)
 
         assert asyncio.run(asked()).text == "hello"
+
+
+STARTED = {"type": "message_start", "message": {"model": "m"}}
+STOPPED = {"type": "message_stop"}
+
+
+def streamed_by_anthropic(*events: dict[str, Any]) -> Reply:
+    stream = AnthropicStream(REQUEST, URL)
+    for event in events:
+        stream.take(ServerSent("", orjson.dumps(event), 1.0))
+    return stream.reply(3.0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[5], [None], ["hello"], [{"type": "text", "text": 5}], [{"type": "text", "text": ["a"]}]],
+)
+def test_content_that_is_no_list_of_blocks_is_no_answer(content: list[Any]) -> None:
+    received = Received(200, {}, orjson.dumps({"content": content}), None, 1.0)
+
+    with pytest.raises(ProviderError, match="content is no list of blocks") as caught:
+        whole_reply(REQUEST, URL, received)
+
+    assert caught.value.kind == ErrorKind.SERVER
+
+
+def block(index: Any = 0, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": fields}
+
+
+def delta(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": {"type": kind, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (block("1", type="text", text="b"), "has an 'index' that is no number"),
+        (block(type="text", text=5), "has a 'text' that is no text"),
+        (delta("text_delta", text=5), "has a 'text' that is no text"),
+        (delta("input_json_delta", partial_json={}), "has a 'partial_json' that is no text"),
+    ],
+)
+def test_an_event_of_another_shape_is_no_answer(event: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProviderError, match=said) as caught:
+        streamed_by_anthropic(STARTED, event, STOPPED)
+
+    assert caught.value.kind == ErrorKind.SERVER
+
+
+def test_a_stream_of_anthropic_that_only_stops_is_an_error_of_the_server() -> None:
+    with pytest.raises(ProviderError, match="ended without") as caught:
+        streamed_by_anthropic(STOPPED)
+
+    assert caught.value.kind == ErrorKind.SERVER
+    assert streamed_by_anthropic(STARTED, STOPPED).text == ""

@@ -61,11 +61,11 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
         headers = {"x-api-key": request.endpoint.api_key, **headers}
     sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
     if not request.stream:
-        return _whole_reply(request, url, await exchange(session, request, sent))
-    stream = _AnthropicStream(request, url)
+        return whole_reply(request, url, await exchange(session, request, sent))
+    stream = AnthropicStream(request, url)
     received = await exchange(session, request, sent, stream.take)
     if received.body:
-        return _whole_reply(request, url, received)
+        return whole_reply(request, url, received)
     return stream.reply(received.latency_ms)
 
 
@@ -125,18 +125,18 @@ def _tool_choice(value: Any) -> Any:
     return value
 
 
-def _whole_reply(request: Request, url: str, received: Received) -> Reply:
+def whole_reply(request: Request, url: str, received: Received) -> Reply:
+    """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
     data = parsed_answer(request.endpoint, url, body, "the answer")
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)
-    stream = _AnthropicStream(request, url, model=str(data.get("model") or ""))
-    stream.blocks = {
-        index: {**block, "input": block.get("input")}
-        for index, block in enumerate(blocks)
-        if isinstance(block, Mapping)
-    }
+    if not all(isinstance(block, dict) and _is_text(block.get("text")) for block in blocks):
+        raise nonsense(request.endpoint, url, "the answer's content is no list of blocks", body)
+    stream = AnthropicStream(request, url, model=str(data.get("model") or ""))
+    stream.blocks = dict(enumerate(blocks))
+    stream.begun = True
     stream.take_usage(data.get("usage"))
     stream.reason = data.get("stop_reason")
     stream.complete = True
@@ -144,7 +144,7 @@ def _whole_reply(request: Request, url: str, received: Received) -> Reply:
 
 
 @dataclass(slots=True)
-class _AnthropicStream:
+class AnthropicStream:
     """Puts an answer together from its blocks, streamed or not."""
 
     request: Request
@@ -155,6 +155,7 @@ class _AnthropicStream:
     output_tokens: int | None = None
     reason: str | None = None
     ttft_ms: float | None = None
+    begun: bool = False
     complete: bool = False
     events: list[StreamEvent] = field(default_factory=list)
 
@@ -168,14 +169,23 @@ class _AnthropicStream:
         if kind == "error":
             raise streamed_failure(endpoint, self.url, data.get("error"))
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
+        try:
+            self._take_event(str(kind), data, sent.offset_ms)
+        except _ShapeError as error:
+            what = f"an event of the answer {error}"
+            raise nonsense(endpoint, self.url, what, sent.data) from error
+
+    def _take_event(self, kind: str, data: Mapping[str, Any], offset_ms: float) -> None:
         if kind == "message_start":
+            self.begun = True
             message = _mapping(data.get("message"))
             self.model = str(message.get("model") or "")
             self.take_usage(message.get("usage"))
         elif kind == "content_block_start":
-            self.blocks[_index_of(data)] = {**_mapping(data.get("content_block"))}
+            block = {**_mapping(data.get("content_block"))}
+            self.blocks[_index_of(data)] = {**block, "text": _piece(block, "text")}
         elif kind == "content_block_delta":
-            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, sent.offset_ms)
+            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, offset_ms)
         elif kind == "message_delta":
             self.reason = _mapping(data.get("delta")).get("stop_reason") or self.reason
             self.take_usage(data.get("usage"))
@@ -185,9 +195,9 @@ class _AnthropicStream:
     def _take_delta(self, block: dict[str, Any], data: Mapping[str, Any], offset_ms: float) -> None:
         delta = _mapping(data.get("delta"))
         if delta.get("type") == "text_delta":
-            block["text"] = f"{block.get('text') or ''}{delta.get('text') or ''}"
+            block["text"] = _piece(block, "text") + _piece(delta, "text")
         elif delta.get("type") == "input_json_delta":
-            block["json"] = f"{block.get('json', '')}{delta.get('partial_json') or ''}"
+            block["json"] = _piece(block, "json") + _piece(delta, "partial_json")
         else:
             return
         if self.ttft_ms is None:
@@ -209,8 +219,11 @@ class _AnthropicStream:
         if not self.complete:
             what = "the stream ended before the answer did"
             raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
+        if not self.begun:
+            what = "the stream ended without a message_start"
+            raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
         blocks = [block for _, block in sorted(self.blocks.items())]
-        text = "".join(str(block.get("text") or "") for block in blocks)
+        text = "".join(block.get("text") or "" for block in blocks)
         calls = [_call_of(block) for block in blocks if block.get("type") == "tool_use"]
         if calls and answers_by_tool(request):
             text, calls = orjson.dumps(calls[0]["arguments"]).decode(), []
@@ -235,10 +248,29 @@ def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("id"), "name": str(block.get("name") or ""), "arguments": arguments}
 
 
+class _ShapeError(Exception):
+    """What an event does not have; an answer is never guessed from it."""
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _piece(fields: Mapping[str, Any], name: str) -> str:
+    """Return a piece of text, "" where there is none; raise `_ShapeError`."""
+    piece = fields.get(name)
+    if not _is_text(piece):
+        raise _ShapeError(f"has a '{name}' that is no text")
+    return piece or ""
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def _index_of(data: Mapping[str, Any]) -> int:
-    index = data.get("index")
-    return index if isinstance(index, int) else 0
+    """Return the block that an event is about, the first where it does not say."""
+    index = data.get("index", 0)
+    if not isinstance(index, int):
+        raise _ShapeError("has an 'index' that is no number")
+    return index

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
@@ -89,8 +90,11 @@ def reply_of(request: Request, url: str, received: Received) -> Reply:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise nonsense(request.endpoint, url, "the answer has no choices[0].message", body)
-    calls = message.get("tool_calls") or ()
-    text = _text_of(message.get("content")) or _text_of(message.get("refusal"))
+    try:
+        calls = _calls_in(message)
+        text = _text_in(message, "content") or _text_in(message, "refusal")
+    except _ShapeError as error:
+        raise nonsense(request.endpoint, url, f"the answer's {error}", body) from error
     reason = choice.get("finish_reason")
     _check_content(request, url, text, calls, reason)
     return Reply(
@@ -116,20 +120,36 @@ def _check_content(request: Request, url: str, text: str, calls: Any, reason: An
         raise failed(request.endpoint, url, ErrorKind.CONTENT, what, 200)
 
 
-def _text_of(content: Any) -> str:
+class _ShapeError(Exception):
+    """What a message's field is not; an answer is never guessed from it."""
+
+
+def _text_in(message: Mapping[str, Any], name: str) -> str:
+    """Return the text of a field, "" where there is none; raise `_ShapeError`."""
+    content = message.get(name)
+    if content is None:
+        return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))
-    return ""
+    raise _ShapeError(f"{name} is no text")
 
 
-def _call_of(call: Any) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
+def _calls_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the tool calls of a message or of a piece of one; raise `_ShapeError`."""
+    calls = message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple) or not all(isinstance(call, dict) for call in calls):
+        raise _ShapeError("tool_calls are no list of objects")
+    return calls
+
+
+def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
     named = function if isinstance(function, dict) else {}
     return {
-        "id": call.get("id") if isinstance(call, dict) else None,
+        "id": call.get("id"),
         "name": str(named.get("name") or ""),
         "arguments": parsed_arguments(named.get("arguments")),
     }
@@ -156,11 +176,13 @@ class OpenAIStream:
     model: str = ""
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    calls: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    open_calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     reason: str | None = None
     ttft_ms: float | None = None
+    begun: bool = False
     complete: bool = False
     events: list[StreamEvent] = field(default_factory=list)
 
@@ -179,8 +201,13 @@ class OpenAIStream:
             self.usage = usage_of(data["usage"])
             self.cost_usd = _cost_of(data["usage"])
         choice = _first_choice(data)
-        if isinstance(choice, dict):
-            self._take_choice(choice, sent.offset_ms)
+        # Of several answers (`n`) the first one counts, as in a whole answer.
+        if isinstance(choice, dict) and not choice.get("index"):
+            try:
+                self._take_choice(choice, sent.offset_ms)
+            except _ShapeError as error:
+                what = f"an event's {error}"
+                raise nonsense(endpoint, self.url, what, sent.data) from error
 
     def _take_choice(self, choice: Mapping[str, Any], offset_ms: float) -> None:
         if choice.get("finish_reason"):
@@ -189,26 +216,33 @@ class OpenAIStream:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             return
-        text, refusal = _text_of(delta.get("content")), _text_of(delta.get("refusal"))
-        calls = delta.get("tool_calls") or ()
+        self.begun = True
+        text, refusal = _text_in(delta, "content"), _text_in(delta, "refusal")
+        calls = _calls_in(delta)
         self.texts.append(text)
         self.refusals.append(refusal)
         for position, part in enumerate(calls):
-            if isinstance(part, dict):
-                self._take_call(part, position)
+            self._take_call(part, position)
         if self.ttft_ms is None and (text or refusal or calls):
             self.ttft_ms = offset_ms
 
     def _take_call(self, part: Mapping[str, Any], position: int) -> None:
-        index = part.get("index")
-        call = self.calls.setdefault(
-            index if isinstance(index, int) else position, {"id": None, "name": "", "arguments": ""}
-        )
-        call["id"] = part.get("id") or call["id"]
         function = part.get("function")
-        if isinstance(function, dict):
-            call["name"] += function.get("name") or ""
-            call["arguments"] += function.get("arguments") or ""
+        named = function if isinstance(function, dict) else {}
+        name, arguments = str(named.get("name") or ""), named.get("arguments")
+        index = part.get("index")
+        index = index if isinstance(index, int) else position
+        call = self.open_calls.get(index)
+        # Gemini's server counts every call as the first one: another id begins another call.
+        if call is None or (name and part.get("id") and call["id"] not in (None, part["id"])):
+            call = self.open_calls[index] = {"id": None, "name": "", "arguments": ""}
+            self.calls.append((index, call))
+        call["id"] = part.get("id") or call["id"]
+        call["name"] += name
+        if isinstance(arguments, str) and isinstance(call["arguments"], str):
+            call["arguments"] += arguments
+        elif arguments:  # whole, as some servers send them
+            call["arguments"] = arguments
 
     def reply(self, latency_ms: float) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
@@ -216,6 +250,9 @@ class OpenAIStream:
         if not self.complete:
             what = "the stream ended before the answer did"
             raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
+        if not self.begun and self.reason is None:
+            what = "the stream ended without choices[0].delta"
+            raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
         text = "".join(self.texts) or "".join(self.refusals)
         _check_content(request, self.url, text, self.calls, self.reason)
         return Reply(
@@ -223,7 +260,7 @@ class OpenAIStream:
             model=self.model or request.model,
             tool_calls=tuple(
                 {**call, "arguments": parsed_arguments(call["arguments"])}
-                for _, call in sorted(self.calls.items())
+                for _, call in sorted(self.calls, key=itemgetter(0))
             ),
             usage=self.usage,
             cost_usd=self.cost_usd,

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 import urllib.request
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -104,7 +105,7 @@ async def _exchanged(
 ) -> Received:
     started = time.perf_counter()
     async with _answered(session, sent) as response:
-        if response.status >= 300:
+        if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
@@ -246,7 +247,10 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
 async def _read_events(response: aiohttp.ClientResponse, started: float, on_event: OnEvent) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
     name, data = "", []
-    async for line in _lines(response):
+    is_first = True
+    async for raw in _lines(response):
+        line = raw.removeprefix(BOM_UTF8) if is_first else raw
+        is_first = False
         field, _, value = line.rstrip(b"\r").partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":

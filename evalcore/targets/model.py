@@ -137,7 +137,7 @@ def _with_file(segment: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     if segment["type"] == "image":
         return {"type": "image", "value": _data_uri(media, data)}
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return {"type": "file", "name": path.name, "value": _data_uri(media, data)}
     return {"type": "text", "value": f'<file name="{name}">\n{text}\n</file>'}

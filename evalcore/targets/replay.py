@@ -99,7 +99,7 @@ class ReplayTarget:
         answers: dict[str, list[_Recorded]] = {}
         try:
             path = fixtures_path(folder, self._options.fixtures)
-            with path.open(encoding="utf-8", newline="\n") as lines:
+            with path.open(encoding="utf-8-sig", newline="\n") as lines:
                 for recorded in _recorded(lines, self._options.fixtures):
                     if self._is_meant(recorded.record):
                         answers.setdefault(recorded.record["test_id"], []).append(recorded)

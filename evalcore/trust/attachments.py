@@ -79,7 +79,7 @@ def _with_path(segment: Any, folder: Path) -> Any:
     try:
         path = resolve_inside(repository_root(folder), folder, name)
         located = {**segment, "path": name, "resolved_path": str(path)}
-        return {**located, "text": path.read_text("utf-8")} if _is_short(path) else located
+        return {**located, "text": path.read_text("utf-8-sig")} if _is_short(path) else located
     except UnicodeDecodeError:
         return located
     except (EvalError, OSError):  # removed since the suite was loaded
@@ -95,7 +95,7 @@ def _with_text(segment: Any, folder: Path) -> Any:
         note = f"{path.stat().st_size:,} bytes"
         if not _is_short(path):
             return _text(f"[file: {name}, {note}: too large to be shown here]")
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         return _text(f"[file: {name}, {note}: no text]")
     except (EvalError, OSError) as error:

@@ -22,7 +22,17 @@ from evalcore.settings import read_settings
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
 PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"})
-_ENV_LINE: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+# Text in quotes may have several lines, and a comment behind it; other text ends with its line.
+_ENTRY: Final = re.compile(
+    r"""
+    ^ [^\S\n]* (?: export [^\S\n]+ )? (?P<name> [A-Za-z_][A-Za-z0-9_]* ) [^\S\n]* = [^\S\n]*
+    (?: (?P<quote> ["'`] ) (?P<quoted> (?: \\(?P=quote) | (?!(?P=quote))[\s\S] )* ) (?P=quote)
+        (?= [^\S\n]* (?: \# | $ ) )
+      | (?P<bare> .* ) )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
 
 
 @frozen
@@ -93,11 +103,15 @@ def _readable(value: str) -> str:
 
 
 def _parsed(data: bytes) -> dict[str, str]:
-    values = {}
-    for line in data.decode("utf-8-sig", "replace").splitlines():
-        match = _ENV_LINE.match(line)
-        if match and not line.lstrip().startswith("#"):
-            value = match[2]
-            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-            values[match[1]] = value[1:-1] if quoted else value.split(" #", 1)[0].rstrip()
-    return values
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return {
+        entry["name"]: _bare(entry["bare"]) if entry["quote"] is None else entry["quoted"]
+        for entry in _ENTRY.finditer(text)
+    }
+
+
+def _bare(written: str) -> str:
+    """Return a value that is no text in quotes: it may hold some, or be one of two."""
+    value = _COMMENT.sub("", written).strip()
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'`"
+    return value[1:-1] if quoted else value

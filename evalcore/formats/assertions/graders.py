@@ -236,7 +236,7 @@ class Graders:
             path = resolve_inside(repository_root(self.folder), folder, name)
             if path.stat().st_size > _LARGEST_PROMPT:
                 raise AssertionValueError(f"prompt {name!r} is larger than 1 MiB")
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")
         except (EvalError, OSError, UnicodeDecodeError) as error:
             raise AssertionValueError(f"the prompt cannot be read: {error}") from error
         if not text.strip():

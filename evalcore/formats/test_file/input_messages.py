@@ -113,7 +113,7 @@ def _text_in(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_REFERENCE + 1)
-        return None if len(data) > _LARGEST_REFERENCE else data.decode()
+        return None if len(data) > _LARGEST_REFERENCE else data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
 

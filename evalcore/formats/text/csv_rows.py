@@ -30,6 +30,7 @@ class CsvRows:
         self.header: tuple[str, ...] = ()
         self._path = path
         self._name = name
+        self._nameless: set[int] = set()
 
     def read(self, problems: Problems) -> Iterator[dict[str, str | None]]:
         """Yield each row's cells by column, an empty one as None; note rows that do not fit.
@@ -88,6 +89,8 @@ class CsvRows:
             columns = counted(len(names), "column")
             problems.add((), f"{counted(len(cells), 'cell')}, but the header names {columns}")
             return None
+        if self._note_nameless(cells, problems):
+            return None
         if any(extra):
             problems.add(
                 (),
@@ -97,6 +100,23 @@ class CsvRows:
             )
             return None
         return named
+
+    def _note_nameless(self, cells: Sequence[str], problems: Problems) -> bool:
+        """Note each column before the last one that has cells and no name, once.
+
+        Programs write row numbers so. Return whether the row has a cell of such a column.
+        """
+        last = max(column for column, name in enumerate(self.header) if name)
+        nameless = [
+            column
+            for column, (name, cell) in enumerate(zip(self.header[:last], cells, strict=False))
+            if cell and not name
+        ]
+        for column in sorted(set(nameless) - self._nameless):
+            where = f"column {column + 1}, which line 1 does not name"
+            problems.add((), f"a cell in {where}; name the column, or leave it out")
+        self._nameless.update(nameless)
+        return bool(nameless)
 
     def _raise_undecodable(self) -> None:
         with self._path.open("rb") as file:

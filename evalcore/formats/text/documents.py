@@ -47,6 +47,7 @@ MAX_EXPANDED_NODES = 5_000_000
 MAX_COMPOSED_EVENTS = 2_500_000
 MAX_JSON_MARKS = 10_000_000
 _LOOKED_AT = 8192
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
 _SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
 
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
@@ -71,6 +72,10 @@ class RefusedError(Exception):
         super().__init__(message)
         self.line = line
         self.message = message
+
+
+class _NotYamlError(RefusedError):
+    """The syntax of YAML is broken."""
 
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -202,7 +207,7 @@ def parse_document(
     if not text.strip():
         raise_problem(file, None, "is empty")
     try:
-        value = _parse_json(data) if is_json else _parse_yaml(text, loader)
+        value, is_json = _parsed(data, text, is_json=is_json, loader=loader)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
     locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
@@ -215,6 +220,10 @@ def decode(data: bytes, file: str) -> str:
         raise_problem(file, None, "is a spreadsheet; save it as CSV, with a test in each row")
     if file.lower().endswith(".tsv"):
         raise_problem(file, None, "rename it to *.csv, where columns may be separated by tabs")
+    if file.lower().endswith(".ndjson"):
+        raise_problem(file, None, "rename it to *.jsonl, which has a JSON value in each line")
+    if file.lower().endswith(_COMPRESSED):
+        raise_problem(file, None, "is compressed; name the unpacked file")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise_problem(file, None, "is UTF-16; save it as UTF-8")
     try:
@@ -246,6 +255,21 @@ def too_large_number(data: bytes, value: Any) -> str | None:
 def as_json(value: Any) -> Any:
     """Return a read value as JSON holds it: YAML's keys that are no text become text."""
     return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+
+
+def _parsed(data: bytes, text: str, *, is_json: bool, loader: type[CoreLoader]) -> tuple[Any, bool]:
+    """Return the value, and whether it was read as JSON; raise `RefusedError`."""
+    if is_json:
+        return _parse_json(data), True
+    try:
+        return _parse_yaml(text, loader), False
+    except _NotYamlError:
+        # Programs write JSON under any name, with characters and pairs of escapes (emoji) that
+        # YAML's parser refuses.
+        if text.lstrip()[:1] in ("{", "["):
+            with suppress(RefusedError):
+                return _parse_json(data), True
+        raise
 
 
 def _parse_json(data: bytes) -> Any:
@@ -290,7 +314,7 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
             _check_structure(text)
             return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise RefusedError(*yaml_reason(error, text)) from error
+        raise _NotYamlError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = (
@@ -298,7 +322,7 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
             if isinstance(error.character, int)
             else "not readable as YAML"
         )
-        raise RefusedError(line, message) from error
+        raise _NotYamlError(line, message) from error
     except RecursionError as error:
         raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
     except TooManyValuesError as error:

@@ -150,7 +150,7 @@ class CustomFiles:
         try:
             path = (folder / manifest.code_file).resolve()
             if path.is_relative_to(folder) and path.stat().st_size <= _LARGEST_CODE:
-                return path.read_text("utf-8")
+                return path.read_text("utf-8-sig")
         except (OSError, ValueError):
             pass
         problems.add(("code_file",), f"there is no file '{manifest.code_file}' beside it")

@@ -132,7 +132,7 @@ def test_included_assertions_stand_where_they_are_included(tmp_path: Path) -> No
                 assertions: [{type: contains, value: a}, {include: ./deeper/more.yaml}]""",
             ".agentv/templates/deeper/more.yaml": """
                 assertions: [{type: llm-grader, prompt: ./kind.md}]""",
-            ".agentv/templates/deeper/kind.md": "Is {{output}} kind?",
+            ".agentv/templates/deeper/kind.md": "\ufeffIs {{output}} kind?",
         },
     )
     suite = "assertions: [{type: is-json}, {include: ./.agentv/templates/deeper/more.yaml}]"

@@ -329,3 +329,11 @@ def test_a_wrong_providers_file_is_a_mistake_with_its_name(
 
     assert problem.file.endswith("custom/providers/p.yaml")
     assert message in problem.message
+
+
+def test_a_byte_order_mark_of_a_tools_code_is_dropped(tmp_path: Path) -> None:
+    folder = repository(tmp_path)
+    code = FILES["custom/tools/payload.py"]
+    (folder / "custom/tools/payload.py").write_text(code, "utf-8-sig")
+
+    assert loaded(folder)[0]["definition"]["tools"]["payload_tool"]["code"] == code

@@ -249,7 +249,7 @@ def test_a_missing_file_of_the_expected_output_is_a_mistake(tmp_path: Path) -> N
 
 
 def test_the_expected_output_has_the_text_of_its_files(tmp_path: Path) -> None:
-    write(tmp_path, {"answer.md": "The sky is blue.", "big.md": "x" * 70_000})
+    write(tmp_path, {"answer.md": "\ufeffThe sky is blue.", "big.md": "x" * 70_000})
     (tmp_path / "image.bin").write_bytes(b"\xff\xfe")
     names = ("answer.md", "file://answer.md", "big.md", "image.bin", "https://a.example/b.md")
     content = ", ".join(f"{{type: file, value: '{name}'}}" for name in names)

@@ -114,6 +114,17 @@ def test_metadata_that_are_called_a_description_are_no_prose(tmp_path: Path, tex
         ("NAME=cut # comment", "cut"),
         ("NAME=", ""),
         ("# NAME=no\nNAME=yes", "yes"),
+        ('NAME="double" # comment', "double"),
+        ("NAME='a#b'# comment", "a#b"),
+        ("NAME= # comment", ""),
+        ("NAME=tab\t# comment", "tab"),
+        ("NAME=a#b", "a#b"),
+        ('NAME=`of "code"`', 'of "code"'),
+        ('NAME="two\nOTHER=lines" # comment', "two\nOTHER=lines"),
+        ('NAME="open\nOTHER="no"', '"open'),
+        ("NAME='it''s'", "it''s"),
+        ('NAME="C:\\"', "C:\\"),
+        ("NAME=a\r\nOTHER=b", "a"),
     ],
 )
 def test_lines_of_an_env_file(tmp_path: Path, line: str, value: str) -> None:

@@ -52,8 +52,9 @@ def test_a_body_of_text_is_sent_as_it_is() -> None:
     assert found["headers"]["Content-Type"] == "text/csv"
 
 
-def test_attached_files_are_in_the_prompt_of_a_body(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("xyzzy")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_attached_files_are_in_the_prompt_of_a_body(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "notes.txt").write_text("xyzzy", encoding)
     content = [{"type": "file", "value": "notes.txt"}, {"type": "text", "value": "Which word?"}]
     with model_server() as server:
         target = service(server, body={"q": "{prompt}"})

@@ -154,3 +154,9 @@ def test_the_content_of_the_file_is_a_part_of_the_target(tmp_path: Path) -> None
 
     assert names == [f"file {FILE}"]
     assert len(identities) == 2
+
+
+def test_a_byte_order_mark_before_the_answers_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps(record()), "utf-8-sig")
+
+    assert answer(tmp_path).output == "done"

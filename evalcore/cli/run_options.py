@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalcore.cli.end_imports import import_end
+from evalcore.cli.end_imports import prepare_end
 from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
@@ -73,7 +73,7 @@ class RunOptions:
             stopped=lambda: stopper.stopped,
             abandon=abandon,
             isolation=Isolation(self.isolation or configured.isolation),
-            meanwhile=import_end,
+            meanwhile=prepare_end,
             processes=processes,
             counted=progress.add,
         )

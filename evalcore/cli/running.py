@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -189,6 +190,9 @@ def _execute(
     """
     # Planned or reopened by this process just before.
     manifest = run.known_manifest()
+    if not gc.get_freeze_count():
+        # What is loaded by now stays: a search for cycles in it would hold up all calls.
+        gc.freeze()
     stopper = SignalStopper()
     receipts: tuple[ShardReceipt, ...] = ()
     complete = True

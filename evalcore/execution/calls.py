@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
+from evalcore.execution.idle_steps import IdleSteps
 from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.slots import Slot
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 # Bounds one attempt where the request does not.
 CALL_TIMEOUT_S = 120.0
 _GUESSED_ANSWER_TOKENS = 500
-_FIRST_CALLS_OUT_S = 0.08
 _BYTES_PER_TOKEN = 4
 
 
@@ -83,15 +83,16 @@ class Session:
         """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()
-            # What the answers will need is loaded while the first ones are waited for: here, once
-            # the first calls are out. A thread would take turns with each of them.
-            loop = asyncio.get_running_loop()
-            loop.call_later(_FIRST_CALLS_OUT_S, self._prepare, request)
+            # What the answers will need is loaded while the first ones are waited for.
+            IdleSteps(self._prepared(request))
         return self._session
 
-    def _prepare(self, request: Request) -> None:
+    def _prepared(self, request: Request) -> Iterator[None]:
         self._context.limits.cost_usd(request, Usage(1, 1))
+        yield
         import evalcore.sql.rows  # noqa: F401  (the rows of the first shard)
+
+        yield
 
 
 class Calls(NamedTuple):

@@ -66,8 +66,8 @@ class ExecuteOptions:
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
     told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
     process of a run that has stalled and does not end by itself. `isolation` says
-    where functions run if neither their suite nor the run's plan says it. `meanwhile` is called
-    while the first items wait: what is needed later can be prepared then.
+    where functions run if neither their suite nor the run's plan says it. `meanwhile` prepares
+    what is needed later, step by step, while items wait.
     `committed` is told how many items other processes have committed for this one.
     Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
     what they have done. `on_commit` is told of each shard that this process has committed.
@@ -88,7 +88,7 @@ class ExecuteOptions:
     keep_workspaces: bool = False
     abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[], Iterator[None]] | None = None
     processes: int = 1
     counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None

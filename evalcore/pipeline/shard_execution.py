@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from evalcore.storage.object_store import ObjectStore
     from evalcore.workflow.run_store import RunStore
 
-# After the first items have begun to wait.
-_FIRST_CALLS_OUT_S = 0.05
-
 
 class ShardExecution:
     """Executes shards of a run in this process; `receipts` are those of the committed ones."""
@@ -109,6 +106,7 @@ class ShardExecution:
         """Run in an event loop what is left, until it is committed or the pool is stopped."""
         import asyncio
 
+        from evalcore.execution.idle_steps import IdleSteps
         from evalcore.execution.limits.adaptive_concurrency import WHOLE
         from evalcore.execution.pool import Pool
 
@@ -119,9 +117,7 @@ class ShardExecution:
             if options.on_start is not None:
                 options.on_start(pool)
             if options.meanwhile is not None:
-                # Here and not in a thread, which would take turns with each call.
-                loop = asyncio.get_running_loop()
-                loop.call_soon(loop.call_later, _FIRST_CALLS_OUT_S, options.meanwhile)
+                IdleSteps(options.meanwhile())
             with calls.stopping(pool), calls.watchdog.watching(pool):
                 await pool.run(rest.shards, rest.opened, following)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -295,3 +297,29 @@ def test_a_warning_is_one_line_whatever_a_case_is_called(
     assert [line.partition(" needs ")[0] for line in ended.err.splitlines()] == [
         f"Warning: {path}: case 'a\\nb'"
     ]
+
+
+_LOOKS = """
+import gc, sys
+
+def looked_at(input):
+    loaded = vars(sys.modules["evalcore.cli.running"])
+    return str(any(each is loaded for each in gc.get_objects()))
+"""
+
+
+def test_no_search_for_cycles_in_what_is_loaded_holds_up_the_items(tmp_path: Path) -> None:
+    (tmp_path / "looks.py").write_text(_LOOKS)
+    (tmp_path / "looks.eval.yaml").write_text(
+        "targets:\n"
+        "  - {name: t, provider: python, callable: 'looks:looked_at', isolation: inline}\n"
+        "execution: {target: t}\n"
+        "tests: [{id: a, input: b, assertions: [{type: equals, value: 'False'}]}]\n"
+    )
+    # A process of its own: the tests' fork server has frozen what it has loaded.
+    program = "from evalcore.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "run", "looks.eval.yaml", "--json"]
+    command += ["--store", str(tmp_path / "s")]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    report = json.loads(ended.stdout)
+    assert report["counts"]["passed"] == 1, report["cases"]

@@ -72,7 +72,34 @@ def subtree_fingerprint(schema: Mapping[str, Any] | None, path: str | None) -> s
     if schema is None:
         return None
     subtree, _ = schema_at(schema, path)
-    return None if subtree is None else schema_fingerprint(subtree)
+    return _subtree_fingerprint(subtree, schema)
+
+
+def _subtree_fingerprint(subtree: Any, root: Mapping[str, Any]) -> str | None:
+    """Return the fingerprint of a part of a schema with the definitions that it refers to."""
+    if subtree is None:
+        return None
+    referenced = {} if subtree is root else _referenced(subtree, root)
+    if not referenced:
+        return schema_fingerprint(subtree)
+    return schema_fingerprint({"allOf": [subtree], "$defs": referenced})
+
+
+def _referenced(subtree: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the local references of a part lead to, each once, also through others."""
+    referenced: dict[str, Any] = {}
+    waiting = [subtree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(part)
+        elif isinstance(part, Mapping):
+            waiting.extend(part.values())
+            reference = part.get("$ref")
+            if isinstance(reference, str) and reference not in referenced:
+                referenced[reference] = _pointed(reference, root)
+                waiting.append(referenced[reference])
+    return referenced
 
 
 def read_drift(
@@ -99,8 +126,9 @@ def read_drift(
     if not resolves:
         usable: AssertionDrift = "valid" if condition.kind == "not_exists" else "broken"
         return SchemaDriftReading("partial", usable)
-    current = None if subtree is None else schema_fingerprint(subtree)
-    if current == saved:
+    # Earlier evals were saved with the part alone, without what it refers to.
+    alone = None if subtree is None else schema_fingerprint(subtree)
+    if saved in {alone, _subtree_fingerprint(subtree, schema)}:
         return UNCHANGED
     types = None if subtree is None else schema_types(subtree, schema)
     spread = path is not None and Wildcard.ALL in parse_payload_path(path)
@@ -176,12 +204,17 @@ def _dereferenced(subtree: Any, root: Mapping[str, Any]) -> Any:
     for _ in range(20):
         if not isinstance(subtree, Mapping) or not isinstance(subtree.get("$ref"), str):
             return subtree
-        target: Any = root
-        for key in subtree["$ref"].removeprefix("#").strip("/").split("/"):
-            if key and isinstance(target, Mapping):
-                target = target.get(key.replace("~1", "/").replace("~0", "~"))
-        subtree = target
+        subtree = _pointed(subtree["$ref"], root)
     return None
+
+
+def _pointed(reference: str, root: Mapping[str, Any]) -> Any:
+    """Return what a local reference names in the whole schema; None if there is nothing."""
+    target: Any = root
+    for key in reference.removeprefix("#").strip("/").split("/"):
+        if key and isinstance(target, Mapping):
+            target = target.get(key.replace("~1", "/").replace("~0", "~"))
+    return target
 
 
 def schema_types(subtree: Any, root: Mapping[str, Any]) -> frozenset[str] | None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from evalcore.checks.conditions.kinds import CONDITION
-from evalcore.service.drift import freshness_reasons, read_drift, schema_at, subtree_fingerprint
+from evalcore.service.drift import (
+    UNCHANGED,
+    freshness_reasons,
+    read_drift,
+    schema_at,
+    subtree_fingerprint,
+)
+from evalcore.service.fingerprints import schema_fingerprint
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -85,6 +92,38 @@ def test_drift_tells_what_became_of_the_target(
     condition = CONDITION.validate_python({"kind": "number_compare", "op": "gt", "expected": 1})
     drift = read_drift(handles, "h", path, condition, subtree_fingerprint(SCHEMA, path))
     assert (drift.schema, drift.assertion, drift.status) == expected
+
+
+def with_vendor(schema: Any) -> dict[str, Any]:
+    definitions = {"vendor": {"$ref": "#/$defs/company"}, "company": schema}
+    return {"h": {**SCHEMA, "$defs": definitions}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "object", "title": "Company"}, ("none", "valid", "none")),
+        ({"type": "object", "required": ["name"]}, ("partial", "drifted", "drifted")),
+        ({"type": "string"}, ("drifted", "drifted", "drifted")),
+    ],
+    ids=["only a title", "another schema", "another type"],
+)
+def test_a_part_changes_with_the_definitions_that_it_refers_to(
+    schema: Any, expected: tuple[str, str, str]
+) -> None:
+    condition = CONDITION.validate_python({"kind": "object_contains", "expected": {"name": "Acme"}})
+    before = with_vendor({"type": "object"})["h"]
+    for path in ("vendor", '["vendor"]'):
+        drift = read_drift(
+            with_vendor(schema), "h", path, condition, subtree_fingerprint(before, path)
+        )
+        assert (drift.schema, drift.assertion, drift.status) == expected
+
+
+def test_an_eval_that_was_saved_without_definitions_has_not_drifted() -> None:
+    condition = CONDITION.validate_python({"kind": "exists"})
+    saved = schema_fingerprint(SCHEMA["properties"]["vendor"])
+    assert read_drift({"h": SCHEMA}, "h", "vendor", condition, saved) == UNCHANGED
 
 
 def test_a_result_is_stale_for_each_reason_once() -> None:

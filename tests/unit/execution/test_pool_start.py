@@ -59,6 +59,9 @@ class Shard:
     def store_blobs(self, shard: OpenShard) -> None:
         raise AssertionError(f"shard {shard.number} has no blobs")
 
+    def is_begun(self, shard: int) -> bool:
+        raise AssertionError(f"shard {shard} is opened with work items")
+
     def commit(self, shard: OpenShard) -> None:
         self.committed.append(shard.number)
 

@@ -13,7 +13,7 @@ from evalcore.model.target import Target, Variant
 from evalcore.model.turns import Turns
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.shards import count_shards
-from evalcore.planning.spool import CaseSpool, decode_part, part_case, part_inputs, spool_cases
+from evalcore.planning.spool import PART_CASES, CaseSpool, decode_part, part_case, part_inputs, spool_cases
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -129,7 +129,7 @@ def test_shards_hold_each_work_item_once(
 
 def test_a_spool_of_several_blocks_keeps_the_order() -> None:
     spool = CaseSpool()
-    for number in range(4_500):
+    for number in range(2 * PART_CASES + 1):
         spool.append(Case(id=str(number)))
-    assert [case.id for case in spool] == [str(number) for number in range(4_500)]
+    assert [case.id for case in spool] == [str(number) for number in range(2 * PART_CASES + 1)]
     assert len(list(spool.parts())) == 3

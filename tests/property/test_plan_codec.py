@@ -13,7 +13,14 @@ from evalcore.model.target import Target, Variant
 from evalcore.model.turns import Turns
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.shards import count_shards
-from evalcore.planning.spool import PART_CASES, CaseSpool, decode_part, part_case, part_inputs, spool_cases
+from evalcore.planning.spool import (
+    PART_CASES,
+    CaseSpool,
+    decode_part,
+    part_case,
+    part_inputs,
+    spool_cases,
+)
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(

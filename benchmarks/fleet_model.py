@@ -19,7 +19,7 @@ import simpy
 
 from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, pilot_s, shards_of
 from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
-from evalcore.execution.lanes.lease_renewer import IDLE_LOOK_FOR_CANCEL_S, LOOK_FOR_CANCEL_S
+from evalcore.execution.lanes.lease_renewer import cancel_look_s
 from evalcore.execution.lanes.waiting import LONGEST_PAUSE_S, SHARE
 from evalcore.execution.limits.shared_limits import SYNC_S
 from evalcore.planning.spool import PART_CASES
@@ -104,6 +104,9 @@ class _Run:
     committed: int = 0
     idle_s: float = 0.0
     idle_looks: float = 0.0
+    cancel_looks: float = 0.0
+    cancel_looks_per_s: float = 0.0
+    counted_at: float = 0.0
     alive: int = 0
     deaths: int = 0
     again_items: float = 0.0
@@ -137,17 +140,27 @@ class _Run:
 
     def count_alive(self, more: int) -> None:
         """Note that a worker has come or gone, and what all of them ask of the store."""
+        self.count_cancel_looks()
         self.alive += more
         idle = len(self.waiting)
         busy = self.alive - idle
         background = self.prefix.background
         # A wait that is short has more looks; those of the fleet are minutes.
         looks = idle / LONGEST_PAUSE_S
-        cancel_looks = busy / LOOK_FOR_CANCEL_S + idle / IDLE_LOOK_FOR_CANCEL_S
-        background["HEAD"] = cancel_looks + looks
+        lease_s = self.fleet.lease_s
+        self.cancel_looks_per_s = busy / cancel_look_s(busy, lease_s) + idle / cancel_look_s(
+            busy, lease_s, is_idle=True
+        )
+        background["HEAD"] = self.cancel_looks_per_s + looks
         background["LIST"] = self.pages * self.alive * RENEWALS / self.fleet.lease_s
         background["GET"] = background["HEAD"] + background["LIST"] + looks
         background["PUT"] = busy * RENEWALS / self.fleet.lease_s
+
+    def count_cancel_looks(self) -> None:
+        """Count the looks for CANCEL since the number of workers changed last."""
+        now = self.env.now
+        self.cancel_looks += self.cancel_looks_per_s * (now - self.counted_at)
+        self.counted_at = now
 
     def lose(self, shard: _Shard, done: float) -> None:
         """Note that a worker died in a shard: others take it over when its lease has expired."""
@@ -304,8 +317,9 @@ def _predicted(run: _Run, execute_s: float) -> Prediction:
     seconds = execute_s
     busy_s = max(0.0, fleet.workers * seconds - run.idle_s)
     looks = run.idle_looks
-    cancel_looks = busy_s / LOOK_FOR_CANCEL_S + run.idle_s / IDLE_LOOK_FOR_CANCEL_S
-    requests["HEAD"] += cancel_looks + looks
+    run.count_cancel_looks()
+    longer = seconds / run.env.now if run.env.now else 1.0
+    requests["HEAD"] += run.cancel_looks * longer + looks
     requests["PUT"] += busy_s * RENEWALS / fleet.lease_s
     requests["LIST"] += run.pages * fleet.workers * seconds * RENEWALS / fleet.lease_s
     requests["GET"] += looks + parts + 2 * len(run.shards)

@@ -81,7 +81,7 @@ def shards_of(fleet: Fleet) -> list[int]:
     items = fleet.items
     if fleet.latency_s:
         pilot = max(PILOT_ITEMS, min(2 * fleet.at_once, items // 2))
-    most = most_shards(single_items=False, is_instant=not fleet.latency_s)
+    most = most_shards(items, single_items=False, is_instant=not fleet.latency_s)
     size = shard_size(
         items - pilot,
         concurrency=fleet.at_once,

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+from uuid import UUID
 
 from prefect import Task
 from prefect.client.orchestration import get_client
@@ -25,6 +26,7 @@ from evalcore.pipeline import is_instant
 from evalcore.storage.runs import StoredRun
 from flows.ray_workers import HungWorkers
 from flows.runner_choice import RunnerChoice, RunnerKind, require_installed
+from flows.task_calls import load_tasks, run_called_task, task_call
 from flows.worker_check import refuse_unable_workers, worker_facts
 from flows.worker_heartbeats import WorkerHeartbeats
 
@@ -39,16 +41,17 @@ _LIVE_THREADS: Final = 2
 
 
 class ShardCluster(ABC):
-    """Processes that execute task runs, behind one of Prefect's task runners."""
-
-    def __init__(self, runner: TaskRunner[Any]) -> None:
-        self._runner = runner
+    """Processes that execute task runs."""
 
     def submit(self, task: Task[..., Any], parameters: Mapping[str, Any]) -> PrefectFuture[Any]:
         """Hand a task to the scheduler."""
         with _own_settings():
-            future: PrefectFuture[Any] = self._runner.submit(task, dict(parameters))
-        return future
+            task_run_id, call = task_call(task, parameters)
+        return self._submit(task.name, task_run_id, call)
+
+    @abstractmethod
+    def _submit(self, name: str, task_run_id: UUID, call: dict[str, Any]) -> PrefectFuture[Any]:
+        """Let a process of the cluster call `run_called_task` with these arguments."""
 
     @property
     @abstractmethod
@@ -72,8 +75,18 @@ class DaskCluster(ShardCluster):
     """A Dask cluster."""
 
     def __init__(self, runner: TaskRunner[Any]) -> None:
-        super().__init__(runner)
+        self._runner = runner
         self._heartbeats = WorkerHeartbeats()
+
+    def _submit(self, name: str, task_run_id: UUID, call: dict[str, Any]) -> PrefectFuture[Any]:
+        from distributed import Client
+        from prefect_dask.task_runners import PrefectDaskFuture
+
+        key = f"{name}-{task_run_id}"
+        client = self._runner.client  # type: ignore[attr-defined]
+        future = Client.submit(client, run_called_task, key=key, pure=False, **call)
+        submitted: PrefectFuture[Any] = PrefectDaskFuture(task_run_id, wrapped_future=future)
+        return submitted
 
     def restart_silent(
         self,
@@ -115,9 +128,19 @@ class DaskCluster(ShardCluster):
 class RayCluster(ShardCluster):
     """A Ray cluster."""
 
-    def __init__(self, runner: TaskRunner[Any], run: StoredRun) -> None:
-        super().__init__(runner)
+    def __init__(self, run: StoredRun) -> None:
         self._hung = HungWorkers(run)
+        self._run_task: Any = None
+
+    def _submit(self, name: str, task_run_id: UUID, call: dict[str, Any]) -> PrefectFuture[Any]:
+        import ray
+        from prefect_ray.task_runners import PrefectRayFuture
+
+        if self._run_task is None:
+            self._run_task = ray.remote(run_called_task)
+        answer = self._run_task.options(name=name).remote(**call)
+        submitted: PrefectFuture[Any] = PrefectRayFuture(task_run_id, wrapped_future=answer)
+        return submitted
 
     def restart_silent(self, after_s: float, shards: Collection[int]) -> tuple[str, ...]:
         """Kill the processes of these workers: Ray starts others and gives them the tasks."""
@@ -293,7 +316,7 @@ def _opened_ray(
         connect_ray(choice.address)
         runner = RayTaskRunner(address=choice.address)
         with runner:
-            yield RayCluster(runner, run)
+            yield RayCluster(run)
         return
     own = {
         "include_dashboard": False,
@@ -307,7 +330,8 @@ def _opened_ray(
         runner = RayTaskRunner(address="local", init_kwargs=own)
         runner.__enter__()
     try:
-        yield RayCluster(runner, run)
+        load_in_ray(processes)
+        yield RayCluster(run)
     finally:
         runner.__exit__(None, None, None)
 
@@ -321,6 +345,15 @@ _RAY_SETTINGS: Final = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_worker_niceness": "0",
 }
+
+
+def load_in_ray(processes: int) -> None:
+    """Let so many processes of the connected cluster load what shards need; do not wait for it."""
+    import ray
+
+    load = ray.remote(load_tasks)
+    for _ in range(processes):
+        load.remote()
 
 
 def connect_ray(address: str) -> None:

@@ -29,10 +29,12 @@ from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
 from evalcore.planning.shards import (
+    MAX_SHARD_ITEMS,
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
     count_shards,
     most_shards,
+    most_task_items,
     plan_rounds,
     shard_size,
 )
@@ -118,6 +120,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         single_items=options.single_items,
         min_items=1 if options.single_items else _least_items(suite),
         max_shards=_most_shards(items, definition, options),
+        max_items=_most_items(suite, options),
     )
     plan = Plan(
         items=items,
@@ -137,6 +140,14 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
 def _most_shards(items: int, definition: SuiteDefinition, options: PlanOptions) -> int:
     instant = is_instant(definition)
     return most_shards(items, single_items=options.single_items, is_instant=instant)
+
+
+def _most_items(suite: Suite, options: PlanOptions) -> int:
+    cases = suite.cases
+    is_small = options.single_items and is_instant(suite.definition)
+    if not is_small or not isinstance(cases, CaseSpool):
+        return MAX_SHARD_ITEMS
+    return most_task_items(cases.mean_bytes())
 
 
 def _least_items(suite: Suite) -> int:

@@ -19,6 +19,9 @@ PILOT_ITEMS = 32
 _ROUND_SHARDS = 16
 # A shard's rows are in memory until it is committed.
 MAX_SHARD_ITEMS = 5_000
+# Where a shard is a task run, which costs as much as a thousand given outputs.
+MAX_TASK_ITEMS = 12_500
+_TASK_BYTES = 16 * 1024 * 1024
 
 
 def shard_size(
@@ -30,20 +33,29 @@ def shard_size(
     single_items: bool,
     min_items: int = 1,
     max_shards: int = MAX_SHARDS,
+    max_items: int = MAX_SHARD_ITEMS,
 ) -> int:
     """Return the items of a shard, at least 1.
 
     `latency_s` is the median time of an item. `single_items` gives each item of a small run a shard
     of its own, so that an orchestrator shows each case by name. Else a shard holds about twenty
     seconds of work, so little that each worker gets four shards (but at least `min_items` where
-    items take no time), and there are at most `max_shards` shards.
+    items take no time) and `max_items` at most, and there are at most `max_shards` shards.
     """
     if single_items and items <= SINGLE_ITEM_LIMIT:
         return 1
     by_time = math.ceil(SHARD_SECONDS * concurrency / latency_s) if latency_s > 0 else items
     by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)
-    bounded = min(by_time, by_workers, MAX_SHARD_ITEMS)
+    bounded = min(by_time, by_workers, max_items)
     return max(1, math.ceil(items / max_shards), bounded)
+
+
+def most_task_items(case_bytes: float) -> int:
+    """Return how many items that take no time a shard may have that is a task run.
+
+    More than others have, as far as they are small: `case_bytes` are those of one of them.
+    """
+    return max(MAX_SHARD_ITEMS, min(MAX_TASK_ITEMS, int(_TASK_BYTES / max(1.0, case_bytes))))
 
 
 def most_shards(items: int, *, single_items: bool, is_instant: bool) -> int:

@@ -32,10 +32,14 @@ class _Block(NamedTuple):
 
 
 class SpoolFacts(NamedTuple):
-    """What a spool knows of its cases beside their blocks: `sizes` are those of the blocks."""
+    """What a spool knows of its cases beside their blocks: `sizes` are those of the blocks.
+
+    `case_bytes` are those of all cases before they were compressed.
+    """
 
     cases: int
     sizes: Sequence[int]
+    case_bytes: int
     code_names: Collection[str]
     checks: Collection[str]
     has_workspaces: bool
@@ -54,6 +58,7 @@ class CaseSpool:
         self._has_workspaces = False
         self._end = 0
         self._count = 0
+        self._case_bytes = 0
 
     def append(self, case: Case) -> None:
         """Add a case at the end; raise `TypeError` for a value that JSON cannot hold."""
@@ -69,7 +74,12 @@ class CaseSpool:
         sizes = [block.size for block in self._blocks]
         self._file.flush()
         return SpoolFacts(
-            self._count, sizes, self.code_names(), self.checks(), self.has_workspaces()
+            self._count,
+            sizes,
+            self._case_bytes,
+            self.code_names(),
+            self.checks(),
+            self.has_workspaces(),
         )
 
     @property
@@ -86,6 +96,7 @@ class CaseSpool:
             self._blocks.append(_Block(self._end, size))
             self._end += size
         self._count += facts.cases
+        self._case_bytes += facts.case_bytes
         self._code_names.update(facts.code_names)
         self._checks.update(facts.checks)
         self._has_workspaces = self._has_workspaces or facts.has_workspaces
@@ -104,6 +115,12 @@ class CaseSpool:
         for block in self._blocks:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
+
+    def mean_bytes(self) -> float:
+        """Return how many bytes a case has in the plan before it is compressed, on average."""
+        if len(self._encoder):
+            self._flush()
+        return self._case_bytes / max(1, self._count)
 
     def checks(self) -> frozenset[str]:
         """Return the names of the checks that the cases' assertions are evaluated by."""
@@ -125,6 +142,7 @@ class CaseSpool:
                 f"{len(self._encoder)} cases in a row come to more than {limit} MiB; put what is "
                 "large in them into files"
             )
+        self._case_bytes += len(block)
         data = compress_frame(block)
         self._file.seek(self._end)
         self._file.write(data)

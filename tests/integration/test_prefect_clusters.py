@@ -8,16 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from prefect import Task, flow
+from prefect import Task, flow, task
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.futures import PrefectConcurrentFuture, PrefectFuture
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import NotAllowedError, StalledError, StoreError, WorkersFailedError
 from evalcore.pipeline import ExecuteOptions
@@ -32,6 +34,7 @@ from flows.execution import FlowExecution
 from flows.publish import RunProgress
 from flows.runner import PrefectRunner
 from flows.shard_workers import own_environment
+from flows.task_calls import run_called_task, task_call
 from tests.support.prefect_runs import flow_run_of, stored_report
 from tests.support.prefect_server import PrefectServer
 from tests.support.reports import stable_report
@@ -57,6 +60,14 @@ class ThreadCluster(ShardCluster):
     """Threads of this process that know no more than a process of a cluster does."""
 
     slots = 2
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+
+    def _submit(self, name: str, task_run_id: UUID, call: dict[str, Any]) -> PrefectFuture[Any]:
+        # The settings of a test belong to a context.
+        called = partial(copy_context().run, run_called_task, **call)
+        return PrefectConcurrentFuture(task_run_id, self._threads.submit(called))
 
 
 @pytest.fixture
@@ -96,7 +107,7 @@ def clustered(
     @flow(name="clustered", persist_result=False)
     def executes() -> None:
         execution = FlowExecution(run, options)
-        with ThreadPoolTaskRunner[Any](max_workers=2) as threads:
+        with ThreadPoolExecutor(2) as threads:
             progress = RunProgress("shared", execution.plan.items)
             run_on_cluster(cluster(threads), execution, shards, progress)
             wait_until_left(run)
@@ -120,6 +131,34 @@ def test_shards_are_executed_by_their_number_alone(
     assert committed == sorted(committed)
     report = stable_report(finished_report(run))
     assert report == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
+
+
+def test_the_tasks_of_a_thread_share_one_client(
+    prefect: PrefectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    make_client = SyncPrefectClient.__init__
+
+    def counted(client: SyncPrefectClient, *args: Any, **kwargs: Any) -> None:
+        made.append(client)
+        make_client(client, *args, **kwargs)
+
+    @task(persist_result=False)
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    @flow(name="calls", persist_result=False)
+    def calls_of(numbers: Sequence[int]) -> list[Mapping[str, Any]]:
+        return [task_call(doubled, {"number": number})[1] for number in numbers]
+
+    submitted = calls_of([1, 2, 3])
+    monkeypatch.setattr(SyncPrefectClient, "__init__", counted)
+
+    def run_all() -> list[int]:
+        return [run_called_task(**call).result() for call in submitted]
+
+    assert copy_context().run(run_all) == [2, 4, 6]
+    assert len(made) == 1
 
 
 def test_a_worker_that_may_not_execute_the_run_ends_it(

@@ -145,6 +145,16 @@ class Claims:
         with self._lock:
             return tuple(self._own_claims)
 
+    @property
+    def busy_lanes(self) -> float:
+        """About how many lanes hold claims on shards without a result, as of the last look.
+
+        Each is taken to hold as many as this one.
+        """
+        with self._lock:
+            held = len(self._own_claims)
+            return (len(self._sightings) + held) / max(1, held)
+
     def started_at(self, shard: int) -> float:
         """Return when (seconds since the epoch) this lane began a shard that it has claimed."""
         with self._lock:

@@ -8,7 +8,9 @@ from evalcore.model.run import Plan
 from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     MAX_SHARDS,
+    MAX_TASK_ITEMS,
     most_shards,
+    most_task_items,
     plan_rounds,
     shard_size,
 )
@@ -55,6 +57,17 @@ def test_a_plan_for_lanes_has_10_000_shards_at_most() -> None:
         max_shards=most,
     )
     assert (most, size) == (10_000, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("case_bytes", "most"),
+    [(0.0, MAX_TASK_ITEMS), (200.0, MAX_TASK_ITEMS), (2_048.0, 8_192), (1e6, MAX_SHARD_ITEMS)],
+    ids=["no cases", "small", "so that they come to 16 MiB", "large"],
+)
+def test_a_task_run_has_more_instant_items_as_far_as_they_are_small(
+    case_bytes: float, most: int
+) -> None:
+    assert most_task_items(case_bytes) == most
 
 
 @pytest.mark.parametrize("single_items", [True, False])

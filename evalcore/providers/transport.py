@@ -220,9 +220,11 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    content = response.content
     parts: list[bytes] = []
     size = 0
-    async for part in response.content.iter_any():
+    while not content.at_eof():
+        part = await content.readany()
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:

@@ -33,7 +33,7 @@ SAMPLE = 32
 _ITEMS_PER_TURN = 200
 # So many items begin before the event loop gets its turn: the calls of the first ones are on their
 # way, and measured, before the last ones are made.
-_STARTS_PER_TURN = 4
+_STARTS_PER_TURN = 8
 
 
 class Pool:

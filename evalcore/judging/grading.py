@@ -11,6 +11,7 @@ import orjson
 from evalcore.judging.asking import JudgeQuestion, Judges
 from evalcore.judging.fences import SYSTEM, fill, variables_of
 from evalcore.judging.panel import Panel, Vote, aggregate, ask_panel
+from evalcore.judging.prompt_variables import ALIASES
 from evalcore.judging.replies import aspects_of, read_object, score_of, text_of
 
 _ASPECT: Final = {
@@ -52,20 +53,6 @@ _ALWAYS: Final = {
     "tool_calls": "Tool calls, which belong to the output",
     "file_changes": "Changes of files, which belong to the output",
 }
-_ALIASES: Final = {
-    "input": {"input", "input_text", "question"},
-    "expected_output": {"expected_output", "expected_output_text", "reference_answer"},
-    "output": {"output", "output_text", "answer", "candidate_answer"},
-    "criteria": {"criteria"},
-    "metadata": {"metadata", "metadata_json"},
-    "tool_calls": {"tool_calls"},
-    "file_changes": {"file_changes"},
-}
-VARIABLES: Final = (
-    *(name for names in _ALIASES.values() for name in sorted(names)),
-    "results",
-    "EVALUATOR_RESULTS_JSON",
-)
 
 
 class Reading(NamedTuple):
@@ -113,7 +100,7 @@ def complete_question(
     sections = [
         f"{label}: {{{{{name}}}}}"
         for name, label in _ALWAYS.items()
-        if not named & _ALIASES[name] and (name == "output" or material.get(name))
+        if named.isdisjoint(ALIASES[name]) and (name == "output" or material.get(name))
     ]
     template = "\n\n".join([prompt, *sections, form])
     filled = fill(template, material)

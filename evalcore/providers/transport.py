@@ -8,7 +8,6 @@ import time
 import urllib.request
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -104,7 +103,7 @@ async def _exchanged(
     session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
 ) -> Received:
     started = time.perf_counter()
-    async with _answered(session, sent) as response:
+    async with await _answered(session, sent) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
@@ -118,25 +117,26 @@ async def _exchanged(
         return Received(response.status, response.headers, body, response.charset, latency_ms)
 
 
-@asynccontextmanager
-async def _answered(
-    session: aiohttp.ClientSession, sent: Sent
-) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Give the answer, of the last of at most ten redirects if they are followed."""
+async def _answered(session: aiohttp.ClientSession, sent: Sent) -> aiohttp.ClientResponse:
+    """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
-        async with session.request(
+        response = await session.request(
             sent.method,
             sent.url,
             headers={"User-Agent": _AGENT, **sent.headers},
             data=sent.body,
             allow_redirects=False,
             proxy=proxy_for(sent.url),
-        ) as response:
+        )
+        try:
             onward = redirected(sent, response.status, response.headers.get("Location"))
-            if onward is None:
-                yield response
-                return
-        sent = onward
+        except ValueError:  # the Location is no URL
+            response.release()
+            raise
+        if onward is None:
+            return response
+        async with response:
+            sent = onward
     raise aiohttp.ClientResponseError(response.request_info, (), message="too many redirects")
 
 
@@ -221,9 +221,11 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    content = response.content
     parts: list[bytes] = []
     size = 0
-    async for part in response.content.iter_any():
+    while not content.at_eof():
+        part = await content.readany()
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:

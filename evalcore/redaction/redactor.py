@@ -19,11 +19,10 @@ import orjson
 from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
 from evalcore.redaction.spellings import probes_of, spellings_of
 from evalcore.redaction.well_known import (
-    KEY_HINT,
-    KEY_HINT_IN_JSON,
     KEYS,
     LITERALS,
     SHORTEST_KEY,
+    may_hold_key,
 )
 
 REDACTED: Final = "[redacted]"
@@ -169,7 +168,7 @@ class Redactor:
     def reply(self, text: str) -> str:
         """Return what a target or provider said: also without keys of well-known forms."""
         text = self.text(text)
-        if len(text) < SHORTEST_KEY or KEY_HINT.search(text) is None:
+        if len(text) < SHORTEST_KEY or not may_hold_key(text):
             return text
         for finder in KEYS:
             text = finder.sub(REDACTED, text)
@@ -206,7 +205,7 @@ class Redactor:
             data = orjson.dumps(value)
         except TypeError:
             return self.value(value, cover)
-        if self.holds(data) or KEY_HINT_IN_JSON.search(data.decode()) is not None:
+        if self.holds(data) or may_hold_key(data.decode(), is_json=True):
             return self.value(value, cover)
         return value
 

@@ -121,3 +121,15 @@ def test_recognising_a_format_imports_no_format() -> None:
     )
 
     assert ended.stdout == "[]\n"
+
+
+def test_loading_a_suite_imports_nothing_that_asks_a_judge() -> None:
+    program = (
+        "import sys, evalcore.formats.test_file.loader as _; "
+        "print(sorted({'evalcore.judging.grading', 'statistics'} & sys.modules.keys()))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout == "[]\n"

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.redaction.redactor import REDACTED, Redactor
-from evalcore.redaction.well_known import KEY_HINT, KEYS, SHORTEST_KEY
+from evalcore.redaction.well_known import KEYS, SHORTEST_KEY, may_hold_key
 
 
 @given(st.one_of(*(st.from_regex(key) for key in KEYS)))
 def test_every_key_is_covered(text: str) -> None:
     assert len(text) >= SHORTEST_KEY
-    assert KEY_HINT.search(text)
+    assert may_hold_key(text)
     assert REDACTED in Redactor().reply(text)
+
+
+@given(st.one_of(*(st.from_regex(key) for key in KEYS)))
+def test_every_key_is_covered_in_json(text: str) -> None:
+    assert may_hold_key(orjson.dumps({"text": text}).decode(), is_json=True)
+    redactor = Redactor()
+    assert REDACTED in redactor.json_value({"text": text}, redactor.reply)["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_json"),
+    [
+        ("A basic_rule of the bearer's task: risk, pk, hf and 'Private Key'.", False),
+        ("", False),
+        ('{"text":"the bearer, and basic-ally"}', True),
+    ],
+    ids=["prose", "nothing", "JSON"],
+)
+def test_prose_that_looks_like_no_key_is_not_searched(text: str, is_json: bool) -> None:
+    assert not may_hold_key(text, is_json=is_json)
+
+
+_BEGINNINGS = (
+    *("sk-", "rk-", "pk-", "sk_live_", "rk_live_", "pk_test_", "Bearer ", "bearer\n", "Basic "),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "AKIA", "ASIA"),
+    *("AIza", "xoxb-", "eyJ", "-----BEGIN PRIVATE KEY-----"),
+)
+
+
+@pytest.mark.parametrize("beginning", _BEGINNINGS)
+def test_each_beginning_of_a_key_is_a_hint(beginning: str) -> None:
+    assert may_hold_key(f"the key {beginning}…")
+    assert may_hold_key(orjson.dumps([beginning]).decode(), is_json=True)

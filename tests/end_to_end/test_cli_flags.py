@@ -141,3 +141,11 @@ def test_a_number_that_is_none_is_a_usage_error(command: list[str], store: Path)
     ended = evalcore(*command, store=store)
     assert ended.code == 2
     assert "is not in the range" in ended.err
+
+
+def test_a_script_without_a_script_suite_is_a_usage_error(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--script", "script.yaml", suite["passing"], store=store)
+    assert ended.code == 2
+    assert "none of the files is a script suite" in ended.err

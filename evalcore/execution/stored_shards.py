@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.errors import StoreError
@@ -22,6 +19,7 @@ from evalcore.planning.expand import Expander, WorkItem, expand_shard
 from evalcore.planning.spool import PlanPart
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims, Lease
@@ -62,17 +60,6 @@ class _Part(NamedTuple):
             decoded = self.part.decode(case)
         (item,) = self.expander.expand(decoded, number, range(number, number + 1))
         return item
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Give a folder for rows on their way; a full disk is a `StoreError`."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
-            yield Path(folder)
-    except OSError as error:
-        reason = f"cannot write rows below {tempfile.gettempdir()}: {error.strerror or error}"
-        raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
 
 
 class StoredShards:
@@ -202,7 +189,7 @@ class StoredShards:
         from evalcore.sql.rows import RowsError, write_rows
 
         self.store_blobs(shard)
-        with _temporary_folder() as folder:
+        with temporary_folder() as folder:
             path = folder / "rows.parquet"
             try:
                 write_rows(shard.lines, path)

@@ -1,4 +1,4 @@
-"""A store that does not take the events of workflows: no item's error, but the run's end."""
+"""A store that fails under an item (events, labels) ends the run, and makes no error of the item."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.annotations.exchange import LabelImport
 from evalcore.errors import StoreError
+from evalcore.mistakes.problems import Problems
 from evalcore.pipeline import PlanOptions, execute_run, finish_run, load, plan_run, reopen_run
 from evalcore.storage.local import LocalStore
+from evalcore.storage.object_store import StoredObject
 from evalcore.storage.runs import StoredRun
 from evalcore.workflow import run_store
 
@@ -78,3 +81,46 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
 
     assert counts_of(run) == (2, 0)
     assert not store.refusals
+
+
+HUMAN = """
+tests:
+  - id: a
+    input: hi
+    fixtures: {output: hello}
+    assertions: [{type: human, question: Is it kind?, labels: ["yes", "no"], expected: "yes"}]
+"""
+
+
+class UnreadableLabels(LocalStore):
+    """Gives no label as long as it is `away`."""
+
+    away = False
+
+    def get(self, key: str) -> StoredObject:
+        if key.startswith("annotations/") and self.away:
+            raise StoreError(f"{key}: the store is away")
+        return super().get(key)
+
+
+def test_labels_that_cannot_be_read_stop_the_run_and_its_resume_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "human.eval.yaml").write_text(HUMAN)
+    suite, store = load(tmp_path / "human.eval.yaml"), UnreadableLabels(tmp_path / "store")
+    first = plan_run(suite, store, PlanOptions(), now=datetime.now(UTC))
+    assert counts_of(first) == (1, 0)
+    row = {"run": first.run_id, "case": "a", "assertion": "human", "label": "yes"}
+    with LabelImport(store, now=datetime.now(UTC)) as labels:
+        labels.add({**row, "annotator": "eva"}, Problems("labels.jsonl", lambda _: 1))
+        assert labels.store_labels().stored == 1
+    run = plan_run(suite, store, PlanOptions(), now=datetime.now(UTC))
+    store.away = True
+
+    with pytest.raises(StoreError, match="the store is away"):
+        execute_run(run)
+    assert not run.written_shards()
+
+    store.away = False
+    reopen_run(run)
+    receipts = execute_run(run)
+    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+        assert json.loads(view.json())["counts"]["passed"] == 1

@@ -1,4 +1,4 @@
-"""A store that fails under an item (events, labels) ends the run, and makes no error of the item."""
+"""A store that fails under an item (events, labels) ends the run and is no error of the item."""
 
 from __future__ import annotations
 

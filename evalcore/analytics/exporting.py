@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final, NamedTuple
 
 import _duckdb as duckdb
@@ -14,6 +13,8 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import literal_path
+from evalcore.storage.temporary_folder import temporary_folder
 
 _MIN_LINE_BYTES: Final = 1024 * 1024
 _BATCH: Final = 1_000
@@ -100,18 +101,19 @@ def export_rows(
 
 def _load_inputs(connection: BoundedConnection, facts: ExportFacts) -> None:
     """Fill the table `case_inputs`, by way of a file: inputs may be larger than the memory."""
-    with NamedTemporaryFile(prefix="evalcore-inputs-", suffix=".jsonl") as file:
+    with temporary_folder("evalcore-inputs-") as folder:
+        path = folder / "inputs.jsonl"
         longest = _MIN_LINE_BYTES
-        for number, text in enumerate(facts.inputs()):
-            line = orjson.dumps({"case_number": number, "input": text}) + b"\n"
-            longest = max(longest, len(line))
-            file.write(line)
-        file.flush()
+        with path.open("wb") as file:
+            for number, text in enumerate(facts.inputs()):
+                line = orjson.dumps({"case_number": number, "input": text}) + b"\n"
+                longest = max(longest, len(line))
+                file.write(line)
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE case_inputs AS FROM read_json($1, "
             "columns = {case_number: 'BIGINT', input: 'VARCHAR'}, "
             f"format = 'newline_delimited', maximum_object_size = {longest + 1})",
-            [file.name],
+            [literal_path(path)],
         )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import orjson
 
 from evalcore.sql.connection import literal_path
+from evalcore.storage.temporary_folder import temporary_folder
 
 
 class Connection(Protocol):
@@ -31,8 +30,8 @@ def fill_table(
     """
     listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({listed})")
-    with TemporaryDirectory(prefix="evalcore-table-") as folder:
-        path = Path(folder) / "rows.jsonl"
+    with temporary_folder("evalcore-table-") as folder:
+        path = folder / "rows.jsonl"
         with path.open("wb") as file:
             file.writelines(orjson.dumps(row) + b"\n" for row in rows)
         if path.stat().st_size:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 import _duckdb as duckdb
@@ -13,6 +12,7 @@ import orjson
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path, use_threads_for
+from evalcore.storage.temporary_folder import temporary_folder
 
 
 class PlannedItem(NamedTuple):
@@ -64,15 +64,16 @@ class ReusableRows:
 
     def match(self, planned: Iterable[PlannedItem]) -> ReuseCounts:
         """Find a stored row for each planned item that has one."""
-        with NamedTemporaryFile(prefix="evalcore-keys-", suffix=".jsonl") as file:
-            for item in planned:
-                file.write(orjson.dumps(item._asdict(), option=orjson.OPT_APPEND_NEWLINE))
-            file.flush()
+        with temporary_folder("evalcore-keys-") as folder:
+            keys = folder / "keys.jsonl"
+            with keys.open("wb") as file:
+                for item in planned:
+                    file.write(orjson.dumps(item._asdict(), option=orjson.OPT_APPEND_NEWLINE))
             self._connection.execute(
                 "CREATE OR REPLACE TEMP TABLE planned AS FROM read_json($1, "
                 "columns = {item: 'BIGINT', exec_key: 'VARCHAR', grade_key: 'VARCHAR'}, "
                 "format = 'newline_delimited', hive_partitioning = false)",
-                [file.name],
+                [literal_path(keys)],
             )
         try:
             self._connection.execute(query_text("reuse_found"), {"errors": self._errors})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.model.quarantine import QUARANTINE_FILE
-from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.model.suite import Format, Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.trust.imports import ImportPolicy
@@ -112,10 +112,25 @@ def load_suites(
         raise LoadError(tuple(problems))
     if without_cases and (options.strict or not suites):
         raise UsageError("\n".join(map(str, without_cases)))
+    if not without_cases:
+        _refuse_idle_script(options.script, suites)
     for left_out in without_cases:
         click.echo(one_line(f"Warning: {left_out.suite}: {left_out.warning}"), err=True)
+    _tell_warnings(suites)
+    return suites
+
+
+def _tell_warnings(suites: Iterable[Suite]) -> None:
     for suite in suites:
         for warning in suite.warnings:
             text = f"Warning: {suite.definition.source.path}: {warning}"
             click.echo(one_line(text), err=True)
-    return suites
+
+
+def _refuse_idle_script(script: str | None, suites: Iterable[Suite]) -> None:
+    """Raise `UsageError` for a script that belongs to none of the suites."""
+    if script is not None and all(
+        suite.definition.format is not Format.SCRIPT_SUITE for suite in suites
+    ):
+        message = f"--script {script}: none of the files is a script suite"
+        raise UsageError(f"{message}, which a script belongs to")

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 
 from evalcore.cli.fresh_history import refresh
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
 from evalcore.report.answers import render_csv, render_json, render_table
 from evalcore.report.document import on_one_line
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.temporary_folder import temporary_folder
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _WELCOME: Final = (
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.01),
+    type=NumberRange(min=0.01),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -114,8 +115,8 @@ def _answer(
     if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UsageError(f"-o: {output} cannot be written: no such folder, or a folder itself")
     most = limit or (_TABLE_ROWS if form == "table" else None)
-    with TemporaryDirectory(prefix="evalcore-query-") as folder:
-        written = Path(folder) / "answer"
+    with temporary_folder("evalcore-query-") as folder:
+        written = folder / "answer"
         fetched = None if most is None else most + 1
         if form == "parquet":
             with ask(store, sql, limits, limit=most, output=written) as answer:

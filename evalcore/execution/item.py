@@ -54,9 +54,10 @@ class ItemRunner:
 
         `calls` is None only for an item that does not wait. The item's time limit begins when its
         workspace is prepared; it covers the answer and the checks, not the scorers. Raises
-        `StoreError` if the store failed under its calls.
+        `StoreError` if the store failed under its calls, or as labels were read.
         """
         finished = await self._run(item, calls)
+        self._grading.raise_store_fault()
         if self._suite.evidence is EvidencePolicy.NONE:
             return without_outputs(finished)
         return finished

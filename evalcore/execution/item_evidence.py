@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.item_run_store import ItemRunStore
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
 from evalcore.model.evidence import UNMEASURED, Evidence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from evalcore.execution.item_grading import ItemGrading
     from evalcore.targets.work import Runnable, Work
+    from evalcore.workflow.run_store import RunStore
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
@@ -130,6 +132,16 @@ class ItemEvidence:
             self._targets[key] = target
         return target
 
+    def _run_store(self, running: RunningItem, calls: Any) -> RunStore | None:
+        """Return where the events of the item go; None if they are not kept."""
+        stores = self._inputs.run_stores
+        if stores is None:
+            return None
+        store = stores(running.item.number)
+        if running.calls is None or calls is None:
+            return store
+        return ItemRunStore(store, running.calls.session, calls.standing_still)
+
     def _work(self, running: RunningItem, calls: Any) -> Work:
         from evalcore.targets.case_messages import input_messages, prompt_of
         from evalcore.targets.registry import kind_facts
@@ -142,8 +154,7 @@ class ItemEvidence:
         messages = input_messages(case.input, any_value=any_value) if facts.reads_messages else ()
         for_blocks: dict[str, Any] = {}
         if facts.has_blocks:
-            stores = inputs.run_stores
-            for_blocks["run_store"] = None if stores is None else stores(item.number)
+            for_blocks["run_store"] = self._run_store(running, calls)
             for_blocks["check"] = self._grading.block_check(running, calls or no_provider)
         return Work(
             case=case,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.human_results import as_if_answered, is_human
 from evalcore.checks.subject import CheckContext
+from evalcore.errors import StoreError
 from evalcore.execution.inline import run_inline
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
@@ -20,6 +21,7 @@ from evalcore.model.turns import turn_block
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
+    from evalcore.annotations.labels import LabelRecord
     from evalcore.execution.judges import RunJudges
     from evalcore.model.exchange import Complete
 
@@ -32,13 +34,14 @@ class ItemGrading:
     def __init__(self, suite: SuiteDefinition, inputs: RunInputs) -> None:
         self._suite = suite
         self._inputs = inputs
+        self._store_fault: StoreError | None = None
         self.context = CheckContext(
             folder=inputs.folder,
             imports=inputs.imports,
             objects=inputs.objects,
             absent_fields=None if suite.absent_fields is None else frozenset(suite.absent_fields),
             workers=inputs.workers,
-            labels_of=inputs.labels_of,
+            labels_of=self._labels_of,
             keeps_outputs=suite.evidence is not EvidencePolicy.NONE,
         )
         self._judges: RunJudges | None = None
@@ -47,6 +50,21 @@ class ItemGrading:
             from evalcore.checks.scorers.registry import is_awaited
 
             self._awaited_scorers = any(map(is_awaited, suite.scorers))
+
+    def _labels_of(self, content: str) -> Sequence[LabelRecord]:
+        try:
+            return self._inputs.labels_of(content)
+        except StoreError as error:
+            self._store_fault = self._store_fault or error
+            raise
+
+    def raise_store_fault(self) -> None:
+        """Raise the fault of the store that the reading of labels has met: the run has to stop.
+
+        Asked for once an item is done: an assertion makes an error of its own of it.
+        """
+        if self._store_fault is not None:
+            raise self._store_fault
 
     def waits(self, item: WorkItem) -> bool:
         """Whether a check or a scorer of the item may suspend."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import count, repeat
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.errors import StoreError
@@ -23,6 +20,7 @@ from evalcore.planning.expand import Expander, WorkItem, expand_shard
 from evalcore.planning.spool import PlanPart
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -71,17 +69,6 @@ class _Part(NamedTuple):
             decoded = self.part.decode(line)
         (item,) = self.expander.expand(decoded, number, range(number, number + 1))
         return item
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Give a folder for rows on their way; a full disk is a `StoreError`."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
-            yield Path(folder)
-    except OSError as error:
-        reason = f"cannot write rows below {tempfile.gettempdir()}: {error.strerror or error}"
-        raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
 
 
 class StoredShards:
@@ -159,7 +146,7 @@ class StoredShards:
         no process has begun shards of the run before: none of its items can be a culprit then.
         """
         items = self._begin(shard, self._given_items)
-        if self._is_first and self._claims is None:
+        if self._is_first and self._claims is None and self._run.store.is_remote:
             return items
         if not self.is_begun(shard):
             return []
@@ -262,7 +249,7 @@ class StoredShards:
         from evalcore.sql.rows import RowsError, write_rows
 
         self.store_blobs(shard)
-        with _temporary_folder() as folder:
+        with temporary_folder() as folder:
             path = folder / "rows.parquet"
             try:
                 write_rows(shard.lines, path)

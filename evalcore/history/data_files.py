@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -20,6 +19,7 @@ from evalcore.history.files import TableFile, files_of, local_files
 from evalcore.history.locations import table_prefix
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     import _duckdb as duckdb
@@ -109,8 +109,8 @@ def _store_file(
     """Store a query's rows as one file; return None if there are none."""
     from deltalake.transaction import AddAction
 
-    with TemporaryDirectory(prefix="evalcore-history-") as folder:
-        path = Path(folder) / "rows.parquet"
+    with temporary_folder("evalcore-history-") as folder:
+        path = folder / "rows.parquet"
         ((rows,),) = connection.execute(
             f"COPY ({query}) TO '{_literal(path)}' (FORMAT parquet, COMPRESSION zstd, "
             f"COMPRESSION_LEVEL 3, ROW_GROUP_SIZE {_ROWS_OF_A_GROUP})"

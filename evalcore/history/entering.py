@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
@@ -18,6 +17,7 @@ from evalcore.history.data_files import open_writer
 from evalcore.history.known_runs import EndedRun
 from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.temporary_folder import temporary_folder
 
 # What is committed together: a commit takes as long as the rows of some runs.
 _BATCH_RUNS: Final = 100
@@ -54,9 +54,9 @@ class Entrance:
         entered: list[str] = []
         done = 0
         for batch in _batches(ended):
-            with TemporaryDirectory(prefix="evalcore-history-") as folder:
+            with temporary_folder("evalcore-history-") as folder:
                 staged = []
-                for rows in _stage_all(batch, Path(folder), damaged):
+                for rows in _stage_all(batch, folder, damaged):
                     if rows is not None:
                         staged.append(rows)
                     done += 1

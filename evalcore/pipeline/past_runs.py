@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from evalcore.errors import EvalError, ObjectNotFoundError
@@ -24,6 +22,7 @@ from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, open_run
 from evalcore.storage.seal import digest_of
+from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.past import PastTables
@@ -93,7 +92,7 @@ def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPas
     work = ComparedWork(definition.name, cases_sha256, judges, mode == Mode.REPLAY)
     chosen: list[str] = []
     left_out: dict[str, int] = {}
-    with PastRows(store, definition.name) as rows, TemporaryDirectory() as folder:
+    with PastRows(store, definition.name) as rows, temporary_folder("evalcore-past-") as folder:
         for listed in rows.comparable(work):
             if len(chosen) == most:
                 break
@@ -107,7 +106,7 @@ def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPas
         chosen.reverse()
         if not chosen:
             return FrozenPast(PastRuns((), left_out))
-        files = rows.write(chosen, Path(folder))
+        files = rows.write(chosen, folder)
         parts = {name: path.read_bytes() for name, path in files.items()}
     return FrozenPast(PastRuns(tuple(chosen), left_out), parts)
 
@@ -139,7 +138,7 @@ def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | 
         if not past.run_ids:
             yield PastTables(past)
             return
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="evalcore-past-")))
+        folder = stack.enter_context(temporary_folder("evalcore-past-"))
         files = []
         for name in _FILES:
             path = folder / f"{name}.parquet"

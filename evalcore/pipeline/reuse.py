@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
@@ -24,6 +23,7 @@ from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.seal import digest_of
+from evalcore.storage.temporary_folder import temporary_folder
 
 _RUNS_LOOKED_AT = 20
 
@@ -63,7 +63,7 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
         runs: Sequence[StoredRun] = earlier_runs(run.store, suite.definition.name)
     else:
         runs = (find_run(run.store, source),)
-    with ExitStack() as stack, TemporaryDirectory(prefix="evalcore-reuse-") as folder:
+    with ExitStack() as stack, temporary_folder("evalcore-reuse-") as folder:
         digests: dict[str, str] = {}
         parts: list[Sequence[Path]] = []
         for earlier in runs:
@@ -93,7 +93,7 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
             if count
         ]
         for number, first in enumerate(range(0, plan.items, REUSE_ITEMS)):
-            path = Path(folder) / f"{number:05d}.parquet"
+            path = folder / f"{number:05d}.parquet"
             rows.write_part(range(first, min(first + REUSE_ITEMS, plan.items)), path)
             key = run.keys.reuse_part(number)
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())

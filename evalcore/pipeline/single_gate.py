@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from operator import itemgetter
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -20,6 +18,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary, VariantSummary
+from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
@@ -140,8 +139,8 @@ def _tables(
     size = len(results.rows)
     variants = max(len(results.variants), 1)
     plan = Plan(size, results.cases, variants, results.iterations, 1, max(size, 1), 1, 1)
-    with TemporaryDirectory(prefix="evalcore-decide-") as folder:
-        part = Path(folder) / "00000.parquet"
+    with temporary_folder("evalcore-decide-") as folder:
+        part = folder / "00000.parquet"
         lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in results.rows]
         write_rows(lines, part)
         with Aggregates([part], plan, policy, comparison_plan, past) as tables:

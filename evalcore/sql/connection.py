@@ -13,6 +13,8 @@ from uuid import uuid4
 # long to import as all the rest. Its version is pinned.
 import _duckdb as duckdb
 
+from evalcore.errors import StoreError
+
 # Only as much is used as a query needs; a shard of the largest outputs needs about this.
 MEMORY_LIMIT_MB = 512
 # Over fewer rows a run's queries end sooner in one thread (8 000: 69 ms, in two 82 ms), and work
@@ -44,12 +46,20 @@ def use_threads_for(rows: int) -> None:
     connect().execute(f"SET threads = {threads}")
 
 
+def _spill_folder(name: str) -> Path:
+    try:
+        return Path(tempfile.gettempdir()) / name
+    except OSError as error:
+        reason = f"a database has no folder for what its memory does not hold: {error.strerror}"
+        raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
+
+
 def open_database(memory_limit_mb: int = MEMORY_LIMIT_MB) -> duckdb.DuckDBPyConnection:
     """Return a database of its own: what is set in it or created in it concerns no other.
 
     It uses as many threads as there are cores; what does not fit into its memory is spilled.
     """
-    spill = Path(tempfile.gettempdir()) / f"evalcore-duckdb-{os.getpid()}-{uuid4().hex[:8]}"
+    spill = _spill_folder(f"evalcore-duckdb-{os.getpid()}-{uuid4().hex[:8]}")
     return duckdb.connect(
         ":memory:",
         config={
@@ -66,7 +76,7 @@ def open_database(memory_limit_mb: int = MEMORY_LIMIT_MB) -> duckdb.DuckDBPyConn
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     # A forked process must not share its parent's database, hence the process id as the key. Nor
     # may it close it: a thread of the fork may have the id of a thread that DuckDB would wait for.
-    spill = Path(tempfile.gettempdir()) / f"evalcore-duckdb-{os.getpid()}"
+    spill = _spill_folder(f"evalcore-duckdb-{os.getpid()}")
     return duckdb.connect(
         ":memory:",
         config={

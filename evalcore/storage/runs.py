@@ -8,7 +8,6 @@ from dataclasses import field
 from functools import cache, cached_property
 from itertools import chain, groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -40,6 +39,7 @@ from evalcore.storage.layout import (
 from evalcore.storage.manifests import encode_manifest, parse_manifest
 from evalcore.storage.object_store import ObjectStore, StoredObject
 from evalcore.storage.seal import Seal, digest_of
+from evalcore.storage.temporary_folder import temporary_folder
 from evalcore.storage.transfers import transfer
 from evalcore.trust.sealed_plans import open_plan
 
@@ -267,8 +267,8 @@ class StoredRun:
             local = [self.store.local_path(key) for key in keys]
             yield [path for path in local if path is not None]
             return
-        with TemporaryDirectory(prefix="evalcore-results-") as folder:
-            paths = [Path(folder) / f"{shard:05d}.parquet" for shard in shards]
+        with temporary_folder("evalcore-results-") as folder:
+            paths = [folder / f"{shard:05d}.parquet" for shard in shards]
             for _ in transfer(self.store, self._fetch, zip(keys, paths, strict=True)):
                 pass
             yield paths

@@ -131,6 +131,13 @@ def check_mode(mode: object, example: str) -> None:
         )
 
 
+def names_chosen(names: Iterable[str] | None, what: str) -> frozenset[str]:
+    """Return names; raise `UsageError` for a text, whose letters would be the names."""
+    if isinstance(names, str):
+        raise UsageError(f"{what} is a list of texts, not the text {repr(names)[:80]}")
+    return frozenset(names or ())
+
+
 def chosen_store(store: Store | None) -> ObjectStore:
     """Return the store of a call; by default the one that the configuration names."""
     if store is None:
@@ -183,7 +190,8 @@ class _Call:
             changed["baseline"] = chosen["baseline"]
         loaded = suite.read(self._load_options(), **changed)
         check_ready(loaded, mode=self._mode, reuse=False)
-        imports = import_policy(suite.source.folder, chosen.get("allow_imports") or ())
+        allowed = names_chosen(chosen.get("allow_imports"), "allow_imports")
+        imports = import_policy(suite.source.folder, allowed)
         execute = ExecuteOptions(
             imports=imports,
             concurrency=chosen.get("concurrency"),
@@ -204,10 +212,10 @@ class _Call:
             iterations=None if iterations is None else iterations.most,
             auto_iterations=iterations is not None and iterations.auto,
             concurrency=_count(chosen.get("concurrency"), "concurrency"),
-            cases=frozenset(chosen.get("cases") or ()),
-            tags=frozenset(chosen.get("tags") or ()),
-            excluded_tags=frozenset(chosen.get("excluded_tags") or ()),
-            variants=frozenset(chosen.get("variants") or ()),
+            cases=names_chosen(chosen.get("cases"), "cases"),
+            tags=names_chosen(chosen.get("tags"), "tags"),
+            excluded_tags=names_chosen(chosen.get("excluded_tags"), "excluded_tags"),
+            variants=names_chosen(chosen.get("variants"), "variants"),
             baseline=chosen.get("baseline_run"),
             strict=chosen.get("strict", False),
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},

@@ -9,6 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.frozen import frozen
 from evalcore.model.mode import Mode
@@ -25,6 +26,7 @@ from evalcore.suites.run import (
     check_mode,
     chosen_store,
     import_policy,
+    names_chosen,
     off_the_loop,
     report_of,
 )
@@ -99,11 +101,18 @@ def run_eval(
     `executor(case)`, sync or async, returns a mapping of block outputs; `case` has `id`, `inputs`,
     `fixtures` and `expected`. Without an executor the project's own engine runs the workflow; where
     that is not possible, `RuntimeError` is raised after the other cases have been evaluated, and
-    its `result` is theirs. Raises `LoadError` for mistakes in the file.
+    its `result` is theirs. Raises `LoadError` for mistakes in the file, `UsageError` for a
+    `threshold` that is not from 0 to 1 and other choices that mean nothing.
     """
-    return off_the_loop(
-        lambda: _run(Path(path), executor, store, mode, threshold, frozenset(cases))
-    )
+    least, chosen = _share(threshold), names_chosen(cases, "cases")
+    return off_the_loop(lambda: _run(Path(path), executor, store, mode, least, chosen))
+
+
+def _share(threshold: Any) -> float | None:
+    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if threshold is None or (is_number and 0 <= threshold <= 1):
+        return None if threshold is None else float(threshold)
+    raise UsageError(f"threshold is a number from 0 to 1, not {repr(threshold)[:80]}")
 
 
 def _run(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import orjson
 
+from evalcore.errors import StoreError
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.object_store import ObjectStore
 from evalcore.workflow.events import Event, Snapshot
 
 _SEGMENT_EVENTS: Final = 500
+# Beside the store's own repetitions: what an execution did and cost is in its events.
+_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -60,8 +65,9 @@ class ObjectRunStore:
     """A `RunStore` below a prefix of an object store, such as `runs/…/events/000012/`.
 
     Events stand in segments of JSON lines, snapshots are one object each; all are written once,
-    from a thread. An item that is executed again (its worker was killed) writes beside what was
-    there: every execution has a folder of its own, named by its time, and the last one is read.
+    from a thread, and again after a pause if the store fails; `StoreError` if it stays away. An
+    item that is executed again (its worker was killed) writes beside what was there: every
+    execution has a folder of its own, named by its time, and the last one is read.
     """
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
@@ -107,6 +113,11 @@ class ObjectRunStore:
         if self._execution is None:
             self._execution = f"{time.time_ns():020d}"
         key = f"{self._prefix}{self._execution}/{name}"
+        for delay_s in _RETRIES_S:
+            with suppress(StoreError):
+                await _in_thread(self._store.put_if_absent, key, data)
+                return
+            await asyncio.sleep(delay_s)
         await _in_thread(self._store.put_if_absent, key, data)
 
     def _read(self, kind: str) -> list[bytes]:
@@ -125,6 +136,4 @@ def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | N
 
 
 async def _in_thread(function: Any, *arguments: Any) -> Any:
-    import asyncio
-
     return await asyncio.to_thread(function, *arguments)

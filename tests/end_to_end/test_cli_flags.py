@@ -114,3 +114,38 @@ def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> No
     assert [[item["iteration"] for item in case["items"]] for case in report["cases"]] == [
         [0, 1, 2]
     ] * 3
+
+
+@pytest.mark.parametrize("threshold", ["nan", "NaN", "inf", "-0.1", "1.1"])
+def test_a_threshold_that_is_no_share_is_a_usage_error(
+    threshold: str, suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--threshold", threshold, suite["passing"], store=store)
+    assert ended.code == 2
+    assert "is not in the range 0<=x<=1" in ended.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve", "--insecure", "--rate", "nan"],
+        ["serve", "--insecure", "--lease", "inf"],
+        ["worker", "run", "--lease", "nan"],
+        ["runs", "watch", "latest", "--interval", "nan"],
+        ["query", "select 1", "--timeout", "nan"],
+        ["judge", "calibrate", "--min-kappa", "nan"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_number_that_is_none_is_a_usage_error(command: list[str], store: Path) -> None:
+    ended = evalcore(*command, store=store)
+    assert ended.code == 2
+    assert "is not in the range" in ended.err
+
+
+def test_a_script_without_a_script_suite_is_a_usage_error(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--script", "script.yaml", suite["passing"], store=store)
+    assert ended.code == 2
+    assert "none of the files is a script suite" in ended.err

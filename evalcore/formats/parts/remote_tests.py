@@ -6,7 +6,6 @@ import glob
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalcore.errors import EvalError, LoadError
@@ -14,6 +13,7 @@ from evalcore.formats.parts.raw_test import RawTest
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.temporary_folder import temporary_folder
 
 SCHEME = "s3://"
 ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
@@ -62,8 +62,8 @@ def remote_tests(
             problems.add(loc, f"no object matches '{address}'")
         for name in keys:
             object_address = f"{SCHEME}{bucket}/{name}"
-            with TemporaryDirectory(prefix="evalcore-tests-") as folder:
-                path = Path(folder) / f"tests{PurePosixPath(name).suffix.lower()}"
+            with temporary_folder("evalcore-tests-") as folder:
+                path = folder / f"tests{PurePosixPath(name).suffix.lower()}"
                 download(store, name, path)
                 # An object of any form is data.
                 for test in read_file(path, object_address, columns, problems):

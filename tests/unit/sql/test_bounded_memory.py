@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import platform
 import resource
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from evalcore.errors import MemoryLimitError
+from evalcore.errors import MemoryLimitError, StoreError
 from evalcore.sql import bounded
 from evalcore.sql.bounded import BoundedConnection, return_free_memory
-from evalcore.sql.connection import connect
+from evalcore.sql.connection import connect, open_database
 
 # A list of a group cannot be spilled: this one needs some 100 MB.
 HUNGRY = "SELECT len(list(range ORDER BY range DESC)) FROM range(4_000_000)"
@@ -117,3 +118,11 @@ def resident_bytes() -> int:
     """Return how much memory this process has."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * resource.getpagesize()
+
+
+def test_a_system_without_a_folder_to_spill_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
+
+    with pytest.raises(StoreError, match="No usable temporary directory found in"):
+        open_database()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalcore import EvalRun, run_eval
-from evalcore.errors import LoadError
+from evalcore.errors import LoadError, UsageError
 
 FILE = """
 eval:
@@ -116,3 +116,20 @@ def test_an_executor_needs_no_sound_workflow(tmp_path: Path) -> None:
 def test_mistakes_of_the_file_are_load_errors(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no eval section"):
         run(tmp_path, text="blocks: {}")
+
+
+@pytest.mark.parametrize("threshold", [-1, 1.5, float("nan"), float("inf"), True, "0.5"])
+def test_a_threshold_that_is_no_share_is_refused(tmp_path: Path, threshold: Any) -> None:
+    with pytest.raises(UsageError, match="threshold is a number from 0 to 1, not "):
+        run_eval(write(tmp_path), executor, store=tmp_path / "store", threshold=threshold)
+
+
+def test_the_threshold_of_the_call_replaces_that_of_the_file(tmp_path: Path) -> None:
+    result = run_eval(write(tmp_path), executor, store=tmp_path / "store", threshold=1)
+
+    assert (result.passed, result.threshold) == (False, 1.0)
+
+
+def test_cases_are_a_list_and_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cases is a list of texts, not the text 'given'"):
+        run_eval(write(tmp_path), executor, store=tmp_path / "store", cases="given")

@@ -207,6 +207,11 @@ def test_another_baseline_may_be_chosen_among_the_variants(tmp_path: Path) -> No
         ({"cases": ["helo"]}, "Did you mean 'hello'?"),
         ({"variants": ["bas"]}, "Did you mean 'base'?"),
         ({"iterations": 0}, "iterations is a whole number"),
+        ({"cases": "hello"}, "cases is a list of texts, not the text 'hello'"),
+        ({"tags": "polite"}, "tags is a list of texts"),
+        ({"excluded_tags": "polite"}, "excluded_tags is a list of texts"),
+        ({"variants": "base"}, "variants is a list of texts"),
+        ({"allow_imports": "os"}, "allow_imports is a list of texts"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_refused(

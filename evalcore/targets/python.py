@@ -13,7 +13,7 @@ from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.engine_calls import COMPLETE, default_provider, request_in_engine
-from evalcore.targets.flow_context import FlowContext, FlowVariant
+from evalcore.targets.flow_context import FlowContext, FlowVariant, own_copy
 from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.python_call import PythonCall, PythonFunctions, evidence_of
 from evalcore.targets.work import Work
@@ -99,17 +99,17 @@ class PythonTarget:
         return chat_model_of(named, model, self._options.providers, self._context)
 
     def _call_context(self, work: Work) -> FlowContext:
-        config = self._options.config
+        config = own_copy(self._options.config)
         provider, model = (_text_or_none(config.get(name)) for name in ("provider", "model"))
         return FlowContext(
-            case_input=work.case.input,
+            case_input=own_copy(work.case.input),
             variant=FlowVariant(work.variant.id, provider, model, config, work.variant.tags),
             mode=work.mode,
             case_id=work.case.id,
             iteration=work.iteration,
-            metadata=work.case.metadata,
-            expected_output=work.case.expected_output,
-            messages=work.messages,
+            metadata=own_copy(work.case.metadata),
+            expected_output=own_copy(work.case.expected_output),
+            messages=own_copy(work.messages),
             workspace=None if work.workspace is None else str(work.workspace),
         )
 

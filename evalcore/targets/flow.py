@@ -12,6 +12,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
@@ -29,7 +30,6 @@ from evalcore.targets.flow_context import (
     arguments_for,
     live_call,
     measured,
-    own_copy,
 )
 from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer

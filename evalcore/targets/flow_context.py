@@ -61,18 +61,6 @@ class CountedCalls:
         return await self._complete(request)
 
 
-def own_copy(value: Any) -> Any:
-    """Return a JSON value with collections of its own: a function may change what it is given.
-
-    The items of a case, and those of a variant, share the values of the plan.
-    """
-    if isinstance(value, Mapping):
-        return {key: own_copy(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [own_copy(member) for member in value]
-    return tuple(map(own_copy, value)) if isinstance(value, tuple) else value
-
-
 class ChatModels(Protocol):
     """Finds a model by the names of its provider and its own; None is the default."""
 

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.isolation.mode import Isolation
 from evalcore.isolation.worker_pool import Job, no_answer
 from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.engine_calls import COMPLETE, default_provider, request_in_engine
-from evalcore.targets.flow_context import FlowContext, FlowVariant, own_copy
+from evalcore.targets.flow_context import FlowContext, FlowVariant
 from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.python_call import PythonCall, PythonFunctions, evidence_of
 from evalcore.targets.work import Work

@@ -12,6 +12,7 @@ from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import describe_error
 from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
@@ -79,15 +80,16 @@ def arguments_for(
 ) -> tuple[Any, ...]:
     """Return the positional arguments: `(output, context)`, or as many as the function takes.
 
-    A parameter named `artifact`, `context` or `output` gets that at any position.
+    A parameter named `artifact`, `context` or `output` gets that at any position. The values are
+    the function's own, not those of other checks.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # written in C, without a signature
-        return subject.output, context
+        return subject.output, own_copy(context)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return subject.output, context
-    values: dict[str, Any] = {"output": subject.output, "context": context}
+        return subject.output, own_copy(context)
+    values: dict[str, Any] = {"output": subject.output, "context": own_copy(context)}
     rest = [name for name in values if name not in {parameter.name for parameter in parameters}]
     arguments = []
     for parameter in parameters:

@@ -7,6 +7,7 @@ looked up in DuckDB's own parse of it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -88,10 +89,25 @@ def parse_statement(sql: str) -> SelectStatement:
         raise QueryError(short_reason(error)) from error
     finally:
         connection.close()
-    tree = orjson.loads(row[0]) if row else {"error": True}
+    tree = _syntax_tree(row[0]) if row else {"error": True}
     if tree.get("error"):
         raise QueryError(f"{_VERBS['PRAGMA']}; ask with one SELECT")
     return SelectStatement(sql, tuple(dict.fromkeys(_checked_runs(tree))))
+
+
+def _syntax_tree(text: str) -> Any:
+    """Return what DuckDB writes of a statement. Constants such as 1e400 are `Infinity` there."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise QueryError(
+            "the query is nested too deeply; write it with fewer functions or operators inside "
+            "of each other, for example with `IN (…)` or `WITH`"
+        ) from None
 
 
 def short_reason(error: duckdb.Error) -> str:

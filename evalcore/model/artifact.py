@@ -8,6 +8,7 @@ from typing import Any
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import error_texts, output_values
+from evalcore.model.own_copy import own_copy
 
 
 @frozen
@@ -39,17 +40,20 @@ def artifact_of(
     expected_output: Any = None,
     events: tuple[Mapping[str, Any], ...] = (),
 ) -> Artifact:
-    """Return the artifact of some evidence and of the case that it belongs to."""
+    """Return the artifact of some evidence and of the case that it belongs to.
+
+    Its values are its own: what a function changes there is not seen by other functions.
+    """
     details = evidence.details
     return Artifact(
         output=evidence.output,
-        outputs=output_values(evidence),
-        state=details.get("state", NOTHING),
-        events=events or tuple(details.get("events") or ()),
+        outputs=own_copy(output_values(evidence)),
+        state=own_copy(details.get("state", NOTHING)),
+        events=own_copy(events or tuple(details.get("events") or ())),
         metrics=evidence.metrics,
         errors=tuple(error_texts(evidence)),
-        calls=tuple(details.get("calls") or ()),
+        calls=own_copy(tuple(details.get("calls") or ())),
         case_id=case_id,
-        input=case_input,
-        expected_output=expected_output,
+        input=own_copy(case_input),
+        expected_output=own_copy(expected_output),
     )

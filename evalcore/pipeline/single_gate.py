@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from evalcore.formats.single_gate import GateQuestion, GivenRun
+from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.decide import decide_gates
+from evalcore.gates.gate import gates_of
 from evalcore.gates.own_functions import DecideElsewhere, GateFunctions
 from evalcore.model.gate import GateResult
 from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
-from evalcore.model.summary import Summary, VariantSummary
+from evalcore.model.summary import RequiredCase, Summary, VariantSummary
 from evalcore.storage.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
@@ -70,7 +72,16 @@ def _summarise(question: GateQuestion, policy: Policy) -> Summary:
         summary = tables.summary()
     measured = {summed.variant: summed for summed in summary.variants}
     every = (measured.get(name, VariantSummary(name, 0, 0, None)) for name in results.variants)
-    return replace(summary, variants=tuple(every), no_baseline=missing)
+    empty = [name for name in results.variants if name not in measured]
+    missed = (*summary.required_cases, *_not_run(policy, empty))
+    return replace(summary, variants=tuple(every), required_cases=missed, no_baseline=missing)
+
+
+def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
+    """Yield what a gate requires of variants without any result: the tables do not have them."""
+    for gate in gates_of(policy, RequiredCases):
+        for case in gate.case_ids:
+            yield from (RequiredCase(case, variant, was_run=False) for variant in empty)
 
 
 def _past(question: GateQuestion, policy: Policy) -> PastTables:

@@ -63,7 +63,9 @@ def _raised(error: BaseException) -> BaseException:
 
 
 def _bases(kind: str) -> tuple[str, ...]:
-    """Return the names that one of Python's own exceptions answers to."""
+    """Return the names that one of Python's own exceptions, or pydantic's, answers to."""
+    if kind == "ValidationError":
+        return ("ValueError", "Exception")
     exception: Any = getattr(builtins, kind, None)
     if not (isinstance(exception, type) and issubclass(exception, BaseException)):
         return ("Exception",)

@@ -49,6 +49,8 @@ def _hint(error: Mapping[str, Any], shape: Any) -> str:
         case "literal_error" | "enum":
             choices = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
             hint = did_you_mean(error.get("input"), choices)
+        case "model_attributes_type" if isinstance(error.get("input"), bytes):
+            hint = " Send JSON with 'Content-Type: application/json'."
         case _:
             return ""
     return f".{hint}" if hint else ""

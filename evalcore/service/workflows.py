@@ -9,7 +9,7 @@ from typing import Any, cast
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.errors import LoadError
+from evalcore.errors import LoadError, Problem
 from evalcore.formats.workflow_harness.registered import read_registered_workflow
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_owned, select_rows
@@ -151,19 +151,21 @@ def checked_definition(written: Definition) -> dict[str, Any]:
     try:
         definition = read_registered_workflow(written)
     except LoadError as error:
-        raise ServiceError(
-            422,
-            [
-                {
-                    "loc": ["body", "definition", *([problem.path] if problem.path else [])],
-                    "msg": problem.message,
-                    "type": "workflow_invalid",
-                }
-                for problem in error.problems
-            ],
-        ) from error
+        is_text = isinstance(written, str)
+        mistakes = [_mistake(problem, is_text=is_text) for problem in error.problems]
+        raise ServiceError(422, mistakes) from error
     refuse_nul(definition, ["body", "definition"])
     return definition
+
+
+def _mistake(problem: Problem, *, is_text: bool) -> dict[str, Any]:
+    """Return a mistake of a definition on the wire; of YAML text with its line."""
+    line = f"line {problem.line}: " if is_text and problem.line is not None else ""
+    return {
+        "loc": ["body", "definition", *([problem.path] if problem.path else [])],
+        "msg": line + problem.message,
+        "type": "workflow_invalid",
+    }
 
 
 def _version(

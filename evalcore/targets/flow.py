@@ -12,6 +12,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
@@ -170,17 +171,21 @@ class FlowTarget:
     def _call_context(self, work: Work, calls: CountedCalls) -> FlowContext:
         options = self._options
         variant = FlowVariant(
-            work.variant.id, options.provider, options.model, options.config, work.variant.tags
+            work.variant.id,
+            options.provider,
+            options.model,
+            own_copy(options.config),
+            work.variant.tags,
         )
         return FlowContext(
-            case_input=work.case.input,
+            case_input=own_copy(work.case.input),
             variant=variant,
             mode=work.mode,
             case_id=work.case.id,
             iteration=work.iteration,
-            metadata=work.case.metadata,
-            expected_output=work.case.expected_output,
-            messages=work.messages,
+            metadata=own_copy(work.case.metadata),
+            expected_output=own_copy(work.case.expected_output),
+            messages=own_copy(work.messages),
             workspace=None if work.workspace is None else str(work.workspace),
             live=live_call(calls, self.chat, work.case.id, variant, work.iteration),
         )
@@ -319,7 +324,7 @@ class ExecutorCase:
         named = (assertion.block for assertion in case.assertions)
         blocks = dict.fromkeys(block for block in named if block is not None)
         fixtures = {} if case.block_fixtures is None else dict(case.block_fixtures.outputs)
-        return cls(case.id, case.input or {}, fixtures, tuple(blocks))
+        return cls(case.id, own_copy(case.input) or {}, fixtures, tuple(blocks))
 
 
 def _blocks_of(returned: Any, fixtures: Evidence | None) -> Evidence:

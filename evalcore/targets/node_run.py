@@ -12,6 +12,7 @@ from evalcore.errors import TargetError
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Reply, SkippedError
+from evalcore.model.own_copy import own_copy
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -204,7 +205,8 @@ class NodeExecution:
         """Return a node's output; raise `NodeFailedError`, or `SkippedError` as it is."""
         calls = NodeCalls(self._context.complete, node.id, self._calls)
         try:
-            value = self._input(node)
+            # What a node changes is no output of another one, nor the input of a second attempt.
+            value = own_copy(self._input(node))
             run = self._registry.find(node.type)
             if run is None:
                 return await self._ask_target_of(node, value)

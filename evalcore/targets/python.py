@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.isolation.mode import Isolation
 from evalcore.isolation.worker_pool import Job, no_answer
 from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.targets.build_context import BuildContext
@@ -99,17 +100,17 @@ class PythonTarget:
         return chat_model_of(named, model, self._options.providers, self._context)
 
     def _call_context(self, work: Work) -> FlowContext:
-        config = self._options.config
+        config = own_copy(self._options.config)
         provider, model = (_text_or_none(config.get(name)) for name in ("provider", "model"))
         return FlowContext(
-            case_input=work.case.input,
+            case_input=own_copy(work.case.input),
             variant=FlowVariant(work.variant.id, provider, model, config, work.variant.tags),
             mode=work.mode,
             case_id=work.case.id,
             iteration=work.iteration,
-            metadata=work.case.metadata,
-            expected_output=work.case.expected_output,
-            messages=work.messages,
+            metadata=own_copy(work.case.metadata),
+            expected_output=own_copy(work.case.expected_output),
+            messages=own_copy(work.messages),
             workspace=None if work.workspace is None else str(work.workspace),
         )
 

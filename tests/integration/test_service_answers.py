@@ -296,3 +296,49 @@ def test_souls_judges_and_embeddings_are_the_targets_of_the_served_folder(
         started = running.post(f"/v1/workflows/{workflow}/runs", {"inputs": {}}, status=202)
         ended = running.ended(f"/v1/workflows/runs/{started['id']}")
         assert ended["output"] == "hello", ended
+
+
+# Mistakes
+
+
+def test_a_mistake_in_yaml_text_has_its_line(served: Service) -> None:
+    text = "blocks:\n  a: {type: cod}\n  a: {type: code}\n"
+    for definition, message in (
+        (text, "line 3: duplicate key 'a' (first at line 2)"),
+        (text.replace("  a: {type: code}\n", ""), "line 2: unknown type 'cod'"),
+    ):
+        answer = served.client.post("/v1/workflows", json={"name": "w", "definition": definition})
+        (mistake,) = answer.json()["detail"]
+        assert (answer.status_code, mistake["loc"][:2]) == (422, ["body", "definition"])
+        assert mistake["msg"].startswith(message)
+
+
+def test_a_mistake_in_a_mapping_has_its_path(served: Service) -> None:
+    body = {"name": "w", "definition": {"blocks": {"a": {"type": "cod"}}}}
+    (mistake,) = served.client.post("/v1/workflows", json=body).json()["detail"]
+    assert mistake["loc"] == ["body", "definition", "blocks.a.type"]
+    assert mistake["msg"].startswith("unknown type 'cod'")
+
+
+def test_a_body_without_a_content_type_is_told_what_is_missing(served: Service) -> None:
+    for content_type in ("text/plain", "application/x-www-form-urlencoded"):
+        headers = {"Content-Type": content_type}
+        answer = served.client.post(EVALS, content=b"{}", headers=headers)
+        (mistake,) = answer.json()["detail"]
+        assert (answer.status_code, mistake["loc"]) == (422, ["body"])
+        assert "Content-Type: application/json" in mistake["msg"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ([("file", ("a", b"1")), ("file", ("b", b"2"))], "file"),
+        ([("file", ("a", b"1")), ("other", ("b", b"2"))], "other"),
+        ([("file", ("a", b"1")), ("name", (None, b"x"))], "name"),
+    ],
+    ids=["two files", "another file", "another field"],
+)
+def test_a_form_has_one_file_and_nothing_else(served: Service, fields: Any, place: str) -> None:
+    answer = served.client.post("/v1/files", files=fields)
+    (mistake,) = answer.json()["detail"]
+    assert (answer.status_code, mistake["loc"]) == (422, ["body", place])

@@ -17,6 +17,7 @@ from evalcore.formats.text.documents import (
     parse_document,
     read_bytes,
 )
+from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
 from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -168,7 +169,8 @@ def _read(
     for tag in TAGS:
         loader.add_constructor(tag, include)
     document = parse_document(data, name, loader=loader)
-    return _IncludedFile(document, decode(data, name), included)
+    text = join_surrogate_pairs(decode(data, name), CoreLoader)
+    return _IncludedFile(document, text, included)
 
 
 def _inside(folder: Path, name: str, tag: str, line: int) -> Path:

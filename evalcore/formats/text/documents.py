@@ -31,6 +31,7 @@ from evalcore.formats.text.plain_yaml import (
     read_plain_yaml,
 )
 from evalcore.formats.text.positions import json_locator, yaml_locator
+from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
 from evalcore.formats.text.syntax_reasons import json_reason, yaml_reason
 from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc, Locate
@@ -206,6 +207,8 @@ def parse_document(
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "is empty")
+    if not is_json:
+        text = join_surrogate_pairs(text, CoreLoader)
     try:
         value, is_json = _parsed(data, text, is_json=is_json, loader=loader)
     except RefusedError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, File, Response, UploadFile
+from fastapi import APIRouter, File, Request, Response, UploadFile
 
 from evalcore.service import files
-from evalcore.service.failure import ServiceError
+from evalcore.service.failure import ServiceError, mistake
 from evalcore.service.routes.errors import REFUSALS
 from evalcore.service.routes.requests import CurrentCaller, CurrentParts, StrictRoute
 from evalcore.service.wire.workflows import StoredFile
@@ -19,10 +19,15 @@ router = APIRouter(prefix="/v1/files", tags=["files"], route_class=StrictRoute, 
 @router.post("", status_code=201)
 async def upload(
     file: Annotated[UploadFile, File(description="The file, as multipart/form-data.")],
+    request: Request,
     parts: CurrentParts,
     caller: CurrentCaller,
 ) -> StoredFile:
     """Store a file; inputs refer to it by its id."""
+    names = [name for name, _ in (await request.form()).multi_items()]
+    if names != ["file"]:
+        extra = next((name for name in names if name != "file"), "file")
+        raise mistake(["body", extra], "expected one file, in the field 'file', and nothing else")
     data = await file.read(parts.max_body_bytes + 1)
     if len(data) > parts.max_body_bytes:
         raise ServiceError(413, f"the file is larger than {parts.max_body_bytes} bytes")

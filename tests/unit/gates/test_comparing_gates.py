@@ -46,6 +46,23 @@ def test_no_regressions(params: dict[str, Any], base: Any, cand: Any, expected: 
     assert gate.message
 
 
+@pytest.mark.parametrize(
+    ("base", "cand", "missed"),
+    [
+        ([], [], ["c [base] was not run", "c [cand] was not run"]),
+        ([GOOD], [], ["c [cand] was not run"]),
+        ([], [BAD], ["c [cand]", "c [base] was not run"]),
+    ],
+    ids=["no results", "one variant without", "one without, one that failed"],
+)
+def test_a_required_case_is_missed_in_a_variant_without_results(
+    base: Any, cand: Any, missed: list[str]
+) -> None:
+    required = {"gate": "required_cases", "caseIds": ["c"]}
+    gate, _ = decide(required, base=base, cand=cand)
+    assert (gate.outcome, gate.details["missed"]) == ("fail", missed)
+
+
 def test_regressions_that_are_allowed_are_counted_by_kind() -> None:
     base, slow = [GOOD | {"durationMs": 1}], [GOOD | SLOW]
     gate, _ = decide(

@@ -204,3 +204,17 @@ def test_columns_of_one_name_stay_apart(store: LocalStore) -> None:
 def test_the_runs_of_a_statement_are_those_it_names() -> None:
     statement = parse_statement("FROM items('b') UNION ALL FROM items('a''c'), items('b')")
     assert sorted(statement.runs) == ["a'c", "b"]
+
+
+def test_a_statement_may_have_infinite_constants() -> None:
+    assert parse_statement("FROM items('b') WHERE score < 1e400 AND score > -1e400").runs == ("b",)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT " + "abs(" * 900 + "1" + ")" * 900, "SELECT 1" + " + 1" * 900],
+    ids=["functions", "operators"],
+)
+def test_a_statement_that_is_nested_too_deeply_is_a_mistake(sql: str) -> None:
+    with pytest.raises(QueryError, match="nested too deeply"):
+        parse_statement(sql)

@@ -139,6 +139,10 @@ CALLS: dict[str, tuple[str, Any]] = {
     "its own tools first": ("{do: {call: outer_one}}", "local"),
     "caught by its name": ("{do: {call: breaks, catch: ZeroDivisionError}}", None),
     "caught by a base's name": ("{do: {call: breaks, catch: [ArithmeticError]}}", None),
+    "a wrong parameter, caught by the base of pydantic's error": (
+        "{do: {call: half, params: {x: many}, catch: [ValueError]}}",
+        None,
+    ),
     "caught by a star": ("{do: [{call: breaks, catch: '*'}, {eval: '${_ is None}'}]}", True),
     "caught by all": ("{do: [{call: breaks, catch: all}, {eval: '${_ is None}'}]}", True),
     "caught and stored": (

@@ -66,6 +66,32 @@ def run(store: Path, suite: EvalSuite | None = None, **chosen: Any) -> SuiteRepo
     return run_suite(suite or suite_of(), store=store, **chosen)
 
 
+def test_what_a_check_or_a_scorer_changes_is_its_own(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def check(artifact: Artifact) -> bool:
+        main: dict[str, Any] = artifact.outputs["main"]
+        seen.append((dict(main), dict(artifact.input)))
+        main["code"] = artifact.input["task"] = "changed"
+        return True
+
+    def check_context(output: str, context: dict[str, Any]) -> bool:
+        seen.append((None, dict(context["input"])))
+        context["input"]["task"] = "changed"
+        return True
+
+    def scorer(artifact: Artifact) -> float:
+        return float(check(artifact))
+
+    case = {"id": "a", "input": {"task": "t"}, "assertions": [check, check_context, check]}
+    suite = suite_of(cases=[case], scorers=[scorer], variants=[variant("base")], baseline=None)
+    result = run(tmp_path, suite).case_results[0]
+    code = {"code": "app.get t None"}
+    assert sorted(seen, key=str) == sorted([(code, case["input"])] * 3 + [(None, case["input"])],
+                                           key=str)  # fmt: skip
+    assert result.artifact.outputs["main"] == code
+
+
 def test_a_report_says_what_became_of_gates_cases_and_variants(tmp_path: Path) -> None:
     report = run(tmp_path)
     assert not report.passed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,26 @@ def answer(function: Any, complete: Any = None, **options: Any) -> Evidence:
     work = work_of(function, complete)
     assert runnable.waits(work.case)
     return asyncio.run(runnable.answer(work))
+
+
+def changes_all(context: Any, case_input: Any, config: Any) -> str:
+    before = json.dumps([case_input, config, context.metadata, context.messages])
+    case_input["task"]["steps"].append("y")
+    config["tone"] = "rude"
+    context.metadata["seen"] = True
+    context.messages[0]["content"] = "changed"
+    return before
+
+
+def test_what_a_function_changes_is_its_own() -> None:
+    target = Target("flow", "flow", {"callable": "local:fn"})
+    runnable = build(target, VARIANT, environment={})
+    case = Case("c1", {"task": {"steps": ["x"]}}, metadata={"m": 1})
+    messages = ({"role": "user", "content": "hi"},)
+    work = replace(work_of(changes_all), case=case, messages=messages)
+    outputs = [asyncio.run(runnable.answer(work)).output for _ in range(2)]
+    assert outputs[0] == outputs[1]
+    assert (case.input, case.metadata) == ({"task": {"steps": ["x"]}}, {"m": 1})
 
 
 async def with_all(case_input: Any, variant: Any, mode: str) -> str:

@@ -68,6 +68,18 @@ def failure(returned: Any, **more: Any) -> str:
     return str(caught.value)
 
 
+def test_what_a_node_changes_is_its_own() -> None:
+    def add(input: Any, *, context: Any) -> Any:  # noqa: A002
+        input.append(context.node_id)
+        return input
+
+    flow = nodes(
+        node("a", []), node("b", "{a}"), node("c"), edges=[edge("a", "b"), edge("b", "c")], run=add
+    )
+    outputs = execute(flow).outputs
+    assert outputs == {"a": '["a"]', "b": '["a", "b"]', "c": '["a", "b", "c"]'}
+
+
 def test_the_example_of_the_source_document_is_executed() -> None:
     made: list[tuple[str, str]] = []
 

@@ -51,6 +51,22 @@ def answer(folder: Path, code: str, case_input: Any = "hi") -> Evidence:
     return asyncio.run(target.answer(work))
 
 
+def test_what_a_function_changes_is_its_own(folder: Path) -> None:
+    folder.mkdir()
+    code = """
+        def fn(input, *, context):
+            input["n"] += 1
+            context.config["n"] += 1
+            return [input, context.config]
+    """
+    (folder / "mine.py").write_text(textwrap.dedent(code))
+    target = Target("t", "python", {"callable": "mine:fn", "config": {"n": 1}})
+    runnable, work = build(target, Variant("v1")), work_in(folder, {"n": 1})
+    outputs = [json.loads(asyncio.run(runnable.answer(work)).output or "") for _ in range(2)]
+    assert outputs == [[{"n": 2}, {"n": 2}]] * 2
+    assert work.case.input == {"n": 1}
+
+
 @pytest.mark.parametrize(
     ("code", "output"),
     [

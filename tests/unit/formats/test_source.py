@@ -115,7 +115,7 @@ def test_json_under_a_name_of_yaml_is_read_as_json(character: str) -> None:
     ("text", "message"),
     [
         ('{"a": "\\ud83d"}', "file:1: not valid YAML: no valid escape"),
-        ('a: "\\ud83d\\ude00"', "file:1: not valid YAML: no valid escape"),
+        ('a: "\\ud83d"', "file:1: not valid YAML: no valid escape"),
         ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper than"),
     ],
     ids=["no JSON", "no document of JSON", "too deep"],

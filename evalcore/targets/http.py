@@ -139,7 +139,7 @@ class HttpTarget:
             return body
         try:
             document = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             start = " ".join(body[:200].split())
             message = f"response_path {path}: the answer is not JSON; it begins: {start}"
             raise TargetError(_KIND, message) from error
@@ -147,7 +147,11 @@ class HttpTarget:
         if match is None:
             start = " ".join(body[:200].split())
             raise TargetError(_KIND, f"response_path {path} finds nothing in the answer: {start}")
-        return match.obj if isinstance(match.obj, str) else json_text(match.obj)
+        try:
+            return match.obj if isinstance(match.obj, str) else json_text(match.obj)
+        except ValueError as error:
+            message = f"response_path {path} finds what JSON cannot hold: {error}"
+            raise TargetError(_KIND, message) from error
 
 
 def _filled_url(url: str, work: Work) -> str:

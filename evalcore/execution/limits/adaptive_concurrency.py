@@ -6,6 +6,7 @@ Safe in several threads: the pools of one run in one process share a window.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 FIRST = 16
@@ -41,11 +42,14 @@ class AdaptiveConcurrency:
 
     It rises, doubling, later by an eighth, as long as all slots are used and calls take no longer
     than before. It falls when providers refuse calls (429), at most once a second and once in a
-    round trip.
+    round trip. It is never above what `most` gives of the number that is wanted.
     """
 
-    def __init__(self, concurrency: int | None = None) -> None:
-        self.limit = concurrency or FIRST
+    def __init__(
+        self, concurrency: int | None = None, most: Callable[[int], int] = lambda number: number
+    ) -> None:
+        self.limit = most(concurrency or FIRST)
+        self._most = most
         self._rises = concurrency is None
         self._least = 1 if concurrency is None else max(1, concurrency // 16)
         self._doubles = True
@@ -95,7 +99,7 @@ class AdaptiveConcurrency:
         if latency_s <= _LATENCY_HOLDS * self._best_s:
             if self._used:
                 more = self.limit if self._doubles else max(1, self.limit // 8)
-                self._change(min(MOST, self.limit + more), now)
+                self._change(self._most(min(MOST, self.limit + more)), now)
             return
         self._doubles = False
         if latency_s > _LATENCY_BROKEN * self._best_s:

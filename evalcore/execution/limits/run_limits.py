@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -12,6 +13,7 @@ from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency
 from evalcore.execution.limits.budget import RunBudget, TokenDemand, TokenPrice, demand_of
 from evalcore.execution.limits.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
+from evalcore.isolation.open_files import bounded_by_open_files
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
@@ -49,7 +51,13 @@ class RunLimits:
         clock: Clock = time.monotonic,
     ) -> None:
         limits = definition.limits
-        self.window = AdaptiveConcurrency(concurrency or limits.concurrency)
+        wanted = concurrency or limits.concurrency
+        self.window = AdaptiveConcurrency(wanted, bounded_by_open_files)
+        if wanted is not None and self.window.limit < wanted:
+            sys.stderr.write(
+                f"Warning: {self.window.limit} calls at once instead of {wanted}: this process may "
+                "open no more files (ulimit -n)\n"
+            )
         self.budget = (
             RunBudget(
                 max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared

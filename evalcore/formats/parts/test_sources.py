@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
@@ -181,8 +182,20 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
+def _refuse_stream(path: Path, name: str) -> None:
+    """Raise `LoadError` for rows that end once only, or never: rows are read more than once."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # the reading says why
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        message = "is a pipe or a device; save its rows as a file"
+        raise LoadError((Problem(name, None, "", message),))
+
+
 def digest_of(path: Path, name: str) -> Callable[[], str]:
     """Return what gives a file's SHA-256 (`file_digest`); raise `LoadError`, as it does."""
+    _refuse_stream(path, name)
     try:
         digest = file_digest(path)
     except OSError as error:

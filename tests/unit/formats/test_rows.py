@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
 import pytest
 
+from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.formats.text import documents
+from evalcore.formats.text.documents import read_document
 from evalcore.model.suite import Case, Suite
 from tests.unit.formats.loading import SUITE, cases_of, load_text, places_of, problems_of, write
 
@@ -335,3 +340,26 @@ def test_files_of_tests_are_named_as_the_current_folder_sees_them(
     (problem,) = problems_of(tmp_path, "tests: cases.jsonl", f"suites/{SUITE}")
 
     assert problem.file == "suites/cases.jsonl"
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parquet"])
+def test_rows_of_a_pipe_or_a_device_are_refused(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+
+    with pytest.raises(LoadError, match="is a pipe or a device; save its rows as a file"):
+        load_suite(tmp_path / name, LoadOptions())
+
+
+def test_a_suite_may_come_by_a_pipe_and_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 4)
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "piped.yaml")
+    writer = Thread(target=(tmp_path / "piped.yaml").write_bytes, args=(b"a: b",))
+    writer.start()
+
+    assert read_document(tmp_path / "piped.yaml").value == {"a": "b"}
+    writer.join()
+    with pytest.raises(LoadError, match="larger than"):
+        read_document(tmp_path / "endless.yaml")

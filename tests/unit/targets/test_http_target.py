@@ -13,6 +13,8 @@ from evalcore.errors import TargetError
 from evalcore.model.exchange import ErrorKind, ProviderError
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.http import HttpOptions, HttpTarget
 from tests.support.model_server import Failure, ModelServer, model_server
 from tests.support.target_calls import answer, merge_options, target_of
 
@@ -103,6 +105,25 @@ def test_an_answer_that_is_no_json_has_no_path() -> None:
         pytest.raises(TargetError, match="not JSON; it begins: <html>"),
     ):
         answer(service(server, response_path="$.x"))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"a": NaN}', "finds what JSON cannot hold"),
+        ('{"a": {"b": [1e400]}}', "finds what JSON cannot hold"),
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "the answer is not JSON"),
+    ],
+    ids=["NaN", "infinite", "deep"],
+)
+def test_an_answer_that_json_cannot_hold_is_told_as_the_answers(body: str, said: str) -> None:
+    options = HttpOptions(url="http://x", response_path="$.a")
+    target = HttpTarget(options, BuildContext("mine", Path()))
+
+    with pytest.raises(TargetError, match=said) as caught:
+        target._answer_in(body)
+
+    assert caught.value.kind == "http"
 
 
 @pytest.mark.parametrize(

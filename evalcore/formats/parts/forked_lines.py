@@ -139,8 +139,8 @@ class ForkedLines:
         ids_before = len(reader.ids.names)
         spool = CaseSpool(blocks)
         count = end.lines - begin.lines
-        rows = jsonl_tests(reader.path, reader.name, start=begin)
-        spooled = reader.read(_plain(islice(rows, count), parent), spool)
+        rows = jsonl_tests(reader.path, reader.name, start=begin, end=end.lines)
+        spooled = reader.read(_plain(rows, parent), spool)
         read = spool.facts()
         is_plain = (
             read.cases == count

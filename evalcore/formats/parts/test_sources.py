@@ -131,21 +131,29 @@ class SharedLines(Protocol):
 
 
 def jsonl_tests(
-    path: Path, name: str, shared: SharedLines | None = None, start: LinePosition | None = None
+    path: Path,
+    name: str,
+    shared: SharedLines | None = None,
+    start: LinePosition | None = None,
+    end: int | None = None,
 ) -> Iterator[RawTest]:
     """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake.
 
-    The lines from `start` on, without those that are `shared` with other processes.
+    The lines from `start` on, without those that are `shared` with other processes; with an `end`
+    those of the first `end` lines alone, and no `NO_TEST`.
     """
     number, offset = start or LinePosition()
+    stop = end if shared is None else shared.lines
     problems = Problems(name, lambda _: number, cheap=True)
     mark = MARK.encode()
     try:
         with path.open("rb") as file:
             file.seek(offset)
             for line in _lines(file):
-                if shared is not None and number == shared.lines:
-                    position, shared = shared.join(problems), None
+                if number == stop:
+                    if shared is None:
+                        break
+                    position, shared, stop = shared.join(problems), None, None
                     if position.lines != number:
                         number, offset = position
                         file.seek(offset)
@@ -167,7 +175,8 @@ def jsonl_tests(
                 yield RawTest(value, (), problems, mark in line, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-    yield RawTest(NO_TEST, (), problems)
+    if end is None:
+        yield RawTest(NO_TEST, (), problems)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

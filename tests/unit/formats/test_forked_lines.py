@@ -116,6 +116,18 @@ def test_lines_that_are_not_plain_are_read_as_by_one_process(
             os.waitpid(pid, os.WNOHANG)
 
 
+@pytest.mark.parametrize("blank", [PART_CASES + 5, 2 * PART_CASES - 1, 2 * PART_CASES])
+def test_a_fork_reads_no_line_of_the_next_one_instead_of_an_empty_one(
+    blank: int, tmp_path: Path, forks: list[int]
+) -> None:
+    path = tmp_path / "cases.jsonl"
+    lines = [line(number) for number in range(3 * PART_CASES)]
+    path.write_text("\n".join(lines[:blank] + [""] + lines[blank:]) + "\n")
+
+    assert described(path, 3) == described(path, 1)
+    assert len(forks) == 2
+
+
 def test_a_file_that_changes_after_it_was_cut_is_read_by_this_process(
     tmp_path: Path, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

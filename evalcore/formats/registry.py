@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.foreign_documents import program_of
 from evalcore.formats.json_schema import SCHEMA_KEY
+from evalcore.formats.parts.file_names import check_file_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
@@ -84,6 +85,7 @@ def load_suite(
     the file.
     """
     file = name or str(path)
+    check_file_name(path, file)
 
     def load() -> Suite:
         return _load_suite(path, options, file=file, script=script, opened=opened)

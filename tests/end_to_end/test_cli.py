@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
+from tests.support.service import EVALCORE
+from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, environment, evalcore
 
 RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
 REPORT_KEYS = {
@@ -269,6 +272,36 @@ def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
     document = read_document(ROOT / path).value
     found = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
     assert found == []
+
+
+GIVEN = "tests: [{id: a, input: hi, fixtures: {output: x}, assertions: [{type: equals, value: x}]}]"
+
+
+@pytest.mark.parametrize("place", [b"f\xff.eval.yaml", b"d\xff/f.eval.yaml", b"f\xff.py"])
+@pytest.mark.parametrize("command", ["run", "validate", "plan"])
+def test_a_name_that_is_not_utf_8_is_a_mistake_of_the_file(
+    command: str, place: bytes, tmp_path: Path, store: Path
+) -> None:
+    file = tmp_path / os.fsdecode(place)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(GIVEN)
+    ended = evalcore(command, file, store=store, forked=False)
+    assert ended.code == 2
+    assert "is not UTF-8; rename it" in ended.err
+    assert not list(store.glob("runs/*"))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+def test_what_an_encoding_does_not_have_is_escaped(
+    encoding: str, tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", "output: \u2713"), "utf-8")
+    env = environment(store, PYTHONIOENCODING=encoding)
+    ended = subprocess.run(
+        [EVALCORE, "run", "f.eval.yaml"], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert b"FAIL" in ended.stdout
 
 
 def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Path) -> None:

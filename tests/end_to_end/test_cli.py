@@ -277,18 +277,46 @@ def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
 GIVEN = "tests: [{id: a, input: hi, fixtures: {output: x}, assertions: [{type: equals, value: x}]}]"
 
 
-@pytest.mark.parametrize("place", [b"f\xff.eval.yaml", b"d\xff/f.eval.yaml", b"f\xff.py"])
+@pytest.mark.parametrize("file", ["f.eval.yaml", "f.py"])
 @pytest.mark.parametrize("command", ["run", "validate", "plan"])
-def test_a_name_that_is_not_utf_8_is_a_mistake_of_the_file(
-    command: str, place: bytes, tmp_path: Path, store: Path
+def test_a_folder_that_is_not_utf_8_is_a_mistake_of_the_file(
+    command: str, file: str, tmp_path: Path, store: Path
 ) -> None:
-    file = tmp_path / os.fsdecode(place)
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(GIVEN)
-    ended = evalcore(command, file, store=store, forked=False)
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    (folder / file).write_text(GIVEN)
+    ended = evalcore(command, file, store=store, cwd=folder, forked=False)
     assert ended.code == 2
-    assert "is not UTF-8; rename it" in ended.err
+    assert f"{file}: its name or that of a folder above it is not UTF-8" in ended.err
     assert not list(store.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", b"f\xff.eval.yaml"],
+        ["history", b"f\xff"],
+        ["history", "s", "--case", b"f\xff"],
+        ["quarantine", "add", b"f\xff", "--until", "2027-01-01", "--owner", "x", "--reason", "y"],
+        ["runs", "list", "--store", b"f\xff"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_argument_that_is_not_utf_8_is_a_usage_mistake(
+    arguments: list[str | bytes], tmp_path: Path
+) -> None:
+    ended = evalcore(*map(os.fsdecode, arguments), cwd=tmp_path, forked=False)
+    assert (ended.code, ended.out) == (2, "")
+    assert "is not UTF-8" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_that_is_not_utf_8_is_a_usage_mistake_and_not_shown(tmp_path: Path) -> None:
+    env = {"EVALCORE_TOKEN": os.fsdecode(b"secret\xff")}
+    ended = evalcore("runs", "list", cwd=tmp_path, env=env, forked=False)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("EVALCORE_TOKEN is not UTF-8")
+    assert "secret" not in ended.err
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])

@@ -75,6 +75,8 @@ def _check_measured(measured: Any) -> None:
     for name, value in measured.items():
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise ValueError(f"measured.{name}: expected a number, got {describe(value)}")
+        if value is not None and value < 0:
+            raise ValueError(f"measured.{name}: must be at least 0, got {describe(value)}")
 
 
 def _output(format_: str, raw: Mapping[str, Any]) -> Any:

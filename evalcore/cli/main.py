@@ -18,7 +18,7 @@ import click
 
 from evalcore.cli import contributed
 from evalcore.cli.examples import with_examples
-from evalcore.errors import DamagedRunError, EvalError, ExitCode
+from evalcore.errors import DamagedRunError, EvalError, ExitCode, UsageError
 from evalcore.version import VERSION
 
 SECTIONS = {
@@ -189,6 +189,7 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
     """
     code: int | None
     try:
+        _check_texts(sys.argv[1:] if arguments is None else arguments)
         code = (command or cli).main(arguments, prog_name="evalcore", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("evalcore: aborted", err=True)
@@ -217,6 +218,22 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
         show_error(EvalError(f"evalcore: unexpected fault: {what}\n({hint})"))
         code = ExitCode.ERRORS
     return int(code or 0)
+
+
+def _check_texts(arguments: Sequence[str]) -> None:
+    """Raise `UsageError` for an argument or a setting with bytes that are no text.
+
+    Python has half of a surrogate pair for each of them, which nothing can store.
+    """
+    named = [(f"'{argument}'", argument) for argument in arguments]
+    # A setting may be a secret, so it is not shown.
+    named += [(name, text) for name, text in os.environ.items() if name.startswith("EVALCORE_")]
+    for name, text in named:
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise UsageError(
+                f"{name} is not UTF-8; write it anew (if it is, the locale is not: set "
+                "PYTHONUTF8=1)"
+            )
 
 
 def leave(code: int) -> NoReturn:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.foreign_documents import program_of
 from evalcore.formats.json_schema import SCHEMA_KEY
+from evalcore.formats.parts.file_names import check_file_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
@@ -49,7 +50,10 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.WORKFLOW_EVALS: FormatRow(
         "evalcore.formats.workflow_evals.loader",
         "load_workflow_evals",
-        lambda raw: isinstance(raw.get("evals"), list) and "eval" not in raw,
+        lambda raw: (
+            "eval" not in raw
+            and (isinstance(raw.get("evals"), list) or ("evals" in raw and "workflow" in raw))
+        ),
     ),
     Format.WORKFLOW_HARNESS: FormatRow(
         "evalcore.formats.workflow_harness.loader",
@@ -84,6 +88,7 @@ def load_suite(
     the file.
     """
     file = name or str(path)
+    check_file_name(path, file)
 
     def load() -> Suite:
         return _load_suite(path, options, file=file, script=script, opened=opened)

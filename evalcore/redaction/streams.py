@@ -30,7 +30,8 @@ def _redacted(stream: TextIO) -> TextIO:
     return RedactedStream(
         stream.buffer,
         encoding=stream.encoding,
-        errors=stream.errors,
+        # What the encoding does not have is escaped: a mark or a name ends no command.
+        errors="backslashreplace" if stream.errors == "strict" else stream.errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )

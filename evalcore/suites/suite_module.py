@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem
+from evalcore.formats.parts.file_names import check_file_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
@@ -32,6 +33,7 @@ def load_module_suites(
     processes. Raises `LoadError` with the file's line for each mistake.
     """
     file = str(path)
+    check_file_name(path, file)
     if options.format not in {None, Format.SUITE}:
         raise _failure(
             file, None, f"a Python file has suites of the format suite, not {options.format}"

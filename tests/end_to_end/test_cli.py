@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
+from tests.support.service import EVALCORE
+from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, environment, evalcore
 
 RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
 REPORT_KEYS = {
@@ -271,6 +273,64 @@ def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
     document = read_document(ROOT / path).value
     found = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
     assert found == []
+
+
+GIVEN = "tests: [{id: a, input: hi, fixtures: {output: x}, assertions: [{type: equals, value: x}]}]"
+
+
+@pytest.mark.parametrize("file", ["f.eval.yaml", "f.py"])
+@pytest.mark.parametrize("command", ["run", "validate", "plan"])
+def test_a_folder_that_is_not_utf_8_is_a_mistake_of_the_file(
+    command: str, file: str, tmp_path: Path, store: Path
+) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    (folder / file).write_text(GIVEN)
+    ended = evalcore(command, file, store=store, cwd=folder, forked=False)
+    assert ended.code == 2
+    assert f"{file}: its name or that of a folder above it is not UTF-8" in ended.err
+    assert not list(store.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", b"f\xff.eval.yaml"],
+        ["history", b"f\xff"],
+        ["history", "s", "--case", b"f\xff"],
+        ["quarantine", "add", b"f\xff", "--until", "2027-01-01", "--owner", "x", "--reason", "y"],
+        ["runs", "list", "--store", b"f\xff"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_argument_that_is_not_utf_8_is_a_usage_mistake(
+    arguments: list[str | bytes], tmp_path: Path
+) -> None:
+    ended = evalcore(*map(os.fsdecode, arguments), cwd=tmp_path, forked=False)
+    assert (ended.code, ended.out) == (2, "")
+    assert "is not UTF-8" in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_that_is_not_utf_8_is_a_usage_mistake_and_not_shown(tmp_path: Path) -> None:
+    env = {"EVALCORE_TOKEN": os.fsdecode(b"secret\xff")}
+    ended = evalcore("runs", "list", cwd=tmp_path, env=env, forked=False)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("EVALCORE_TOKEN is not UTF-8")
+    assert "secret" not in ended.err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+def test_what_an_encoding_does_not_have_is_escaped(
+    encoding: str, tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", "output: \u2713"), "utf-8")
+    env = environment(store, PYTHONIOENCODING=encoding)
+    ended = subprocess.run(
+        [EVALCORE, "run", "f.eval.yaml"], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert b"FAIL" in ended.stdout
 
 
 def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Path) -> None:

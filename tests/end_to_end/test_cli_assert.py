@@ -149,6 +149,7 @@ def test_a_number_that_no_suite_could_have_is_an_error_of_its_line_alone() -> No
     [
         pytest.param({"measured": "5 ms"}, "'measured' is a mapping", id="measured"),
         pytest.param({"measured": {"latency_ms": "5"}}, "measured.latency_ms", id="a measure"),
+        pytest.param({"measured": {"cost_usd": -1}}, "must be at least 0", id="below 0"),
         pytest.param({"output": {"outputs": {"a": 1}, "errors": 5}}, "'errors' is", id="errors"),
         pytest.param({"output": {"outputs": {"a": 1}, "metrics": 5}}, "'metrics' is", id="metrics"),
     ],

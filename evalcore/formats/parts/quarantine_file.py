@@ -58,8 +58,8 @@ def _beside(file: str, path: Path) -> str:
 
 def read_quarantine(path: Path, file: str | None = None) -> tuple[QuarantineEntry, ...]:
     """Return the entries of a file in their order; raise `LoadError` with every mistake in it."""
-    # What `remove` leaves of a file with one entry.
-    if not path.stat().st_size:
+    # What `remove` leaves of a file with one entry, and an editor of one without.
+    if not path.read_bytes().strip():
         return ()
     document = read_document(path, file or str(path))
     raw: Any = document.value

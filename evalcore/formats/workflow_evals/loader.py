@@ -144,6 +144,8 @@ def _checked_file(raw: Any, problems: Problems) -> EvalsSection:
     for key in ("workflow", "evals"):
         if key not in raw:
             problems.add((key,), "is required")
+    if raw.get("evals") == []:
+        problems.add(("evals",), "must not be empty")
     try:
         section: EvalsSection = adapter(EvalsSection).validate_python(raw.get("evalcore", {}))
     except ValidationError:  # its mistakes are noted with those of the file

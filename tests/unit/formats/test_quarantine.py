@@ -201,6 +201,13 @@ def test_an_unknown_case_is_a_warning_with_the_near_id(tmp_path: Path) -> None:
     assert "Did you mean 'b'?" in done.output
 
 
+@pytest.mark.parametrize("text", ["", "\n", " \n\n", "# nothing\n", "[]\n"])
+def test_a_file_without_entries_quarantines_nothing(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "quarantine.yaml"
+    path.write_text(text)
+    assert read_quarantine(path) == ()
+
+
 def test_adding_and_removing_keeps_comments(tmp_path: Path) -> None:
     path = tmp_path / "quarantine.yaml"
     first = QuarantineEntry("a: #1", "2999-01-01", "ann", "50 % of: nights")

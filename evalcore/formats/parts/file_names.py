@@ -1,0 +1,20 @@
+"""Names of suite files and folders, which plans and reports hold as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evalcore.errors import LoadError, Problem
+
+
+def check_file_name(path: Path, file: str) -> None:
+    """Raise `LoadError` if the path has bytes that are no text in the file system's encoding.
+
+    Python has half of a surrogate pair for each of them, which no plan can hold.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in str(path.absolute())):
+        message = (
+            "its name or that of a folder above it is not UTF-8; rename it (if it is UTF-8, the "
+            "locale is not: set PYTHONUTF8=1)"
+        )
+        raise LoadError((Problem(file, None, "", message),))

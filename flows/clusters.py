@@ -192,7 +192,8 @@ def _reached(choice: RunnerChoice) -> Iterator[None]:
     """Turn what Dask and Ray raise if nothing answers into a `UsageError`."""
     try:
         yield
-    except (OSError, TimeoutError, ConnectionError, RuntimeError, ValueError) as error:
+    # Ray raises bare exceptions, too.
+    except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         # A head that misses the token does not answer at all.
         hint = _TOKEN_HINT if choice.kind is RunnerKind.RAY and choice.address else ""
@@ -338,12 +339,14 @@ def _opened_ray(
 
 # Of a run's own cluster: a task that is cancelled is no news.
 _DASK_SETTINGS: Final = {"DASK_LOGGING__DISTRIBUTED": "error"}
-# No reports to Ray's makers, no environment of its own for programs started by `uv run`, and
-# workers that are served as every other process of this user is.
+# No reports to Ray's makers, no environment of its own for programs started by `uv run`, workers
+# that are served as every other process of this user is, and none that the start of a cluster waits
+# for: it would wait without end for one that hangs.
 _RAY_SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_worker_niceness": "0",
+    "RAY_prestart_worker_first_driver": "0",
 }
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -21,18 +22,25 @@ from prefect import Task, flow, task
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 
-from evalcore.errors import NotAllowedError, StalledError, StoreError, WorkersFailedError
+from evalcore.errors import (
+    NotAllowedError,
+    StalledError,
+    StoreError,
+    UsageError,
+    WorkersFailedError,
+)
 from evalcore.pipeline import ExecuteOptions
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.cluster_tasks import run_on_cluster, wait_until_left
-from flows.clusters import ShardCluster
+from flows.clusters import ShardCluster, _reached
 from flows.evaluate import evaluate
 from flows.execution import FlowExecution
 from flows.publish import RunProgress
 from flows.runner import PrefectRunner
+from flows.runner_choice import RunnerChoice, RunnerKind
 from flows.shard_workers import own_environment
 from flows.task_calls import run_called_task, task_call
 from tests.support.prefect_runs import flow_run_of, stored_report
@@ -272,6 +280,66 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     assert any("no sign of life for 2 s" in warning for warning in warnings)
     written = stable_report(stored_report(run))
     assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
+
+
+def stop_first_worker_of_ray(parent: int) -> int:
+    """Stop the first worker that a process's cluster of Ray starts, at once; return its id."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                program = path.read_text().split("\0")[:4]
+                pid = int(path.parent.name)
+                is_worker = any(each.endswith("default_worker.py") for each in program)
+                if is_worker and parent in ancestors(pid):
+                    os.kill(pid, signal.SIGSTOP)
+                    return pid
+        time.sleep(0.002)
+    raise AssertionError("Ray has started no worker")
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return the parents of a process, up to the first one."""
+    found: list[int] = []
+    while pid > 1:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        pid = int(stat.rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+def test_a_worker_of_ray_that_hangs_when_it_starts_does_not_hold_up_the_run(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("prefect_ray")
+    suite = write_suite(tmp_path, items=100, sleep_s=0.1)
+    process = subprocess.Popen(
+        [*PROGRAM, "run", str(suite), "--prefect", "--runner", "ray", "--workers", "2"],
+        cwd=tmp_path,
+        env=environment() | prefect.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    stopped = stop_first_worker_of_ray(process.pid)
+    try:
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        with suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGKILL)
+    assert process.returncode == 1, output  # a seventh of the cases fails
+    assert "100 items" in output
+
+
+def test_a_cluster_of_ray_that_does_not_start_is_one_message() -> None:
+    with (
+        pytest.raises(UsageError, match=r"runner 'ray': The current node timed out"),
+        _reached(RunnerChoice(RunnerKind.RAY)),
+    ):
+        raise Exception("The current node timed out during startup.")
 
 
 @pytest.mark.extended

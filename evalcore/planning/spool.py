@@ -7,11 +7,11 @@ are the plan parts that go into the store: a million cases are never a million P
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from tempfile import SpooledTemporaryFile
+from contextlib import contextmanager, suppress
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import IO, Any, NamedTuple
 
-from evalcore.errors import UsageError
+from evalcore.errors import StoreError, UsageError
 from evalcore.model.suite import Case
 from evalcore.planning.codec import CaseBlock, CaseEncoder, decode_inputs
 from evalcore.planning.zstd_frames import (
@@ -90,11 +90,8 @@ class CaseSpool:
     def take_over(self, file: IO[bytes], facts: SpoolFacts) -> None:
         """Append the blocks of another spool, which stand in its file from the beginning."""
         file.seek(0)
-        self._file.seek(self._end)
         for size in facts.sizes:
-            self._file.write(file.read(size))
-            self._blocks.append(_Block(self._end, size))
-            self._end += size
+            self._write(file.read(size))
         self._count += facts.cases
         self._case_bytes += facts.case_bytes
         self._code_names.update(facts.code_names)
@@ -134,6 +131,21 @@ class CaseSpool:
         """Return the code that the cases name."""
         return frozenset(self._code_names | self._encoder.code_names)
 
+    def _write(self, data: bytes) -> None:
+        """Append a block; raise `StoreError` where the temporary folder takes it not."""
+        try:
+            self._file.seek(self._end)
+            self._file.write(data)
+            # What is left in a buffer would fail where the spool is closed, and is told by nothing.
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                self._file.close()
+            reason = f"cannot keep the cases below {gettempdir()}: {error.strerror or error}"
+            raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
+        self._blocks.append(_Block(self._end, len(data)))
+        self._end += len(data)
+
     def _flush(self) -> None:
         block = seal_block(self._encoder.block())
         if len(block) > LARGEST_FRAME_BYTES:
@@ -144,10 +156,7 @@ class CaseSpool:
             )
         self._case_bytes += len(block)
         data = compress_frame(block)
-        self._file.seek(self._end)
-        self._file.write(data)
-        self._blocks.append(_Block(self._end, len(data)))
-        self._end += len(data)
+        self._write(data)
         self._code_names |= self._encoder.code_names
         self._checks |= self._encoder.checks
         self._has_workspaces = self.has_workspaces()

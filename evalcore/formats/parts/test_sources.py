@@ -159,24 +159,32 @@ def jsonl_tests(
                         file.seek(offset)
                         continue
                 number += 1
-                if line is None:
-                    limit = MAX_LINE_BYTES // 2**20
-                    problems.add((), f"a line of more than {limit} MiB; move the input to a file")
+                value = _row_of(line, number, problems)
+                if line is None or value is NO_TEST:
                     continue
-                content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                try:
-                    value = parse_json(content)
-                except ValueError as error:
-                    if content.strip():
-                        problems.add((), _line_reason(content, error))
-                    continue
-                if type(value) is dict and "output" in value:
-                    _move_output(value, problems)
                 yield RawTest(value, (), problems, mark in line, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     if end is None:
         yield RawTest(NO_TEST, (), problems)
+
+
+def _row_of(line: bytes | None, number: int, problems: Problems) -> Any:
+    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
+    if line is None:
+        limit = MAX_LINE_BYTES // 2**20
+        problems.add((), f"a line of more than {limit} MiB; move the input to a file")
+        return NO_TEST
+    content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    try:
+        value = parse_json(content)
+    except ValueError as error:
+        if content.strip():
+            problems.add((), _line_reason(content, error))
+        return NO_TEST
+    if type(value) is dict and "output" in value:
+        _move_output(value, problems)
+    return value
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

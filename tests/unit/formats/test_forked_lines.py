@@ -122,7 +122,7 @@ def test_a_fork_reads_no_line_of_the_next_one_instead_of_an_empty_one(
 ) -> None:
     path = tmp_path / "cases.jsonl"
     lines = [line(number) for number in range(3 * PART_CASES)]
-    path.write_text("\n".join(lines[:blank] + [""] + lines[blank:]) + "\n")
+    path.write_text("\n".join([*lines[:blank], "", *lines[blank:]]) + "\n")
 
     assert described(path, 3) == described(path, 1)
     assert len(forks) == 2

@@ -1,0 +1,46 @@
+"""The spool of a suite's cases where the temporary folder has no room for it."""
+
+from __future__ import annotations
+
+import errno
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.model.suite import Case
+from evalcore.planning import spool
+from evalcore.planning.spool import CaseSpool
+
+
+class FullFile(BytesIO):
+    """A file on a disk that is full when it is flushed."""
+
+    def flush(self) -> None:
+        """Fail, as a buffered file does at last."""
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        """Fail once more."""
+        self.flush()
+
+
+def filled(cases: CaseSpool, count: int = 3) -> CaseSpool:
+    """Return the spool with so many cases more."""
+    for number in range(count):
+        cases.append(Case(f"c{number}"))
+    return cases
+
+
+def test_a_full_temporary_folder_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "PART_CASES", 2)
+    with pytest.raises(StoreError, match=r"No space left on device \(TMPDIR chooses another"):
+        filled(CaseSpool(FullFile()))
+
+
+def test_blocks_of_another_spool_need_room_too() -> None:
+    file: Any = BytesIO()
+    facts = filled(CaseSpool(file)).facts()
+    with pytest.raises(StoreError, match="No space left on device"):
+        CaseSpool(FullFile()).take_over(file, facts)

@@ -30,26 +30,26 @@ class ItemRunStore:
         self._store, self._session, self._standing_still = store, session, standing_still
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _noting_faults(self) -> Iterator[None]:
         with self._standing_still(), self._session.noting_store_faults():
             yield
 
     async def append_event(self, event: Event) -> None:
         """Keep an event; raise `StoreError`."""
-        with self._asked():
+        with self._noting_faults():
             await self._store.append_event(event)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot and every event before it; raise `StoreError`."""
-        with self._asked():
+        with self._noting_faults():
             await self._store.save_snapshot(snapshot)
 
     async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
         """Return the latest snapshot; raise `StoreError`."""
-        with self._asked():
+        with self._noting_faults():
             return await self._store.load_snapshot(sequence)
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events after that number; raise `StoreError`."""
-        with self._asked():
+        with self._noting_faults():
             return await self._store.load_events(after_sequence)

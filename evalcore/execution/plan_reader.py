@@ -50,11 +50,11 @@ class PlanReader:
             self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="plan")
         self._near.append(shard)
         near = {part for each in self._near for part in _parts_of(plan, each)}
-        kept = {number: part for number, part in self._requested.items() if number in near}
+        near_parts = {number: part for number, part in self._requested.items() if number in near}
         for number in _parts_of(plan, shard):
-            if number not in kept and (self._last is None or number != self._last[0]):
-                kept[number] = self._threads.submit(self._run.plan_part, number)
-        self._requested = kept
+            if number not in near_parts and (self._last is None or number != self._last[0]):
+                near_parts[number] = self._threads.submit(self._run.plan_part, number)
+        self._requested = near_parts
 
     def cases(self, plan: Plan, shard: int) -> list[Case]:
         """Return the cases of a shard; raise `DamagedRunError`.

@@ -21,11 +21,11 @@ def bounded_by_open_files(calls: int) -> int:
         return calls
     import resource
 
-    wanted = calls * _OF_ONE_CALL + _OTHERS
+    needed_files = calls * _OF_ONE_CALL + _OTHERS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= needed_files:
         return calls
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    most = needed_files if hard == resource.RLIM_INFINITY else min(needed_files, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):  # the system takes less than it names

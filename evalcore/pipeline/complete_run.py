@@ -33,10 +33,10 @@ def read_complete(run: StoredRun, receipts: Sequence[ShardReceipt]) -> CompleteR
 
     Claims that are as the `receipts` of this process have them are not read again.
     """
-    known = {receipt.shard: receipt.claim for receipt in receipts if receipt.claim is not None}
+    own_claims = {receipt.shard: receipt.claim for receipt in receipts if receipt.claim is not None}
     with at_once(run.store) as starts:
         written = starts(run.written_shards)
-        claims = starts(lambda: read_claims(run, known))
+        claims = starts(lambda: read_claims(run, own_claims))
         has_labels = starts(run.has_labels)
         manifest = run.manifest()
         missing = pending_shards(manifest.plan, written())

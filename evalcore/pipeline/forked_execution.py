@@ -101,8 +101,8 @@ def execute_forked(execution: ShardExecution, shards: Sequence[int]) -> None:
                 forks.stop()
             return forks.stopped
 
-        taken = execution.work.ahead(forks.queue, item_s=sample.item_s)
-        rest = run_instant(execution.open_shards, taken, is_stopped, left)
+        shards_ahead = execution.work.ahead(forks.queue, item_s=sample.item_s)
+        rest = run_instant(execution.open_shards, shards_ahead, is_stopped, left)
         if rest.opened:
             execution.run_pool(rest)
         if stopped():

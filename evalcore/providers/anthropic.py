@@ -136,7 +136,7 @@ def whole_reply(request: Request, url: str, received: Received) -> Reply:
         raise nonsense(request.endpoint, url, "the answer's content is no list of blocks", body)
     stream = AnthropicStream(request, url, model=str(data.get("model") or ""))
     stream.blocks = dict(enumerate(blocks))
-    stream.begun = True
+    stream.has_begun = True
     stream.take_usage(data.get("usage"))
     stream.reason = data.get("stop_reason")
     stream.complete = True
@@ -155,7 +155,7 @@ class AnthropicStream:
     output_tokens: int | None = None
     reason: str | None = None
     ttft_ms: float | None = None
-    begun: bool = False
+    has_begun: bool = False
     complete: bool = False
     events: list[StreamEvent] = field(default_factory=list)
 
@@ -177,7 +177,7 @@ class AnthropicStream:
 
     def _take_event(self, kind: str, data: Mapping[str, Any], offset_ms: float) -> None:
         if kind == "message_start":
-            self.begun = True
+            self.has_begun = True
             message = _mapping(data.get("message"))
             self.model = str(message.get("model") or "")
             self.take_usage(message.get("usage"))
@@ -219,7 +219,7 @@ class AnthropicStream:
         if not self.complete:
             what = "the stream ended before the answer did"
             raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
-        if not self.begun:
+        if not self.has_begun:
             what = "the stream ended without a message_start"
             raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
         blocks = [block for _, block in sorted(self.blocks.items())]

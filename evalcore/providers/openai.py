@@ -182,7 +182,7 @@ class OpenAIStream:
     cost_usd: float | None = None
     reason: str | None = None
     ttft_ms: float | None = None
-    begun: bool = False
+    has_begun: bool = False
     complete: bool = False
     events: list[StreamEvent] = field(default_factory=list)
 
@@ -216,7 +216,7 @@ class OpenAIStream:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             return
-        self.begun = True
+        self.has_begun = True
         text, refusal = _text_in(delta, "content"), _text_in(delta, "refusal")
         calls = _calls_in(delta)
         self.texts.append(text)
@@ -250,7 +250,7 @@ class OpenAIStream:
         if not self.complete:
             what = "the stream ended before the answer did"
             raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
-        if not self.begun and self.reason is None:
+        if not self.has_begun and self.reason is None:
             what = "the stream ended without choices[0].delta"
             raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
         text = "".join(self.texts) or "".join(self.refusals)

@@ -25,10 +25,10 @@ def temporary_folder(prefix: str = "evalcore-") -> Iterator[Path]:
     Raises `StoreError` if it cannot be made, or written into.
     """
     try:
-        made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        directory = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
         raise _unwritable(error) from error
-    with made as folder:
+    with directory as folder:
         try:
             yield Path(folder)
         except OSError as error:

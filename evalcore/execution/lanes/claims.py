@@ -152,8 +152,8 @@ class Claims:
         Each is taken to hold as many as this one.
         """
         with self._lock:
-            held = len(self._own_claims)
-            return (len(self._sightings) + held) / max(1, held)
+            own_claims = len(self._own_claims)
+            return (len(self._sightings) + own_claims) / max(1, own_claims)
 
     def started_at(self, shard: int) -> float:
         """Return when (seconds since the epoch) this lane began a shard that it has claimed."""

@@ -19,16 +19,18 @@ class ClaimsHistory(NamedTuple):
     first_started_at: float | None
 
 
-def read_claims(run: StoredRun, known: Mapping[int, WrittenLease]) -> dict[int, Lease]:
+def read_claims(run: StoredRun, written: Mapping[int, WrittenLease]) -> dict[int, Lease]:
     """Return what stands in the claims of a run, by shard.
 
-    Those that are still as this process has written them (`known`) are not read again.
+    Those that are still as this process has written them (`written`) are not read again.
     """
     etags = list_claims(run)
     changed = [
-        shard for shard, etag in etags.items() if shard not in known or known[shard].etag != etag
+        shard
+        for shard, etag in etags.items()
+        if shard not in written or written[shard].etag != etag
     ]
-    leases = {shard: known[shard].lease for shard in etags if shard in known}
+    leases = {shard: written[shard].lease for shard in etags if shard in written}
     read = transfer(run.store, lambda shard: read_lease(run, shard), changed)
     return leases | dict(zip(changed, read, strict=True))
 

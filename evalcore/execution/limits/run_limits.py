@@ -51,11 +51,11 @@ class RunLimits:
         clock: Clock = time.monotonic,
     ) -> None:
         limits = definition.limits
-        wanted = concurrency or limits.concurrency
-        self.window = AdaptiveConcurrency(wanted, bounded_by_open_files)
-        if wanted is not None and self.window.limit < wanted:
+        wanted_calls = concurrency or limits.concurrency
+        self.window = AdaptiveConcurrency(wanted_calls, bounded_by_open_files)
+        if wanted_calls is not None and self.window.limit < wanted_calls:
             sys.stderr.write(
-                f"Warning: {self.window.limit} calls at once instead of {wanted}: this process may "
+                f"Warning: {self.window.limit} calls at once instead of {wanted_calls}: this process may "
                 "open no more files (ulimit -n)\n"
             )
         self.budget = (

@@ -50,7 +50,10 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.WORKFLOW_EVALS: FormatRow(
         "evalcore.formats.workflow_evals.loader",
         "load_workflow_evals",
-        lambda raw: isinstance(raw.get("evals"), list) and "eval" not in raw,
+        lambda raw: (
+            "eval" not in raw
+            and (isinstance(raw.get("evals"), list) or ("evals" in raw and "workflow" in raw))
+        ),
     ),
     Format.WORKFLOW_HARNESS: FormatRow(
         "evalcore.formats.workflow_harness.loader",

@@ -49,6 +49,19 @@ def saved(name: str, **changes: str) -> str:
     return text
 
 
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("[]", "must not be empty"),
+        ("", "expected a list, got null"),
+        ("{a: 1}", "expected a list, got a mapping"),
+    ],
+)
+def test_a_file_without_evals_is_told_so(written: str, message: str, tmp_path: Path) -> None:
+    text = f"{WORKFLOW}evals: {written}\n"
+    assert mistakes(tmp_path, text) == [(text.count("\n"), "evals", message)]
+
+
 def test_mistakes_of_a_file_and_of_all_its_evals_are_told_together(tmp_path: Path) -> None:
     evals = [
         saved("a", total="totl"),

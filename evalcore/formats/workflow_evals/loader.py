@@ -45,11 +45,13 @@ from evalcore.workflow.handles import unknown_handles
 TARGET: Final = "block"
 
 
-def load_workflow_evals(document: Document, path: Path, options: LoadOptions) -> Suite:
+def load_workflow_evals(
+    document: Document, path: Path, options: LoadOptions, *, may_be_empty: bool = False
+) -> Suite:
     """Return the suite of a file of saved evals; raise `LoadError` with every mistake in it."""
     problems = Problems(document.file, document.locate)
     raw: Any = document.value
-    section = _checked_file(raw, problems)
+    section = _checked_file(raw, problems, may_be_empty=may_be_empty)
     settings = SectionReader(section, options, problems)
     graders = judges_of(path.parent, options, problems)
     graders.use_suites({}, section, problems)
@@ -136,15 +138,18 @@ def _of_type(value: Any, type_: type) -> Any:
     return value if isinstance(value, type_) else type_()
 
 
-def _checked_file(raw: Any, problems: Problems) -> EvalsSection:
-    """Return the section `evalcore:`; raise `LoadError` if the file is no mapping."""
+def _checked_file(raw: Any, problems: Problems, *, may_be_empty: bool) -> EvalsSection:
+    """Return the section `evalcore:`; raise `LoadError` if the file is no mapping.
+
+    A file without evals has nothing to run; one that is imported has its workflow.
+    """
     problems.check_shape(raw, WorkflowEvalsFile)
     if not isinstance(raw, dict):
         problems.raise_if_any()
     for key in ("workflow", "evals"):
         if key not in raw:
             problems.add((key,), "is required")
-    if raw.get("evals") == []:
+    if raw.get("evals") == [] and not may_be_empty:
         problems.add(("evals",), "must not be empty")
     try:
         section: EvalsSection = adapter(EvalsSection).validate_python(raw.get("evalcore", {}))

@@ -30,7 +30,7 @@ class SavedEvalsFile(NamedTuple):
 def read_saved_evals(path: Path) -> SavedEvalsFile:
     """Return what a file holds; raise `LoadError` with every mistake in it."""
     document = read_document(path, shown_path(path))
-    load_workflow_evals(document, path, LoadOptions(secrets_required=False))
+    load_workflow_evals(document, path, LoadOptions(secrets_required=False), may_be_empty=True)
     raw: Any = as_json(document.value)
     workflow = raw["workflow"]
     if isinstance(workflow, str):

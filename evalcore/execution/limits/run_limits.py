@@ -55,8 +55,8 @@ class RunLimits:
         self.window = AdaptiveConcurrency(wanted_calls, bounded_by_open_files)
         if wanted_calls is not None and self.window.limit < wanted_calls:
             sys.stderr.write(
-                f"Warning: {self.window.limit} calls at once instead of {wanted_calls}: this process "
-                "may open no more files (ulimit -n)\n"
+                f"Warning: {self.window.limit} calls at once instead of {wanted_calls}: this "
+                "process may open no more files (ulimit -n)\n"
             )
         self.budget = (
             RunBudget(

@@ -11,6 +11,7 @@ import orjson
 
 from evalcore.cli.declared_modules import check_modules
 from evalcore.cli.loading import Named, check_baseline, load_named, load_suites, with_scripts
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import (
     chosen_store,
     json_option,
@@ -28,7 +29,7 @@ from evalcore.report.document import on_one_line
 from evalcore.statistics.power import PowerTest
 from evalcore.trust.text import sanitize_terminal
 
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_SHARE = NumberRange(0, 1, min_open=True, max_open=True)
 _POWER_HELP = "Probability with which it is found."
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import orjson
 
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
@@ -39,7 +40,7 @@ from evalcore.suites.calibration import (
 from evalcore.trust.imports import ImportPolicy
 
 _MAX_LISTED = 20
-_SHARE = click.FloatRange(0, 1)
+_SHARE = NumberRange(0, 1)
 
 
 @click.group()
@@ -65,7 +66,7 @@ class _JudgedAssertion:
 @click.option("--model", help="Another model of it.")
 @click.option("--prompt", help="Its prompt, or the file of it.")
 @click.option("--threshold", type=_SHARE, default=0.8, help="The score that passes.  [0.8]")
-@click.option("--min-kappa", type=click.FloatRange(-1, 1), help=f"Least κ.  [{MIN_KAPPA:g}]")
+@click.option("--min-kappa", type=NumberRange(-1, 1), help=f"Least κ.  [{MIN_KAPPA:g}]")
 @click.option("--observed", type=_SHARE, help="A pass rate that the judge measured, to correct.")
 @mode_option
 @store_option

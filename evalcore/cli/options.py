@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import option_forms, parse_gate_options
@@ -136,7 +137,7 @@ def override_options(command: F) -> F:
         click.option("--exclude-tag", "excluded", multiple=True, help="No case with this tag."),
         click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
         click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
-        click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
+        click.option("--threshold", type=NumberRange(0, 1), help="Instead of the suite's."),
         click.option("-n", "--iterations", type=_IterationsType(), help=_ITERATIONS_HELP),
         click.option("--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP),
         click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),

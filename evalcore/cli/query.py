@@ -14,6 +14,7 @@ import click
 import orjson
 
 from evalcore.cli.fresh_history import refresh
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
@@ -48,7 +49,7 @@ _WELCOME: Final = (
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.01),
+    type=NumberRange(min=0.01),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
 from evalcore.cli.run_removal import delete_command, prune_command
@@ -82,7 +83,7 @@ def cancel_command(run_id: str, store: str | None) -> None:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.05),
+    type=NumberRange(min=0.05),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from evalcore.cli.interrupts import ended_by_interrupt
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import json_option, settings, store_option
 
 DATABASE_HELP = "sqlite:///FILE or postgresql://…  [evalcore.db]"
@@ -39,14 +40,14 @@ database_option = click.option(
     "--rate",
     "requests_per_second",
     default=100.0,
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     help="Requests per second of each token; 0 for no limit.  [100]",
 )
 @click.option(
     "--lease",
     "lease_s",
     default=15.0,
-    type=click.FloatRange(1),
+    type=NumberRange(1),
     help="Seconds after which another replica takes the run of one that died.  [15]",
 )
 @click.option(

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import (
     chosen_store,
     import_option,
@@ -54,7 +55,7 @@ _LEASE_HELP = "After twice as long without a sign of life others take over.  [20
 @click.option(
     "--lease",
     "lease_s",
-    type=click.FloatRange(0.1, 3600),
+    type=NumberRange(0.1, 3600),
     metavar="SECONDS",
     help=_LEASE_HELP,
 )

@@ -131,6 +131,13 @@ def check_mode(mode: object, example: str) -> None:
         )
 
 
+def names_of(names: Iterable[str], key: str) -> frozenset[str]:
+    """Return names that a caller gives; raise `UsageError` for one text, whose letters are none."""
+    if isinstance(names, str):
+        raise UsageError(f"'{key}' is a list, as in {key}=[{names!r}]")
+    return frozenset(names)
+
+
 def chosen_store(store: Store | None) -> ObjectStore:
     """Return the store of a call; by default the one that the configuration names."""
     if store is None:
@@ -204,10 +211,10 @@ class _Call:
             iterations=None if iterations is None else iterations.most,
             auto_iterations=iterations is not None and iterations.auto,
             concurrency=_count(chosen.get("concurrency"), "concurrency"),
-            cases=frozenset(chosen.get("cases") or ()),
-            tags=frozenset(chosen.get("tags") or ()),
-            excluded_tags=frozenset(chosen.get("excluded_tags") or ()),
-            variants=frozenset(chosen.get("variants") or ()),
+            cases=names_of(chosen.get("cases") or (), "cases"),
+            tags=names_of(chosen.get("tags") or (), "tags"),
+            excluded_tags=names_of(chosen.get("excluded_tags") or (), "excluded_tags"),
+            variants=names_of(chosen.get("variants") or (), "variants"),
             baseline=chosen.get("baseline_run"),
             strict=chosen.get("strict", False),
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},

@@ -9,6 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.frozen import frozen
 from evalcore.model.mode import Mode
@@ -25,6 +26,7 @@ from evalcore.suites.run import (
     check_mode,
     chosen_store,
     import_policy,
+    names_of,
     off_the_loop,
     report_of,
 )
@@ -99,11 +101,17 @@ def run_eval(
     `executor(case)`, sync or async, returns a mapping of block outputs; `case` has `id`, `inputs`,
     `fixtures` and `expected`. Without an executor the project's own engine runs the workflow; where
     that is not possible, `RuntimeError` is raised after the other cases have been evaluated, and
-    its `result` is theirs. Raises `LoadError` for mistakes in the file.
+    its `result` is theirs. Raises `LoadError` for mistakes in the file, `UsageError` for those of
+    the call.
     """
-    return off_the_loop(
-        lambda: _run(Path(path), executor, store, mode, threshold, frozenset(cases))
-    )
+    chosen = names_of(cases, "cases")
+    if threshold is not None and not _is_share(threshold):
+        raise UsageError(f"'threshold' is a number from 0 to 1, not {threshold!r}")
+    return off_the_loop(lambda: _run(Path(path), executor, store, mode, threshold, chosen))
+
+
+def _is_share(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1
 
 
 def _run(

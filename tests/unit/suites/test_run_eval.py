@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalcore import EvalRun, run_eval
-from evalcore.errors import LoadError
+from evalcore.errors import LoadError, UsageError
 
 FILE = """
 eval:
@@ -116,3 +116,14 @@ def test_an_executor_needs_no_sound_workflow(tmp_path: Path) -> None:
 def test_mistakes_of_the_file_are_load_errors(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no eval section"):
         run(tmp_path, text="blocks: {}")
+
+
+@pytest.mark.parametrize("threshold", [2, -0.1, float("nan"), "0.5", True])
+def test_a_threshold_is_a_share(threshold: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'threshold' is a number from 0 to 1"):
+        run_eval(write(tmp_path, FILE), threshold=threshold, store=tmp_path / "store")
+
+
+def test_one_case_is_a_list_of_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"'cases' is a list, as in cases=\['given'\]"):
+        run_eval(write(tmp_path, FILE), cases="given", store=tmp_path / "store")

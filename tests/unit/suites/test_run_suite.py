@@ -302,3 +302,9 @@ def test_a_choice_that_meets_nothing_is_told_in_the_words_of_python(
         run(tmp_path, **chosen)
     assert says in str(raised.value)
     assert "--" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["cases", "tags", "excluded_tags", "variants"])
+def test_one_name_is_a_list_of_one(key: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"'{key}' is a list, as in {key}=\['base'\]"):
+        run(tmp_path, suite_of(), **{key: "base"})

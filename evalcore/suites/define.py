@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +96,10 @@ def variant(
     tags: Iterable[str] = (),
 ) -> FlowVariant:
     """Return a small named change: provider, model, and `config`, which the flow reads."""
-    return FlowVariant(id, provider, model, dict(config or {}), tuple(tags))
+    # What is neither stays as it is: `define_suite` says where it stands.
+    own: Any = dict(config or {}) if config is None or isinstance(config, Mapping) else config
+    listed: Any = tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
+    return FlowVariant(id, provider, model, own, listed)
 
 
 def define_suite(
@@ -226,9 +230,34 @@ def _json_values(value: Any) -> Any:
         raise TypeError(type(member).__name__)
 
     try:
-        return orjson.loads(orjson.dumps(value, default=dumped, option=orjson.OPT_NON_STR_KEYS))
+        data = orjson.dumps(value, default=dumped, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
         return value
+    # orjson writes null for NaN and infinite numbers.
+    if b"null" in data and _has_infinite(value):
+        return _marked(value)
+    return orjson.loads(data)
+
+
+class NanOrInfinity:
+    """In the place of a number that JSON does not have: the loader refuses it by this name."""
+
+
+def _has_infinite(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_infinite, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_infinite, value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _marked(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(member) for member in value]
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return value if is_finite else NanOrInfinity()
 
 
 def _assertion(assertion: Any, names: LocalNames) -> Any:
@@ -248,7 +277,9 @@ def _variant(variant: FlowVariant | Mapping[str, Any] | str) -> Any:
     if not isinstance(variant, FlowVariant):
         return {"id": variant} if isinstance(variant, str) else variant
     raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider, "model": variant.model}
-    raw |= {"config": _json_values(dict(variant.config)), "tags": list(variant.tags)}
+    config: Any = variant.config
+    raw["config"] = _json_values(dict(config)) if isinstance(config, Mapping) else config
+    raw["tags"] = list(variant.tags) if isinstance(variant.tags, tuple) else variant.tags
     return {key: value for key, value in raw.items() if value is not None}
 
 

@@ -131,10 +131,10 @@ def check_mode(mode: object, example: str) -> None:
         )
 
 
-def names_chosen(names: Iterable[str] | None, what: str) -> frozenset[str]:
+def names_chosen(names: Iterable[str] | None, key: str) -> frozenset[str]:
     """Return names; raise `UsageError` for a text, whose letters would be the names."""
     if isinstance(names, str):
-        raise UsageError(f"{what} is a list of texts, not the text {repr(names)[:80]}")
+        raise UsageError(f"'{key}' is a list, as in {key}=[{repr(names)[:80]}]")
     return frozenset(names or ())
 
 

@@ -134,6 +134,8 @@ def test_a_mistake_names_its_file_and_line_without_a_traceback(
         pytest.param(["run", "."], id="a folder"),
         pytest.param(["rnu"], id="unknown command"),
         pytest.param(["run", "--no-such-flag"], id="unknown flag"),
+        pytest.param(["run", "--threshold", "nan", "suite.yaml"], id="not a number"),
+        pytest.param(["query", "--timeout", "nan", "SELECT 1"], id="no time"),
         pytest.param(["run", "--resume", "20260101T000000Z-000000"], id="unknown run"),
         pytest.param(["run", "--resume", "x", "suite.yaml"], id="resume with a file"),
         pytest.param(["report", "nonsense"], id="nonsense as run"),

@@ -239,9 +239,17 @@ class FlowReader:
                     providers[name] = {"kind": target.kind, "options": dict(target.options)}
         return {**options, "providers": providers} if providers else options
 
+    def _config_of(self, raw: SuiteVariant, loc: Loc) -> dict[str, Any]:
+        try:
+            config: dict[str, Any] = as_json(raw.get("config") or {})
+        except TypeError as error:
+            self._problems.add((*loc, "config"), f"holds a value that JSON cannot: {error}")
+            return {}
+        return config
+
     def _variant(self, raw: SuiteVariant, target: Target, loc: Loc) -> Variant:
         """Return the variant; its provider and model stand where its target's kind looks."""
-        config = as_json(raw.get("config") or {})
+        config = self._config_of(raw, loc)
         parts = {"provider": raw.get("provider"), "model": raw.get("model")}
         own = {key: value for key, value in parts.items() if value is not None}
         named, provider = raw.get("target"), own.get("provider", "")

@@ -117,3 +117,32 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
 def test_every_public_name_is_there() -> None:
     for name in evalcore.__all__:
         assert getattr(evalcore, name) is not None
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "mistake"),
+    [
+        ({"config": 5}, "variants[0].config: expected a mapping, got the number 5"),
+        ({"config": {"a": {1}}}, "variants[0].config: holds a value that JSON cannot"),
+        ({"config": {"a": [NAN]}}, "variants[0].config: holds a value that JSON cannot"),
+        ({"tags": "smoke"}, "variants[0].tags: expected a list, got 'smoke'"),
+    ],
+    ids=["a number", "a set", "NaN", "one tag"],
+)
+def test_a_mistake_in_a_variant_is_told_with_its_place(
+    chosen: dict[str, Any], mistake: str
+) -> None:
+    with pytest.raises(SuiteError) as caught:
+        define_suite("s", lambda case_input: "x", [{"id": "a"}], [variant("v", **chosen)])
+    assert mistake in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [NAN, {"a": [None, float("-inf")]}], ids=["NaN", "infinite"])
+@pytest.mark.parametrize("key", ["input", "expected_output", "metadata"])
+def test_a_number_that_json_does_not_have_is_no_null(key: str, value: Any) -> None:
+    case = {"id": "a", key: {"n": value}}
+    with pytest.raises(SuiteError, match=r"case 'a' holds a value that JSON cannot.*NanOrInfinity"):
+        define_suite("s", lambda case_input: "x", [case], [variant("v")])

@@ -131,5 +131,5 @@ def test_the_threshold_of_the_call_replaces_that_of_the_file(tmp_path: Path) -> 
 
 
 def test_cases_are_a_list_and_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cases is a list of texts, not the text 'given'"):
+    with pytest.raises(UsageError, match=r"'cases' is a list, as in cases=\['given'\]"):
         run_eval(write(tmp_path), executor, store=tmp_path / "store", cases="given")

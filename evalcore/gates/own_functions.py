@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any
 
+import orjson
+
 from evalcore.declared.parameter_types import FUNCTION, MaybeText
 from evalcore.declared.parameters import REQUIRED, Key
 from evalcore.frozen import frozen
@@ -39,7 +41,9 @@ class CustomGate(Gate, example="module:function"):
                 if decided is not None:
                     return decided
             answer = functions.resolve(str(self.fn))(functions.report())
-            return _result(name, self.description, answer)
+            result = _result(name, self.description, answer)
+            orjson.dumps(result.details)  # a report has to hold them
+            return result
         except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's function)
             message = f"{type(error).__name__}: {error}"
             return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})

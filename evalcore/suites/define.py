@@ -22,6 +22,7 @@ from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
 from evalcore.model.gate import GateSpec
+from evalcore.model.infinite_numbers import has_infinite
 from evalcore.model.suite import Source, Suite
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
@@ -234,21 +235,13 @@ def _json_values(value: Any) -> Any:
     except orjson.JSONEncodeError:
         return value
     # orjson writes null for NaN and infinite numbers.
-    if b"null" in data and _has_infinite(value):
+    if b"null" in data and has_infinite(value):
         return _marked(value)
     return orjson.loads(data)
 
 
 class NanOrInfinity:
     """In the place of a number that JSON does not have: the loader refuses it by this name."""
-
-
-def _has_infinite(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_has_infinite, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_infinite, value))
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _marked(value: Any) -> Any:

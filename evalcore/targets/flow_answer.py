@@ -17,6 +17,7 @@ from evalcore.model.evidence_path import (
     output_values,
     with_values,
 )
+from evalcore.model.infinite_numbers import has_infinite
 from evalcore.targets.case_messages import json_text
 
 _WHOLE: Final = frozenset(
@@ -189,6 +190,9 @@ def _metrics(raw: Any) -> Metrics:
 def json_value(value: Any) -> Any:
     """Return the value as JSON holds it, so that a stored one is equal to it."""
     try:
-        return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+        data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise AnswerError(f"what JSON cannot hold: {error}") from None
+    if b"null" in data and has_infinite(value):
+        raise AnswerError("what JSON cannot hold: a number that is NaN or infinite")
+    return orjson.loads(data)

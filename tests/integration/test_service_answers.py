@@ -188,12 +188,12 @@ def served_patch(service: Service, saved: str, body: Any) -> list[str]:
 
 
 def test_a_workflow_without_blocks_is_refused(paused: Service) -> None:
-    definitions: list[Any] = [{"blocks": {}}, "blocks: {}\n"]
-    for definition in definitions:
+    definitions: list[tuple[Any, str]] = [({"blocks": {}}, ""), ("blocks: {}\n", "line 1: ")]
+    for definition, line in definitions:
         answer = paused.client.post("/v1/workflows", json={"name": "x", "definition": definition})
         (mistake,) = answer.json()["detail"]
         assert (answer.status_code, mistake["loc"]) == (422, ["body", "definition", "blocks"])
-        assert mistake["msg"] == "a workflow has one block at least, got none"
+        assert mistake["msg"] == f"{line}a workflow has one block at least, got none"
 
 
 def test_inputs_of_handles_that_the_block_does_not_have_are_refused(paused: Service) -> None:

@@ -309,3 +309,15 @@ def test_a_choice_that_meets_nothing_is_told_in_the_words_of_python(
 def test_one_name_is_a_list_of_one(key: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"'{key}' is a list, as in {key}=\['base'\]"):
         run(tmp_path, suite_of(), **{key: "base"})
+
+
+@pytest.mark.parametrize(
+    "details", [{"a": object()}, {"a": 2**70}, {1: 2}], ids=["object", "number", "key"]
+)
+def test_details_that_no_report_holds_fail_the_gate(details: Any, tmp_path: Path) -> None:
+    answer = {"passed": True, "message": "m", "details": details}
+    own = gates.custom("mine", "a gate", lambda report: answer)
+    report = run(tmp_path, suite_of(gates=[own]))
+    (gate, _) = report.gate_results
+    assert (gate.name, gate.passed) == ("mine", False)
+    assert gate.message.startswith("TypeError: ")

@@ -68,6 +68,15 @@ def failure(returned: Any, **more: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("value", [float("nan"), {"a": [None, float("inf")]}])
+def test_a_number_that_json_does_not_have_is_no_output(value: Any) -> None:
+    def give(input: Any, *, context: Any) -> Any:  # noqa: A002
+        return value
+
+    message = failure(nodes(node("a"), run=give))
+    assert "what JSON cannot hold: a number that is NaN or infinite" in message
+
+
 def test_what_a_node_changes_is_its_own() -> None:
     def add(input: Any, *, context: Any) -> Any:  # noqa: A002
         input.append(context.node_id)

@@ -188,6 +188,7 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
     The arguments are those of the process by default, the command is all of evalcore.
     """
     code: int | None
+    output = sys.stdout
     try:
         _check_texts(sys.argv[1:] if arguments is None else arguments)
         code = (command or cli).main(arguments, prog_name="evalcore", standalone_mode=False)
@@ -202,10 +203,11 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
         code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except BrokenPipeError:
-        # The reader of the output has closed the pipe.
-        sys.stderr.close()
-        code = ExitCode.PASS
+    except SystemExit as ended:
+        # click's, with the code of a failed gate, where the reader of the output has closed the
+        # pipe: it has replaced the stream. Else a command of another package has its own.
+        is_closed = sys.stdout is not output
+        code = ExitCode.ERRORS if is_closed or not isinstance(ended.code, int) else ended.code
     # A fault of ours must not look like a failed gate, whose exit code Python's own is.
     except Exception as error:
         if os.environ.get("EVALCORE_TRACEBACK"):
@@ -213,11 +215,27 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
 
             cover_exception(error)
             raise
-        what = f"{type(error).__name__}: {error}"
-        hint = "EVALCORE_TRACEBACK=1 shows where; `evalcore runs list` shows runs to resume"
-        show_error(EvalError(f"evalcore: unexpected fault: {what}\n({hint})"))
+        show_error(_output_fault(error) or _unexpected(error))
         code = ExitCode.ERRORS
     return int(code or 0)
+
+
+def _unexpected(error: Exception) -> EvalError:
+    what = f"{type(error).__name__}: {error}"
+    hint = "EVALCORE_TRACEBACK=1 shows where; `evalcore runs list` shows runs to resume"
+    return EvalError(f"evalcore: unexpected fault: {what}\n({hint})")
+
+
+def _output_fault(error: Exception) -> EvalError | None:
+    """Return the mistake of a standard output that takes no more; None if it is another one."""
+    from evalcore.redaction.streams import OUTPUT
+
+    if not isinstance(error, OSError) or error.filename != OUTPUT:
+        return None
+    return EvalError(
+        f"cannot write to standard output: {error.strerror} (what was stored is kept: `evalcore "
+        "report` shows a run again)"
+    )
 
 
 def _check_texts(arguments: Sequence[str]) -> None:
@@ -244,14 +262,14 @@ def leave(code: int) -> NoReturn:
     must not keep a process whose report is printed.
     """
     if "prefect" in sys.modules:
-        with suppress(BrokenPipeError, ValueError):
+        with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
         timer = threading.Timer(_TEARDOWN_S, os._exit, (code,))
         timer.daemon = True
         timer.start()
     atexit._run_exitfuncs()
-    with suppress(BrokenPipeError, ValueError):
+    with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)

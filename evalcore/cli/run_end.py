@@ -6,7 +6,7 @@ Not imported before the run is executed: what executes does not wait for what re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import click
@@ -46,7 +46,9 @@ def end_run(
                 if options.prefect
                 else finish_run(run, receipts, now=now, options=decide, keep_json=options.as_json)
             )
-        show(view, options, append=append)
+        # Who reads no further still gets the decision, and so do those who are told of it.
+        with suppress(BrokenPipeError):
+            show(view, options, append=append)
         export_view(view, options.exports, append=append)
         if not options.prefect:  # else the flow has told
             _tell(view)
@@ -58,7 +60,8 @@ def end_run(
 def show_completed(run: StoredRun, options: RunOptions) -> Decision:
     """Show and export a completed run; return its decision. Raises `DamagedRunError`."""
     with view_run(run) as view:
-        show(view, options)
+        with suppress(BrokenPipeError):
+            show(view, options)
         export_view(view, options.exports)
         return view.report.decision
 

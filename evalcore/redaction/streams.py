@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
 
 from evalcore.redaction.redactor import PROCESS
+
+OUTPUT: Final = "<stdout>"
+"""How Python calls its standard output."""
 
 
 class RedactedStream(io.TextIOWrapper):
@@ -14,8 +19,23 @@ class RedactedStream(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         """Write the text without secrets; return how many characters it had."""
-        super().write(PROCESS.text(text) if PROCESS.knows else text)
+        with self._named():
+            super().write(PROCESS.text(text) if PROCESS.knows else text)
         return len(text)
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        with self._named():
+            super().flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let an error of the system say whose it is: those of open files name none."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = self.name
+            raise
 
 
 def redact_standard_streams() -> None:

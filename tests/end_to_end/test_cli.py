@@ -335,6 +335,47 @@ def test_what_an_encoding_does_not_have_is_escaped(
     assert b"FAIL" in ended.stdout
 
 
+@pytest.mark.parametrize(("output", "code"), [("x", 0), ("y", 1)])
+def test_a_reader_who_reads_no_further_still_gets_the_decision(
+    output: str, code: int, tmp_path: Path, store: Path
+) -> None:
+    (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", f"output: {output}"), "utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        command = [EVALCORE, "run", "f.eval.yaml", "--json"]
+        env = environment(store)
+        ended = subprocess.run(command, cwd=tmp_path, env=env, stdout=closed, check=False)
+    assert ended.returncode == code
+
+
+def test_a_pipe_that_is_closed_is_no_failed_gate(tmp_path: Path, store: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        command, env = [EVALCORE, "runs", "list", "--json"], environment(store)
+        ended = subprocess.run(command, cwd=tmp_path, env=env, stdout=closed, check=False)
+    assert ended.returncode == 4
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_takes_no_more_is_told_as_that(tmp_path: Path, store: Path) -> None:
+    (tmp_path / "f.eval.yaml").write_text(GIVEN, "utf-8")
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [EVALCORE, "run", "f.eval.yaml"],
+            cwd=tmp_path,
+            env=environment(store),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ended.returncode == 4
+    message = ended.stderr.decode()
+    assert message.startswith("cannot write to standard output: No space left on device")
+    assert "Traceback" not in message
+
+
 def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Path) -> None:
     path = tmp_path / "evil.eval.yaml"
     path.write_text(

@@ -26,7 +26,8 @@ from evalcore.storage.runs import StoredRun
 LATENCY_S = 2.0
 AT_ONCE = 20
 LIVE_ITEMS = 400
-FEW_ITEMS = 1_000
+# So many that the memory of a worker has been touched once: it is part of its start.
+FEW_ITEMS = 10_000
 _PIECES = "few", "large", "cut", "crowded"
 
 

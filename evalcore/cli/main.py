@@ -203,11 +203,12 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
         code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except SystemExit as ended:
-        # click's, with the code of a failed gate, where the reader of the output has closed the
-        # pipe: it has replaced the stream. Else a command of another package has its own.
-        is_closed = sys.stdout is not output
-        code = ExitCode.ERRORS if is_closed or not isinstance(ended.code, int) else ended.code
+    except SystemExit:
+        # Where the reader of the output has closed the pipe click replaces the stream, and exits
+        # with the code of a failed gate.
+        if sys.stdout is output:
+            raise
+        code = ExitCode.ERRORS
     # A fault of ours must not look like a failed gate, whose exit code Python's own is.
     except Exception as error:
         if os.environ.get("EVALCORE_TRACEBACK"):

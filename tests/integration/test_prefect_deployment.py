@@ -52,6 +52,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 150.0
+_HELD_CASES = 8
 # Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
 # later, and would end a retry that has begun.
 _WORKER_LOOKS = "prefect.flow_runs.worker - "
@@ -277,12 +278,13 @@ def test_a_flow_run_that_is_cancelled_while_it_ends_does_not_stay_cancelling(
 def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
 ) -> None:
-    slow, store = write_slow_suite(checkout, cases=8), tmp_path / "store"
-    identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
-    wait_for_results(store)
+    store, gate = tmp_path / "store", tmp_path / "gate"
+    suite = write_held_suite(checkout, gate)
+    identity = trigger("evaluate/on-demand", suite=suite, store=str(store))
+    wait_for_held_shard(identity, store)
     looks = looks_of(working)
-    killed = kill_flow_runs(checkout)
-    committed = len(list(store.glob("runs/*/*/results/*.parquet")))
+    assert kill_flow_runs(checkout)
+    gate.touch()
     with get_client(sync_client=True) as client:
         ended_run(identity, working)
         wait_for_look(working, looks)
@@ -291,23 +293,56 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
 
     (manifest,) = manifests(store)
     assert manifest.counts is not None
-    assert (manifest.state, manifest.counts["passed"]) == ("completed", 8)
-    assert killed
-    assert 0 < committed < 8
+    assert (manifest.state, manifest.counts["passed"]) == ("completed", _HELD_CASES)
     assert ends_of_shards(identity) == {"Completed", "Crashed"}
+
+
+def write_held_suite(folder: Path, gate: Path) -> str:
+    """Write a suite, one item at a time, whose third item waits until a gate is there."""
+    wait = f'while [ "$0" = 3 ] && [ ! -e "{gate}" ]; do sleep 0.2; done; echo hi'
+    targets = [
+        {"name": "held", "provider": "command", "command": ["sh", "-c", wait, "{prompt}"]},
+    ]
+    tests = [
+        {
+            "id": f"c{number}",
+            "input": f"{number}",
+            "assertions": [{"type": "contains", "value": "hi"}],
+        }
+        for number in range(1, _HELD_CASES + 1)
+    ]
+    suite = {"targets": targets, "execution": {"target": "held", "workers": 1}, "tests": tests}
+    (folder / "held.eval.yaml").write_bytes(orjson.dumps(suite))
+    return "held.eval.yaml"
+
+
+def wait_for_held_shard(flow_run: UUID, store: Path) -> None:
+    """Wait until the server knows the shard that waits, and the ends of all shards before it."""
+    deadline = time.monotonic() + _ENDED_S
+    while True:
+        names = sorted(state.name or "" for state in states_of_shards(flow_run))
+        committed = len(list(store.glob("runs/*/*/results/*.parquet")))
+        if committed and names == ["Completed"] * committed + ["Running"]:
+            return
+        assert time.monotonic() < deadline, names
+        time.sleep(0.2)
 
 
 def ends_of_shards(flow_run: UUID) -> set[str | None]:
     """Return the states in which the task runs of a flow run have ended, once all have."""
-    of_flow_run = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
     deadline = time.monotonic() + _ENDED_S
+    while any(not state.is_final() for state in states_of_shards(flow_run)):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    return {state.name for state in states_of_shards(flow_run)}
+
+
+def states_of_shards(flow_run: UUID) -> list[State[Any]]:
+    """Return the states that the server knows of the task runs of a flow run."""
+    of_flow_run = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
     with get_client(sync_client=True) as client:
-        while True:
-            states = [each.state for each in client.read_task_runs(flow_run_filter=of_flow_run)]
-            if all(state is not None and state.is_final() for state in states):
-                return {state.name for state in states if state is not None}
-            assert time.monotonic() < deadline, states
-            time.sleep(0.5)
+        task_runs = client.read_task_runs(flow_run_filter=of_flow_run)
+    return [task_run.state for task_run in task_runs if task_run.state is not None]
 
 
 def looks_of(project: Project) -> int:

@@ -36,6 +36,8 @@ DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
 _PLAIN_KEYS: Final = 2  # `type` and `value`
 _LONGEST_NAME: Final = 30
+# Compared types that need no value, and about which there is nothing to say without one.
+_COMPLETE: Final = frozenset({"is-json"})
 
 ReadAssertion = Callable[[Any, Loc, Problems], Assertion | None]
 
@@ -120,7 +122,9 @@ class AssertionReader:
         texts = self._texts
         try:
             for entry in raw:
-                assertion = texts.get(tuple(entry.items())) or self._of_text(entry)
+                assertion = (
+                    texts.get(tuple(entry.items())) or self._of_text(entry) or self._of_type(entry)
+                )
                 if assertion is None or assertion.type not in COMPARED:
                     return None
                 assertions.append(assertion)
@@ -235,6 +239,19 @@ class AssertionReader:
         assertion = _new_assertion(Assertion, (name, check, label, params, *_DEFAULTS))
         if len(self._texts) < MAX_SHARED_ASSERTIONS:
             self._texts[tuple(raw.items())] = assertion
+        return assertion
+
+    def _of_type(self, raw: dict[str, Any]) -> Assertion | None:
+        """Return an assertion of which only a type is written that is complete; else None.
+
+        The first one would make `read` build a validator, which takes longer than many rows.
+        """
+        if len(raw) != 1 or raw.get("type") not in _COMPLETE:
+            return None
+        kind = self._types[raw["type"]]
+        stored = (kind.name, kind.check, _name(kind.name, None), dict(kind.base), *_DEFAULTS)
+        assertion = _new_assertion(Assertion, stored)
+        self._texts[tuple(raw.items())] = assertion
         return assertion
 
     def _share(self, key: tuple[tuple[str, Any], ...], assertion: Assertion) -> None:

@@ -113,7 +113,6 @@ class TestReader:
         self.variables = variables
         self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
-        self._validate = adapter(TestShape).validate_python
         self.assertions = AssertionReader(
             defaults.graders, defaults.programs, defaults.notes, defaults.templates
         )
@@ -160,7 +159,7 @@ class TestReader:
             if type(raw) is not dict or "assert" in raw or "evaluators" in raw:
                 checked = adapter(TestAlias).validate_python(raw)
             else:
-                checked = self._validate(raw)
+                checked = adapter(TestShape).validate_python(raw)
         except ValidationError as error:
             if type(raw) is dict and not raw.keys().isdisjoint(_DEPENDENCIES):
                 return self._checked(_without_dependencies(raw, loc, problems), loc, problems)

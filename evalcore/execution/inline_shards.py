@@ -106,7 +106,7 @@ class _Commits:
 
     def __exit__(self, kind: object, *_: object) -> None:
         # For each thread that there may be: an interrupt as one starts keeps it from the list.
-        for _ in range(_MAX_COMMITS):
+        for _thread in range(_MAX_COMMITS):
             self._shards.put(None)
         for thread in self._threads:
             thread.join()

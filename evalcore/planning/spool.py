@@ -133,11 +133,11 @@ class CaseSpool:
         return frozenset(self._code_names | self._encoder.code_names)
 
     def _write(self, data: bytes) -> None:
-        """Append a block; raise `StoreError` where the temporary folder takes it not."""
+        """Append a block; raise `StoreError` if it cannot be written."""
         try:
             self._file.seek(self._end)
             self._file.write(data)
-            # What is left in a buffer would fail where the spool is closed, and is told by nothing.
+            # What stays in a buffer fails as the spool is closed, where nothing tells it.
             self._file.flush()
         except OSError as error:
             with suppress(OSError):

@@ -19,6 +19,7 @@ import click
 from evalcore.cli import contributed
 from evalcore.cli.examples import with_examples
 from evalcore.errors import DamagedRunError, EvalError, ExitCode, UsageError
+from evalcore.mistakes.foreign_text import is_unicode
 from evalcore.version import VERSION
 
 SECTIONS = {
@@ -242,13 +243,13 @@ def _output_fault(error: Exception) -> EvalError | None:
 def _check_texts(arguments: Sequence[str]) -> None:
     """Raise `UsageError` for an argument or a setting with bytes that are no text.
 
-    Python has half of a surrogate pair for each of them, which nothing can store.
+    Nothing can store them.
     """
     named = [(f"'{argument}'", argument) for argument in arguments]
     # A setting may be a secret, so it is not shown.
     named += [(name, text) for name, text in os.environ.items() if name.startswith("EVALCORE_")]
     for name, text in named:
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_unicode(text):
             raise UsageError(
                 f"{name} is not UTF-8; write it anew (if it is, the locale is not: set "
                 "PYTHONUTF8=1)"

@@ -18,8 +18,8 @@ class IdleSteps:
     """Takes one step at a time, whenever the running event loop has waited for a while.
 
     A loop that sends the first of many calls, or reads their answers, is not held up. It may never
-    wait: what has not been prepared is then made where it is needed. A thread would take turns
-    with each call.
+    wait, or a step may fail: what has not been prepared is then made where it is needed. A thread
+    would take turns with each call.
     """
 
     def __init__(
@@ -45,5 +45,7 @@ class IdleSteps:
             try:
                 next(self._steps)
             except StopIteration:
+                return
+            except Exception:  # noqa: BLE001 - it is met again, and told, where it is needed
                 return
         self._look_in(_LOOK_EVERY_S)

@@ -105,7 +105,8 @@ class _Commits:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        for _thread in self._threads:
+        # For each thread that there may be: an interrupt as one starts keeps it from the list.
+        for _thread in range(_MAX_COMMITS):
             self._shards.put(None)
         for thread in self._threads:
             thread.join()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,6 +20,7 @@ from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.temporary_folder import temporary_folder
 
 REUSE_ITEMS = 10_000
 
@@ -79,7 +80,7 @@ class ReusedItems:
 
         for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
             try:
-                with _PartFile(self._run, self._run.keys.reuse_part(part)) as path:
+                with _part_file(self._run, self._run.keys.reuse_part(part)) as path:
                     rows = read_item_rows(path, items)
             except ObjectNotFoundError as error:
                 if not self._required:
@@ -125,33 +126,27 @@ class ReusedItems:
         return self._run.store.get(blob_key(digest)).data.decode("utf-8", "surrogatepass")
 
 
-class _PartFile:
-    """A part as a file: the store's own, or a copy for as long as the context."""
+@contextmanager
+def _part_file(run: StoredRun, key: str) -> Iterator[Path]:
+    """Give a part as a file: the store's own, or a copy for as long as the context.
 
-    def __init__(self, run: StoredRun, key: str) -> None:
-        self._run, self._key = run, key
-        self._folder: TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Path:
-        """Give the file; raise `ObjectNotFoundError` if the plan has no such part."""
-        seal, store = self._run.seal, self._run.store
-        name = self._key.removeprefix(self._run.keys.plan_prefix)
-        if seal is not None and name not in seal.parts:
-            raise ObjectNotFoundError(f"{self._key} is no part of the plan")
-        local = store.local_path(self._key)
-        data = store.get(self._key).data if local is None else b""
-        if seal is not None:
-            seal.check_part(name, data if local is None else local.read_bytes())
-        if local is not None:
-            return local
-        self._folder = TemporaryDirectory(prefix="evalcore-reuse-")
-        copy = Path(self._folder.name) / "part.parquet"
+    Raises `ObjectNotFoundError` if the plan has no such part.
+    """
+    seal, store = run.seal, run.store
+    name = key.removeprefix(run.keys.plan_prefix)
+    if seal is not None and name not in seal.parts:
+        raise ObjectNotFoundError(f"{key} is no part of the plan")
+    local = store.local_path(key)
+    data = store.get(key).data if local is None else b""
+    if seal is not None:
+        seal.check_part(name, data if local is None else local.read_bytes())
+    if local is not None:
+        yield local
+        return
+    with temporary_folder("evalcore-reuse-") as folder:
+        copy = folder / "part.parquet"
         copy.write_bytes(data)
-        return copy
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        yield copy
 
 
 def _result(entry: Mapping[str, Any]) -> AssertionResult:

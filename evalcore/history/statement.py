@@ -17,6 +17,7 @@ import orjson
 
 from evalcore.errors import UsageError
 from evalcore.history.columns import TABLES
+from evalcore.mistakes.foreign_text import is_unicode
 from evalcore.mistakes.wording import did_you_mean
 
 ITEMS: Final = "items"
@@ -73,7 +74,7 @@ def parse_statement(sql: str) -> SelectStatement:
         raise QueryError(f"the query has more than {_MOST_CHARACTERS:,} characters")
     if "\0" in sql:
         raise QueryError("the query has a NUL character")
-    if any("\ud800" <= character <= "\udfff" for character in sql):
+    if not is_unicode(sql):
         raise QueryError("the query is not valid Unicode text")
     # `IMPORT DATABASE` reads files while it is parsed.
     connection = duckdb.connect(":memory:", config=_CLOSED)

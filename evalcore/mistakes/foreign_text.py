@@ -14,6 +14,11 @@ QUOTED_LENGTH = 80
 _LISTED = 5
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair: Python has one for a byte that is no text."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def shorten(text: str, limit: int = LINE_LENGTH) -> str:
     """Return the text, its end replaced by `…` where it is longer than `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

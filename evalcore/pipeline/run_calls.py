@@ -279,6 +279,7 @@ class RunCalls:
             concurrency=options.concurrency,
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
             is_shared=self._mode is not Mode.REPLAY,
+            warn=options.warn,
         )
         self._share(limits)
         keeps_messages = run.definition.evidence is EvidencePolicy.FULL

@@ -6,9 +6,10 @@ are the plan parts that go into the store: a million cases are never a million P
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from tempfile import SpooledTemporaryFile, gettempdir
+from tempfile import SpooledTemporaryFile
 from typing import IO, Any, NamedTuple
 
 from evalcore.errors import StoreError, UsageError
@@ -132,16 +133,18 @@ class CaseSpool:
         return frozenset(self._code_names | self._encoder.code_names)
 
     def _write(self, data: bytes) -> None:
-        """Append a block; raise `StoreError` where the temporary folder takes it not."""
+        """Append a block; raise `StoreError` if it cannot be written."""
         try:
             self._file.seek(self._end)
             self._file.write(data)
-            # What is left in a buffer would fail where the spool is closed, and is told by nothing.
+            # What stays in a buffer fails as the spool is closed, where nothing tells it.
             self._file.flush()
         except OSError as error:
             with suppress(OSError):
                 self._file.close()
-            reason = f"cannot keep the cases below {gettempdir()}: {error.strerror or error}"
+            # None where no folder can be written to: the error names those that were tried.
+            where = "" if tempfile.tempdir is None else f" below {tempfile.tempdir}"
+            reason = f"cannot keep the cases{where}: {error.strerror or error}"
             raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
         self._blocks.append(_Block(self._end, len(data)))
         self._end += len(data)

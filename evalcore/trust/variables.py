@@ -25,14 +25,15 @@ PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "
 # Text in quotes may have several lines, and a comment behind it; other text ends with its line.
 _ENTRY: Final = re.compile(
     r"""
-    ^ [^\S\n]* (?: export [^\S\n]+ )? (?P<name> [A-Za-z_][A-Za-z0-9_]* ) [^\S\n]* = [^\S\n]*
-    (?: (?P<quote> ["'`] ) (?P<quoted> (?: \\(?P=quote) | (?!(?P=quote))[\s\S] )* ) (?P=quote)
+    ^ [^\S\n]* (?: export [^\S\n]+ )? (?P<name> [A-Za-z_][A-Za-z0-9_]* ) [^\S\n]* =
+    (?: [^\S\n]* (?P<quote> ["'`] )
+        (?P<quoted> (?: \\(?P=quote) | (?!(?P=quote))[\s\S] )* ) (?P=quote)
         (?= [^\S\n]* (?: \# | $ ) )
       | (?P<bare> .* ) )
     """,
     re.VERBOSE | re.MULTILINE,
 )
-_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+_COMMENT: Final = re.compile(r"\s#.*")
 
 
 @frozen

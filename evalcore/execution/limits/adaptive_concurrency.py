@@ -51,7 +51,7 @@ class AdaptiveConcurrency:
         self.limit = most(concurrency or FIRST)
         self._most = most
         self._rises = concurrency is None
-        self._least = 1 if concurrency is None else max(1, concurrency // 16)
+        self._least = 1 if concurrency is None else max(1, self.limit // 16)
         self._doubles = True
         self._best_s: float | None = None
         self._changed_at = 0.0
@@ -103,7 +103,8 @@ class AdaptiveConcurrency:
             return
         self._doubles = False
         if latency_s > _LATENCY_BROKEN * self._best_s:
-            self._change(max(FIRST, int(self.limit * _FALL)), now)
+            # Refusals or the bound may have made it less than 16.
+            self._change(min(self.limit, max(FIRST, int(self.limit * _FALL))), now)
 
     def _change(self, limit: int, now: float) -> None:
         self.limit = limit

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ class RunLimits:
 
     `is_shared` says that a `sync` brings them in step with the run's other processes. `rates` that
     an orchestrator keeps are `shared` with other runs. The number of calls at once is this
-    process's own.
+    process's own; `warn` is told if it is less than what is asked for.
     """
 
     def __init__(
@@ -49,14 +48,15 @@ class RunLimits:
         shared: SharedRates | None = None,
         is_shared: bool = False,
         clock: Clock = time.monotonic,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         limits = definition.limits
         wanted_calls = concurrency or limits.concurrency
         self.window = AdaptiveConcurrency(wanted_calls, bounded_by_open_files)
-        if wanted_calls is not None and self.window.limit < wanted_calls:
-            sys.stderr.write(
-                f"Warning: {self.window.limit} calls at once instead of {wanted_calls}: this "
-                "process may open no more files (ulimit -n)\n"
+        if warn is not None and wanted_calls is not None and self.window.limit < wanted_calls:
+            warn(
+                f"{self.window.limit} calls at once instead of {wanted_calls}: this process may "
+                "open no more files (ulimit -n)"
             )
         self.budget = (
             RunBudget(

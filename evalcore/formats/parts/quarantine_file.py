@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.text.documents import Document, read_document
+from evalcore.formats.text.documents import Document, decode, parse_document, read_bytes
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.quarantine import QUARANTINE_FILE, QuarantineEntry
 from evalcore.model.suite import Suite
@@ -58,10 +58,12 @@ def _beside(file: str, path: Path) -> str:
 
 def read_quarantine(path: Path, file: str | None = None) -> tuple[QuarantineEntry, ...]:
     """Return the entries of a file in their order; raise `LoadError` with every mistake in it."""
+    name = file or str(path)
+    data = read_bytes(path, name)
     # What `remove` leaves of a file with one entry, and an editor of one without.
-    if not path.read_bytes().strip():
+    if not decode(data, name).strip():
         return ()
-    document = read_document(path, file or str(path))
+    document = parse_document(data, name)
     raw: Any = document.value
     if raw is None:
         return ()

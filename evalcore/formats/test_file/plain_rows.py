@@ -22,7 +22,7 @@ _new_evidence: Final = Evidence._make
 
 
 class PlainRows:
-    """Reads the plain rows of a suite; those that `tests` reads have ids of their own beside them.
+    """Reads the plain rows of a suite, whose ids are none of those that `tests` has read.
 
     No row is plain where the suite gives its tests anything but a threshold.
     """

@@ -221,13 +221,12 @@ def parse_document(
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "is empty")
-    if not is_json:
-        text = join_surrogate_pairs(text, CoreLoader)
+    yaml_text = text if is_json else join_surrogate_pairs(text, CoreLoader)
     try:
-        value, is_json = _parsed(data, text, is_json=is_json, loader=loader)
+        value, is_json = _parsed(data, yaml_text, is_json=is_json, loader=loader)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
-    locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
+    locate = json_locator(text) if is_json else yaml_locator(yaml_text, CoreLoader)
     return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
+from evalcore.errors import StoreError
 from evalcore.execution.idle_steps import IdleSteps
 from tests.support.virtual_loop import VirtualLoop
 
@@ -45,3 +46,27 @@ def test_no_step_is_taken_as_long_as_the_loop_works() -> None:
 
 def test_a_loop_that_never_waits_takes_no_step() -> None:
     assert times_of_steps(lambda now: now) == []
+
+
+def test_a_step_that_fails_is_the_last_one_and_says_nothing() -> None:
+    loop = VirtualLoop(repeat(0.0))
+    told: list[object] = []
+    taken: list[float] = []
+
+    def work() -> Iterator[None]:
+        taken.append(loop.time())
+        yield
+        taken.append(loop.time())
+        raise StoreError("there is no folder for a database")
+
+    async def wait() -> None:
+        loop.set_exception_handler(lambda _, fault: told.append(fault))
+        IdleSteps(work(), lambda: 0.0)
+        await asyncio.sleep(2.0)
+
+    try:
+        loop.run_until_complete(wait())
+    finally:
+        loop.close()
+    assert len(taken) == 2
+    assert told == []

@@ -201,11 +201,16 @@ def test_an_unknown_case_is_a_warning_with_the_near_id(tmp_path: Path) -> None:
     assert "Did you mean 'b'?" in done.output
 
 
-@pytest.mark.parametrize("text", ["", "\n", " \n\n", "# nothing\n", "[]\n"])
+@pytest.mark.parametrize("text", ["", "\n", " \n\n", "\ufeff\n", "# nothing\n", "[]\n"])
 def test_a_file_without_entries_quarantines_nothing(text: str, tmp_path: Path) -> None:
     path = tmp_path / "quarantine.yaml"
     path.write_text(text)
     assert read_quarantine(path) == ()
+
+
+def test_a_quarantine_that_cannot_be_read_is_told_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="of-ours: is a folder"):
+        read_quarantine(tmp_path, "of-ours")
 
 
 def test_adding_and_removing_keeps_comments(tmp_path: Path) -> None:

@@ -41,3 +41,11 @@ def test_a_half_of_a_pair_is_a_mistake_with_its_line(half: str) -> None:
 def test_lines_stay_behind_pairs() -> None:
     document = parse_document(f'a: "{PAIR}"\nb:\n  c: "{PAIR}"\n'.encode(), "x.yaml")
     assert document.locate(("b", "c")) == 3
+
+
+def test_lines_of_json_that_yaml_refuses_behind_a_pair_are_found() -> None:
+    """YAML takes no key of more than 1024 characters."""
+    text = f'{{"{PAIR}": 1,\n "{"k" * 2000}": 2,\n "b": 3}}'
+    document = parse_document(text.encode(), "x.yaml")
+    assert document.value[FACE] == 1
+    assert document.locate(("b",)) == 3

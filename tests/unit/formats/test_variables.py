@@ -119,6 +119,7 @@ def test_metadata_that_are_called_a_description_are_no_prose(tmp_path: Path, tex
         ("NAME= # comment", ""),
         ("NAME=tab\t# comment", "tab"),
         ("NAME=a#b", "a#b"),
+        ("NAME=#b", "#b"),
         ('NAME=`of "code"`', 'of "code"'),
         ('NAME="two\nOTHER=lines" # comment', "two\nOTHER=lines"),
         ('NAME="open\nOTHER="no"', '"open'),

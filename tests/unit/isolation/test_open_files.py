@@ -7,7 +7,10 @@ import resource
 import pytest
 
 from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency
+from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.isolation.open_files import bounded_by_open_files
+from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.settings import Settings
 
 NONE = resource.RLIM_INFINITY
 
@@ -68,3 +71,18 @@ def test_a_window_begins_and_rises_within_the_bound(monkeypatch: pytest.MonkeyPa
 
     assert sizes == [16, 20, 20, 20, 20]
     assert AdaptiveConcurrency(2000, bounded_by_open_files).limit == 20
+
+
+def test_fewer_calls_than_asked_for_are_told_to_the_owner_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_limits(monkeypatch, Limits(104, 104))
+    policy = Policy(ScoreRule.BLOCKS, ())
+    definition = SuiteDefinition("s", Format.SUITE, Source("s.yaml", ".", ""), policy)
+    told: list[str] = []
+
+    RunLimits(definition, Settings(), concurrency=2000, warn=told.append)
+    RunLimits(definition, Settings(), concurrency=20, warn=told.append)
+
+    assert [message.partition(":")[0] for message in told] == ["20 calls at once instead of 2000"]
+    assert capsys.readouterr().err == ""

@@ -142,6 +142,28 @@ def test_a_commit_that_fails_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("small_shards")
+def test_an_interrupt_while_a_thread_starts_leaves_no_thread_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name.startswith("commit-"):
+            started.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute_run(planned(tmp_path), ExecuteOptions())
+
+    (thread,) = started
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("small_shards")
 def test_a_fork_takes_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = planned(tmp_path)
     parent = os.getpid()

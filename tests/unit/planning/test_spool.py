@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from io import BytesIO
 from typing import Any
 
@@ -44,3 +45,11 @@ def test_blocks_of_another_spool_need_room_too() -> None:
     facts = filled(CaseSpool(file)).facts()
     with pytest.raises(StoreError, match="No space left on device"):
         CaseSpool(FullFile()).take_over(file, facts)
+
+
+def test_a_system_without_a_temporary_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
+    monkeypatch.setattr(spool, "MEMORY_BYTES", 1)
+    with pytest.raises(StoreError, match=r"cannot keep the cases: No usable temporary directory"):
+        list(filled(CaseSpool()).parts())

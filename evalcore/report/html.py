@@ -30,6 +30,7 @@ from evalcore.report.changes import (
 )
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_data
 from evalcore.report.html_data import page_data
 from evalcore.report.html_templates import html_templates
@@ -139,7 +140,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             "mode": run.mode,
             "started": f"{run.started_at[:16].replace('T', ' ')} UTC",
             "started_at": run.started_at,
-            "duration": f"{run.duration_s:.1f} s",
+            "duration": duration_text(run.duration_s).replace(" ", "\u00a0"),
             "reexecuted": run.reexecuted,
             "engine": run.engine.get("evalcore", ""),
             "source": source,

@@ -22,6 +22,7 @@ from evalcore.report.changes import (
 )
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.intervals import rate_text, score_text, variant_texts
@@ -89,7 +90,7 @@ def _lines(
     again = report.run.reexecuted
     yield (
         f"Run `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
-        f"{report.run.duration_s:.1f} s, started {escape(report.run.started_at)}"
+        f"{duration_text(report.run.duration_s)}, started {escape(report.run.started_at)}"
         + (f", {counted(again, 'item')} executed again." if again else ".")
     )
 

@@ -22,6 +22,7 @@ from evalcore.report.changes import (
 from evalcore.report.columns import table
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
@@ -100,7 +101,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
             yield from style.lines(gate.remedy, indent=6)
     if not report.summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
-    duration = f"{report.run.duration_s:.1f} s"
+    duration = duration_text(report.run.duration_s)
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"
 
 

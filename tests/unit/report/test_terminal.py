@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.report import html, markdown
 from evalcore.report.columns import cut, table, width_of, wrap
 from evalcore.report.terminal import render_terminal
 from evalcore.report.terminal_cases import render_verbose
@@ -217,3 +218,11 @@ def test_what_changed_and_how_items_ended_is_not_cut_off_behind_long_names() -> 
     for part in ("regression against base: passed → failed", ": failed, score 0.0000", "1 failed"):
         assert part in text
     assert shown[1].startswith("  ")
+
+
+def test_every_form_writes_a_long_run_in_minutes() -> None:
+    made = run_of(case("a"))
+    run = replace(made, report=replace(made.report, run=replace(made.report.run, duration_s=200)))
+    assert "PASS in 3 min 20 s" in lines(run)
+    assert ", 3 min 20 s, started" in "".join(markdown.render(run))
+    assert "3\u00a0min\u00a020\u00a0s" in "".join(html.render(run))

@@ -294,6 +294,10 @@ class Aggregates:
             for row in rows
         )
 
+    def not_passed(self) -> tuple[str, ...]:
+        """Return the ids of the cases that did not pass in some variant, in the plan's order."""
+        return tuple(case for (case,) in self._run("not_passed").fetchall())
+
     def script_scores(self, *, detail: bool) -> ScriptScores:
         """Return the scores of a script suite's run, suite by suite and test by test."""
         return read_script_scores(self._rows, iterations=self._plan.iterations, detail=detail)

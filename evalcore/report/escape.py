@@ -79,6 +79,8 @@ def inert_message(text: str) -> str:
 _ACTIVE: Final = (
     r"[|\\]|<(?=[A-Za-z/!?])|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])"
     r"|^\s*(?:#|>|[-+=*](?=\s|[-+=*]|$))|(?<=\w)@(?=\w)|(?<!\w)@(?=\w)"
+    # Below a line with a pipe, escaped or not, these make the columns of a table.
+    r"|^\s*:(?=-+:?\s*$)|^\s*-(?=:\s*$)"
 )
 # Brackets are a link only before another pair, or at the start of a definition; one sign of a kind
 # emphasises nothing. Paths such as `tests[0].input` and patterns such as `*.yaml` stay as they are.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from xml.etree.ElementTree import fromstring
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -155,6 +155,9 @@ def test_an_ordinary_message_stays_as_it_is(text: str) -> None:
     assert inert_message(text) == text
 
 
+@example(["|", "\n", ":", "-"])
+@example(["|", "\n", "-", ":"])
+@example(["a", "|", "\n", ":", "-", "-", ":"])
 @given(st.lists(st.sampled_from([*"[]()*~_!<>:|#-\\`", "a", " ", "\n", "http://x.y", "www.x.y"])))
 def test_no_message_of_signs_makes_an_element(signs: list[str]) -> None:
     allowed = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "softbreak"}

@@ -36,6 +36,7 @@ from evalcore.report.html_data import page_data
 from evalcore.report.html_templates import html_templates
 from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
+from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -208,7 +209,8 @@ def _changes(report: Report) -> dict[str, Any]:
     comparisons = {candidate.variant: candidate for candidate in compared(report)}
     baselines = set(map(baseline_name, comparisons.values()))
     variants = []
-    for variant in report.summary.variants:
+    measures = measure_columns(report.summary.variants)
+    for number, variant in enumerate(report.summary.variants):
         candidate = comparisons.get(variant.variant)
         variants.append(
             {
@@ -218,6 +220,7 @@ def _changes(report: Report) -> dict[str, Any]:
                 "passed": variant.passed,
                 "rate": variant_texts(variant)[0],
                 "score": variant_texts(variant)[1],
+                "measures": [cells[number] for _, cells in measures],
                 "changed": None if candidate is None else changed_cases(report, candidate),
             }
         )
@@ -230,6 +233,7 @@ def _changes(report: Report) -> dict[str, Any]:
     ]
     return {
         "variants": variants,
+        "measures": [head.capitalize() for head, _ in measures],
         "compared": [baseline_name(candidate) for candidate in comparisons.values()],
         "not_compared": no_comparison(report),
         "changes": listed,

@@ -27,6 +27,7 @@ from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
 from evalcore.report.terminal_style import Line, Style
+from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 _MARKS = {
@@ -181,6 +182,9 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
             name += " (baseline)"
         rate, score = variant_texts(variant)
         rows.append([name, str(variant.cases), str(variant.passed), rate, score])
+    for head, cells in measure_columns(variants):
+        for row, cell in zip(rows, (head, *cells), strict=True):
+            row.append(cell)
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
         for number, variant in enumerate(variants, 1):

@@ -154,7 +154,9 @@ def _time(span_s: float) -> Any:
     import altair
 
     form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
-    axis = altair.Axis(title="UTC", labelOverlap=True, tickCount=8, grid=False, format=form)
+    axis = altair.Axis(
+        title="UTC", labelOverlap=True, labelSeparation=8, tickCount=8, grid=False, format=form
+    )
     return altair.X("time:T", axis=axis, scale=altair.Scale(type="utc", padding=14))
 
 

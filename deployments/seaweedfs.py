@@ -9,7 +9,9 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
+from urllib.error import HTTPError
 
 from deployments.processes import HOST, Server, port_is_free, start
 from evalcore.errors import UsageError
@@ -39,8 +41,13 @@ class LocalS3:
         # To SeaweedFS a bucket is a folder in a certain place.
         url = f"http://{HOST}:{self.filer_port}/buckets/{BUCKET}/"
         request = urllib.request.Request(url, method="POST")
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310
-            pass
+        try:
+            with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+                pass
+        except HTTPError as error:
+            # The bucket of an earlier start is there.
+            if error.code != HTTPStatus.CONFLICT:
+                raise
 
     @property
     def environment(self) -> Mapping[str, str]:

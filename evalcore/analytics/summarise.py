@@ -12,7 +12,7 @@ from evalcore.analytics.compare import Comparer, ComparisonPlan
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.script_scores import read_notes, read_script_scores
-from evalcore.analytics.spread import read_samples
+from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
@@ -21,6 +21,7 @@ from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
+from evalcore.model.sample import NO_SAMPLE
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
@@ -135,10 +136,7 @@ class Aggregates:
             **{name: row[name] for name in _COUNT_NAMES},
         )
         samples = read_samples(self.connection, self._plan, self._policy.cluster)
-        variants = tuple(
-            VariantSummary(*values, *samples.variants.get(number, ()))
-            for number, *values in self._run("variants").fetchall()
-        )
+        variants = self._variants(samples, (row["p50_latency_ms"], row["total_cost_usd"]))
         required = self._run("required").fetchall() if row["missed"] else []
         slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
         tokens = row["total_tokens"]
@@ -176,6 +174,26 @@ class Aggregates:
             pass_sample=samples.passes,
             latency_sample=samples.latency,
             cost_sample=samples.cost,
+        )
+
+    def _variants(
+        self, samples: Samples, of_all: tuple[float | None, float | None]
+    ) -> tuple[VariantSummary, ...]:
+        """Return the variants in the order of the plan; the figures of one alone are the run's."""
+        rows = self._run("variants").fetchall()
+        figures: dict[int, tuple[float | None, float | None]]
+        figures = {number: of_all for number, *_ in rows[:1]}
+        if len(rows) > 1:
+            measured = self._run("variant_figures").fetchall()
+            figures = {number: (latency, cost) for number, latency, cost in measured}
+        unknown = (NO_SAMPLE, NO_SAMPLE)
+        return tuple(
+            VariantSummary(
+                *(name, cases, passed, score),
+                *samples.variants.get(number, unknown),
+                *figures[number],
+            )
+            for number, name, cases, passed, score in rows
         )
 
     def _awaiting(self) -> AwaitedLabels:
@@ -293,6 +311,10 @@ class Aggregates:
             Failure._make((*row[:-1], tuple(FailedAssertion(*entry) for entry in row[-1])))
             for row in rows
         )
+
+    def not_passed(self) -> tuple[str, ...]:
+        """Return the ids of the cases that did not pass in some variant, in the plan's order."""
+        return tuple(case for (case,) in self._run("not_passed").fetchall())
 
     def script_scores(self, *, detail: bool) -> ScriptScores:
         """Return the scores of a script suite's run, suite by suite and test by test."""

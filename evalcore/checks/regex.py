@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Protocol
 
 from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
-from evalcore.mistakes.foreign_text import quote
+from evalcore.mistakes.foreign_text import quote_pattern
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.patterns.bounded import compile_pattern
 from evalcore.patterns.errors import PatternError
@@ -48,4 +48,4 @@ def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:
         is_found = pattern.is_found_in(text, timeout_s)
     except PatternError as error:
         return broken(str(error))
-    return PASSED if is_found else failed(f"no match of {quote(check.pattern)}")
+    return PASSED if is_found else failed(f"no match of {quote_pattern(check.pattern)}")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import orjson
 
+from evalcore.cli.compared_outputs import Outputs, compared_outputs, output_lines
 from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
 from evalcore.cli.showing import one_line, present
@@ -64,7 +65,8 @@ def compare(
     elif as_json:
         click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
     else:
-        for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES):
+        outputs = compared_outputs(runs, *chosen) if verbose else {}
+        for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES, outputs):
             click.echo(one_line(line))
     return int(_CODES[runs.gate.outcome])
 
@@ -93,19 +95,21 @@ def _values(runs: ComparedRuns) -> dict[str, Any]:
     }
 
 
-def _lines(runs: ComparedRuns, most: int) -> Iterator[str]:
+def _lines(runs: ComparedRuns, most: int, outputs: Outputs) -> Iterator[str]:
     yield f"{runs.candidate.id} against {runs.baseline.id} ({runs.candidate.suite})"
     if runs.baseline.suite != runs.candidate.suite:
         yield f"  the baseline is of another suite, {runs.baseline.suite}"
     entries = comparison_entries(runs.comparison)
     for compared, entry in zip(runs.comparison.variants, entries, strict=True):
-        yield from _variant_lines(compared, entry, most)
+        yield from _variant_lines(compared, entry, most, outputs)
     for reason in runs.comparison.unavailable:
         yield f"  {reason}"
     yield f"{runs.gate.outcome.upper()}: {runs.gate.message}"
 
 
-def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int) -> Iterator[str]:
+def _variant_lines(
+    compared: VariantComparison, entry: dict[str, Any], most: int, outputs: Outputs
+) -> Iterator[str]:
     name = compared.variant
     if name != compared.baseline:
         name += f" (was {compared.baseline})"
@@ -128,7 +132,9 @@ def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int
     ):
         if count:
             yield f"    {title}: {_counted_cases(cases, count)}"
-            yield from (f"      {_difference_text(difference)}" for difference in listed[:most])
+            for difference in listed[:most]:
+                yield f"      {_difference_text(difference)}"
+                yield from (f"        {line}" for line in output_lines(outputs, difference))
             if count > most:
                 yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
 

@@ -111,7 +111,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[Values, ...]]] = {
 _FLAGS: Final[Mapping[str, Values]] = {
     **dict.fromkeys(("--case", "--cases"), _cases),
     **dict.fromkeys(("--tag", "--exclude-tag"), _tags),
-    **dict.fromkeys(("--resume", "--run"), _runs),
+    **dict.fromkeys(("--resume", "--run", "--failed"), _runs),
     "--variant": _variants,
     "--baseline": _baselines,
     "--gate": _gates,

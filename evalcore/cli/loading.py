@@ -17,6 +17,7 @@ from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
+from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Format, Suite, SuiteDefinition
 from evalcore.pipeline import load
@@ -73,6 +74,8 @@ def load_named(
     With `portable` other processes have to be able to import each function of a suite.
     """
     path = Path(named.path)
+    if not path.exists():
+        raise LoadError((Problem(named.path, None, "", missing_file(path)),))
     if path.suffix != PYTHON_SUFFIX:
         return [load(path, options, script=named.script, opened=named.opened)]
     if named.script is not None:

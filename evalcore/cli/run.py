@@ -63,6 +63,7 @@ class _RunCommand(click.Command):
 @click.command(cls=_RunCommand)
 @suite_options
 @click.option("--resume", metavar="RUN", help="Go on with a run; takes no suite file.")
+@click.option("--failed", metavar="RUN", help="Only cases that did not pass in this run.")
 @mode_option
 @click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
 @click.option("--watch", is_flag=True, help=_WATCH_HELP)

@@ -73,22 +73,37 @@ def run_command(
     )
     address, resume = flags.pop("store"), flags.pop("resume")
     if resume is not None:
-        if paths:
-            raise UsageError("--resume takes no suite file: the plan in the store holds all")
+        if paths or flags["failed"] is not None:
+            named = "suite file" if paths else "--failed"
+            raise UsageError(f"--resume takes no {named}: the plan in the store holds all")
         if mode is not None:
             raise UsageError("--resume takes no --mode: the run goes on in its own")
         return resume_run(chosen_store(address), resume, options)
-    # A replay asks no provider and needs no key.
-    needed = options.mode != Mode.REPLAY
-    overrides = load_options(flags, address, options.imports)
-    processes = process_limit() if options.workers is None else 1
+    return run_suites(_load(paths, flags, address, options), chosen_store(address), options)
+
+
+def _load(
+    paths: Sequence[str], flags: dict[str, Any], address: str | None, options: RunOptions
+) -> list[Suite]:
+    """Return the suites with what the flags lay over them."""
+    failed = flags.pop("failed")
+    overrides, earlier = load_options(flags, address, options.imports), None
+    if failed is not None:
+        from evalcore.cli.failed_cases import keep_failed, only_of_run
+
+        overrides, earlier = keep_failed(overrides, chosen_store(address), failed)
     suites = load_suites(
         paths,
-        replace(overrides, secrets_required=needed, processes=processes),
+        replace(
+            overrides,
+            # A replay asks no provider and needs no key.
+            secrets_required=options.mode != Mode.REPLAY,
+            processes=process_limit() if options.workers is None else 1,
+        ),
         (*settings().allow_imports, *options.imports),
         portable=options.prefect or options.workers is not None,
     )
-    return run_suites(suites, chosen_store(address), options)
+    return suites if earlier is None else only_of_run(suites, earlier)
 
 
 def _prepare(runner: str, flags: Mapping[str, Any]) -> int:

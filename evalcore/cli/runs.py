@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     facts = manifest_facts(manifest)
     if is_interrupted(run, manifest, now=datetime.now(UTC)):
         facts["state"] = INTERRUPTED
+    facts["counts"] = _counts_text(manifest.counts)
     for name, value in facts.items():
         click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
     for damage in damages:
@@ -62,6 +64,13 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     if damages:
         click.echo(DamagedRunError(run.run_id, damages).remedy, err=True)
     return int(code)
+
+
+def _counts_text(counts: Mapping[str, int] | None) -> str | None:
+    """Return what items became, without those of which there is none."""
+    if counts is None:
+        return None
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
 @runs.command("cancel")

@@ -12,6 +12,9 @@ from evalcore.storage.object_store import ObjectStore
 class CaseVariances(NamedTuple):
     """Of the last `runs` runs with the same cases: the variance of one iteration around its case's
     mean, and that of the true difference over cases since the work changed; None if not known.
+
+    A change that moved no case differently from the others (one that was taken back, a comment)
+    does not show how changes scatter: the difference is not known then, and not 0.
     """
 
     runs: int = 0
@@ -25,7 +28,7 @@ def read_case_variances(store: ObjectStore, suite: str, cases_sha256: str) -> Ca
     with open_history(store, suites=[suite], tables=["runs", "cases"]) as connection:
         row = connection.execute(query_text("case_variances"), parameters).fetchone()
     runs, noise, observed, iterations = row or (0, None, None, None)
-    difference = observed
-    if observed is not None and noise is not None:
-        difference = max(0.0, observed - 2 * noise / iterations)
+    difference = observed or None
+    if difference is not None and noise is not None:
+        difference = max(0.0, difference - 2 * noise / iterations)
     return CaseVariances(runs, noise, difference)

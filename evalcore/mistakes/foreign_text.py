@@ -34,6 +34,14 @@ def quote(text: str) -> str:
     return repr(shorten(text, QUOTED_LENGTH))
 
 
+def quote_pattern(pattern: str) -> str:
+    r"""Return a regular expression in quotes as its author wrote it, `\d` with one backslash.
+
+    It stays on one line: what `repr` escapes means the same in a pattern.
+    """
+    return quote(pattern).replace("\\\\", "\\")
+
+
 def quote_all(texts: Sequence[str]) -> str:
     """Return the texts in quotes, the first five of them."""
     listed = ", ".join(map(quote, texts[:_LISTED]))

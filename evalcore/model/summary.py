@@ -51,7 +51,8 @@ class Extreme:
 class VariantSummary:
     """Cases of one variant: how many there are and how many passed; their mean score.
 
-    The samples are what the intervals of score and pass rate are computed from.
+    The samples are what the intervals of score and pass rate are computed from. The median latency
+    and the total cost are None where they were not measured.
     """
 
     variant: str
@@ -60,6 +61,8 @@ class VariantSummary:
     score: float | None
     score_sample: Sample = NO_SAMPLE
     pass_sample: Sample = NO_SAMPLE
+    p50_latency_ms: float | None = None
+    total_cost_usd: float | None = None
 
 
 @frozen

@@ -12,8 +12,9 @@ from typing import Final
 from evalcore.mistakes.foreign_text import escape_character, shorten
 
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
+# Prefect's page shows numeric references as they are written; an escaped colon is one everywhere.
 _MARKDOWN_ENTITIES: Final = {
-    "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", ":": "&#58;", ".": "&#46;"
+    "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": r"\@", ":": r"\:", ".": r"\."
 }  # fmt: skip
 # A name (`@team`) notifies a person, an address becomes a link, `:name:` an emoji.
 _MARKDOWN_ENTITY: Final = re.compile(r"[&<>]|@(?=\w)|:(?=//|[\w+-]+:)|(?<=\bwww)\.", re.IGNORECASE)
@@ -54,7 +55,7 @@ def escape_markdown(text: str, most: int = 300) -> str:
 def _started(match: re.Match[str]) -> str:
     if match[1] is not None:
         return f"{match[1]}\\{match[2]}"
-    return "&#58;" if match[0] == ":" else f"\\{match[0]}"
+    return f"\\{match[0]}"
 
 
 def escape_markdown_html(text: str, most: int = 300) -> str:
@@ -79,6 +80,8 @@ def inert_message(text: str) -> str:
 _ACTIVE: Final = (
     r"[|\\]|<(?=[A-Za-z/!?])|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])"
     r"|^\s*(?:#|>|[-+=*](?=\s|[-+=*]|$))|(?<=\w)@(?=\w)|(?<!\w)@(?=\w)"
+    # Below a line with a pipe, escaped or not, these make the columns of a table.
+    r"|^\s*:(?=-+:?\s*$)|^\s*-(?=:\s*$)"
 )
 # Brackets are a link only before another pair, or at the start of a definition; one sign of a kind
 # emphasises nothing. Paths such as `tests[0].input` and patterns such as `*.yaml` stay as they are.

@@ -30,11 +30,13 @@ from evalcore.report.changes import (
 )
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_data
 from evalcore.report.html_data import page_data
 from evalcore.report.html_templates import html_templates
 from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
+from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -139,7 +141,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             "mode": run.mode,
             "started": f"{run.started_at[:16].replace('T', ' ')} UTC",
             "started_at": run.started_at,
-            "duration": f"{run.duration_s:.1f} s",
+            "duration": duration_text(run.duration_s).replace(" ", "\u00a0"),
             "reexecuted": run.reexecuted,
             "engine": run.engine.get("evalcore", ""),
             "source": source,
@@ -207,7 +209,8 @@ def _changes(report: Report) -> dict[str, Any]:
     comparisons = {candidate.variant: candidate for candidate in compared(report)}
     baselines = set(map(baseline_name, comparisons.values()))
     variants = []
-    for variant in report.summary.variants:
+    measures = measure_columns(report.summary.variants)
+    for number, variant in enumerate(report.summary.variants):
         candidate = comparisons.get(variant.variant)
         variants.append(
             {
@@ -217,6 +220,7 @@ def _changes(report: Report) -> dict[str, Any]:
                 "passed": variant.passed,
                 "rate": variant_texts(variant)[0],
                 "score": variant_texts(variant)[1],
+                "measures": [cells[number] for _, cells in measures],
                 "changed": None if candidate is None else changed_cases(report, candidate),
             }
         )
@@ -229,6 +233,7 @@ def _changes(report: Report) -> dict[str, Any]:
     ]
     return {
         "variants": variants,
+        "measures": [head.capitalize() for head, _ in measures],
         "compared": [baseline_name(candidate) for candidate in comparisons.values()],
         "not_compared": no_comparison(report),
         "changes": listed,

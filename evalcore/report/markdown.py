@@ -22,10 +22,12 @@ from evalcore.report.changes import (
 )
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines, quarantine_mark
+from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -89,7 +91,7 @@ def _lines(
     again = report.run.reexecuted
     yield (
         f"Run `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
-        f"{report.run.duration_s:.1f} s, started {escape(report.run.started_at)}"
+        f"{duration_text(report.run.duration_s)}, started {escape(report.run.started_at)}"
         + (f", {counted(again, 'item')} executed again." if again else ".")
     )
 
@@ -127,11 +129,14 @@ def _variants(report: Report) -> Iterator[str]:
     yield ""
     yield "## Variants"
     yield ""
-    yield "| variant | cases | passed | pass rate | score |"
-    yield "|---|---:|---:|---:|---:|"
-    for variant in variants:
+    measures = measure_columns(variants)
+    heads = ("variant", "cases", "passed", "pass rate", "score", *(head for head, _ in measures))
+    yield f"| {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * (len(heads) - 1)}"
+    for number, variant in enumerate(variants):
         rate, score = variant_texts(variant)
-        cells = escape(variant.variant), variant.cases, variant.passed, rate, score
+        cells = [escape(variant.variant), variant.cases, variant.passed, rate, score]
+        cells += [column[number] for _, column in measures]
         yield f"| {' | '.join(map(str, cells))} |"
 
 

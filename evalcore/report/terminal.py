@@ -22,10 +22,12 @@ from evalcore.report.changes import (
 from evalcore.report.columns import table
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
+from evalcore.report.durations import duration_text
 from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
 from evalcore.report.terminal_style import Line, Style
+from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 _MARKS = {
@@ -100,7 +102,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
             yield from style.lines(gate.remedy, indent=6)
     if not report.summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
-    duration = f"{report.run.duration_s:.1f} s"
+    duration = duration_text(report.run.duration_s)
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"
 
 
@@ -180,6 +182,9 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
             name += " (baseline)"
         rate, score = variant_texts(variant)
         rows.append([name, str(variant.cases), str(variant.passed), rate, score])
+    for head, cells in measure_columns(variants):
+        for row, cell in zip(rows, (head, *cells), strict=True):
+            row.append(cell)
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
         for number, variant in enumerate(variants, 1):

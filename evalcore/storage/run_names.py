@@ -183,7 +183,10 @@ def _run_keys(store: ObjectStore, suite: str | None) -> Iterator[RunKeys]:
 
 
 def _unknown(store: ObjectStore, name: str) -> str:
-    return f"no run {name!r} in {store.url}; `evalcore runs list` shows them"
+    hint = ""
+    if next(_run_keys(store, name), None) is not None:
+        hint = f"; '{name}' is a suite: '{name}/last' is its newest completed run"
+    return f"no run {name!r} in {store.url}; `evalcore runs list` shows them{hint}"
 
 
 def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:

@@ -169,7 +169,9 @@ class _Call:
             hint = suggest(min(unknown), RunChoices.__annotations__)
             raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
         if not isinstance(suite, EvalSuite):
-            raise UsageError("run_suite() takes what define_suite() returns")
+            raise UsageError(
+                "run_suite() takes what define_suite() returns; `evalcore run FILE` runs a file"
+            )
         check_mode(mode, "run_suite(suite, mode='live')")
         self._suite, self._mode, self._store = suite, mode, store
         self._chosen, self._stopper = chosen, stopper

@@ -261,3 +261,28 @@ def test_variants_with_long_names_stand_side_by_side(browser: Page, tmp_path: Pa
     box = "document.getElementById('table').parentElement"
     assert page.evaluate("innerWidth") >= 780
     assert page.evaluate(f"{box}.scrollWidth - {box}.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "screen"])
+def test_no_head_of_a_figure_is_broken_within_the_word(
+    browser: Page, tmp_path: Path, width: int
+) -> None:
+    reason = "no match of 'https://track\\.fernhill\\.example/FH-\\d{5}'; " * 3
+    facts = CaseFacts("I bought a hose reel last week and never opened it. Can I send it back?")
+    failed = item("failed", assertions=[assertion("a", "failed", message=reason)])
+    browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    try:
+        page = opened(browser, run_of(case("a", failed, facts=facts)), tmp_path)
+        heads = "[...document.querySelectorAll('#table thead th.n button')]"
+        lines = "b.offsetHeight / parseFloat(getComputedStyle(b).fontSize)"
+        assert page.evaluate("innerWidth") == width
+        assert page.evaluate(f"{heads}.map(b => b.textContent)") == ["Score", "Latency"]
+        assert page.evaluate(f"{heads}.filter(b => {lines} > 2).length") == 0
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")

@@ -63,3 +63,10 @@ def test_every_file_is_validated_with_what_is_left_of_it(folder: Path) -> None:
     assert ended.code == 2
     assert "first.eval.yaml: --case: no case has the id 'second'" in ended.err
     assert ended.out == "second.eval.yaml: valid, test-file 'second', 1 case\n"
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "plan"])
+def test_a_file_that_is_not_there_is_told_with_the_nearest_name(folder: Path, command: str) -> None:
+    ended = evalcore(command, "first.eval.yml", cwd=folder)
+    assert ended.code == 2
+    assert "first.eval.yml: no such file. Did you mean 'first.eval.yaml'?" in ended.err

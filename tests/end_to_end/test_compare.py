@@ -217,6 +217,19 @@ def test_two_runs_are_compared(two_runs: tuple[str, str], store: Path) -> None:
     assert entry["passed"] == {"worse": 1, "better": 0, "p": 1.0, "method": "mcnemar, exact"}
 
 
+@pytest.mark.parametrize("swapped", [False, True], ids=["regressed", "improved"])
+def test_verbose_shows_both_outputs_of_what_passed_once(
+    two_runs: tuple[str, str], store: Path, swapped: bool
+) -> None:
+    first, second = reversed(two_runs) if swapped else two_runs
+    said = ["bad answer", "good answer"] if swapped else ["good answer", "bad answer"]
+    ended = evalcore("compare", first, second, "--verbose", store=store)
+    lines = [line.strip() for line in ended.out.splitlines()]
+    index = next(number for number, line in enumerate(lines) if line.startswith("two: pass"))
+    assert lines[index + 1 : index + 3] == [f"before  {said[0]}", f"now     {said[1]}"]
+    assert "before  " not in evalcore("compare", first, second, store=store).out
+
+
 def test_a_comparison_is_written_as_one_page(
     two_runs: tuple[str, str], tmp_path: Path, store: Path
 ) -> None:

@@ -15,11 +15,11 @@ _BLOCK = re.compile(
     r"(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-# What differs from run to run.
+# What differs from run to run; blanks before a time align it in a table.
 _VOLATILE = (
     (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}"), "RUN"),
     (re.compile(r"file:///.*?/\.evalcore"), "STORE"),
-    (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b"), "TIME"),
+    (re.compile(r" *\b\d+(?:\.\d+)? (?:ms|s)\b"), " TIME"),
 )
 
 

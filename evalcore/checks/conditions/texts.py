@@ -11,7 +11,7 @@ from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, bl
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.vectors import cosine
-from evalcore.mistakes.foreign_text import quote
+from evalcore.mistakes.foreign_text import quote, quote_pattern
 from evalcore.model.tolerance import reaches
 
 
@@ -62,7 +62,7 @@ class MatchesRegex(TextCondition):
             matches = compile_python(self.pattern).fullmatch(text, 2.0)
         except (PatternError, TimeoutError) as error:
             return blocked(BlockedCode.INVALID_REGEX, str(error))
-        return verdict(bool(matches), f"{quote(text)} does not match {quote(self.pattern)}")
+        return verdict(bool(matches), f"{quote(text)} does not match {quote_pattern(self.pattern)}")
 
 
 class SimilarityGte(TextCondition):

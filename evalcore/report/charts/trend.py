@@ -55,7 +55,7 @@ def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
     if changed:
         layers.insert(0, _change_rules(changed, theme, span_s))
         if len(changed) <= _MOST_LABELS:
-            layers += _change_labels(changed, theme, span_s)
+            layers += _change_labels(changed, theme, _first(trend), span_s)
     chart = altair.layer(*layers).resolve_scale(color="independent", shape="independent")
     chart = chart.properties(
         width=_WIDTH,
@@ -146,11 +146,17 @@ def _span_s(trend: Trend) -> float:
     return (max(times) - min(times)).total_seconds() if times else 0.0
 
 
+def _first(trend: Trend) -> datetime:
+    return min(point.started_at for point in trend.points)
+
+
 def _time(span_s: float) -> Any:
     import altair
 
     form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
-    axis = altair.Axis(title="UTC", labelOverlap=True, tickCount=8, grid=False, format=form)
+    axis = altair.Axis(
+        title="UTC", labelOverlap=True, labelSeparation=8, tickCount=8, grid=False, format=form
+    )
     return altair.X("time:T", axis=axis, scale=altair.Scale(type="utc", padding=14))
 
 
@@ -239,12 +245,16 @@ def _change_rules(rows: list[dict[str, Any]], theme: ChartTheme, span_s: float) 
     )
 
 
-def _change_labels(rows: list[dict[str, Any]], theme: ChartTheme, span_s: float) -> list[Any]:
-    """Return what changed as texts: neighbours on lines of their own, the last ones leftward."""
+def _change_labels(
+    rows: list[dict[str, Any]], theme: ChartTheme, first: datetime, span_s: float
+) -> list[Any]:
+    """Return what changed as texts: neighbours on lines of their own, the last ones leftward.
+
+    `first` is the time of the chart's first point, at its left edge.
+    """
     import altair
 
     times = [datetime.fromisoformat(row["time"]) for row in rows]
-    first = min(times)
     texts: dict[tuple[int, bool], list[dict[str, Any]]] = {}
     for number, (row, time) in enumerate(zip(rows, times, strict=True)):
         leftward = (time - first).total_seconds() > _LEFTWARD_FROM * span_s

@@ -270,3 +270,21 @@ def test_a_case_that_is_for_one_variants_target_is_no_regression_of_the_others(
     assert (one.compared, one.regression_count, one.missing_count) == (1, 0, 0)
     assert [variant.cases for variant in summary.variants] == [2, 1]
     assert (summary.pass_rate, summary.required_cases) == (1.0, ())
+
+
+@pytest.mark.parametrize("variants", [1, 2])
+def test_each_variant_has_its_median_latency_and_its_cost(tmp_path: Path, variants: int) -> None:
+    # By case and variant: the second variant costs nothing that was measured.
+    measures = [((100.0, 0.25), (10.0, None)), ((300.0, 0.5), (30.0, None)), ((800.0, None),) * 2]
+    rows: list[dict[str, Any]] = [
+        {"item": number * variants + variant, "case_id": f"c{number}", "variant": f"v{variant}",
+         "status": "completed", "outcome": "passed", "score": 1.0, "assertions": [],
+         "latency_ms": case[variant][0], "cost_usd": case[variant][1]}
+        for number, case in enumerate(measures)
+        for variant in range(variants)
+    ]  # fmt: skip
+    write_rows([orjson.dumps(row) + b"\n" for row in rows], tmp_path / "00000.parquet")
+    plan = Plan(3 * variants, 3, variants, 1, 1, 3 * variants, 1, 3)
+    with Aggregates([tmp_path / "00000.parquet"], plan, Policy(ScoreRule.BLOCKS, ())) as tables:
+        found = [(v.p50_latency_ms, v.total_cost_usd) for v in tables.summary().variants]
+    assert found == [(300.0, 0.75), (30.0, None)][:variants]

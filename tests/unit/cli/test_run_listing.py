@@ -73,6 +73,13 @@ def test_a_run_of_a_process_that_ended_is_interrupted(tmp_path: Path) -> None:
     assert "state        interrupted" in shown.stdout
 
 
+def test_show_says_in_words_what_became_of_the_items(tmp_path: Path) -> None:
+    counts = {"planned": 1, "completed": 1, "error": 0, "passed": 0, "failed": 1}
+    put_manifest(LocalStore(tmp_path), RUN, counts=counts)
+    shown = CliRunner().invoke(runs, ["show", RUN, "--store", str(tmp_path)])
+    assert "counts       1 planned, 1 completed, 1 failed\n" in shown.stdout
+
+
 def test_a_run_of_this_process_is_running(tmp_path: Path) -> None:
     run = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
     begin_alone(run, 0, 1.0)

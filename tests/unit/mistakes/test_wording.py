@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from evalcore.mistakes.foreign_text import describe_error, one_line, quote_all
+from evalcore.mistakes.foreign_text import describe_error, one_line, quote_all, quote_pattern
 from evalcore.mistakes.wording import describe, did_you_mean, known_names, suggest
 
 
@@ -65,3 +67,21 @@ def test_an_error_without_a_message_is_described_by_its_type() -> None:
 
     assert describe_error(BrokenError()) == "BrokenError"
     assert describe_error(ValueError("a\nb")) == "ValueError: a b"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown", "text"),
+    [
+        (r"\d+ days", r"'\d+ days'", "30 days"),
+        ("a\nb", r"'a\nb'", "a\nb"),
+        ("it's", '"it\'s"', "it's"),
+        (r"\\", r"'\\'", "\\"),
+    ],
+    ids=["class", "line end", "quote", "backslash"],
+)
+def test_a_pattern_is_quoted_as_written_and_means_the_same(
+    pattern: str, shown: str, text: str
+) -> None:
+    assert quote_pattern(pattern) == shown
+    assert re.fullmatch(shown[1:-1], text)
+    assert re.fullmatch(pattern, text)

@@ -56,5 +56,24 @@ def test_variances_come_from_the_history(suite: Path, tmp_path: Path) -> None:
     assert power["sources"] == ["assumed", "measured in 2 runs"]
 
 
+def test_a_change_that_was_taken_back_does_not_make_one_case_enough(tmp_path: Path) -> None:
+    tests = [
+        {"id": f"c{n}", "input": str(n), "assertions": [{"type": "equals", "value": "a"}]}
+        for n in range(3)
+    ]
+    target = {"name": "own", "provider": "python", "callable": "answering:answer"}
+    suite = {"name": "s", "targets": [target], "execution": {"target": "own"}, "tests": tests}
+    path, store = tmp_path / "s.eval.yaml", str(tmp_path / "store")
+    path.write_text(yaml.safe_dump(suite), "utf-8")
+    for answer in ("'a'", "'b' if text == '1' else 'a'", "'a'"):
+        code = f"def answer(text):\n    return {answer}\n"
+        (tmp_path / "answering.py").write_text(code, "utf-8")
+        invoke("run", str(path), "--store", store, "--json")
+    printed = invoke("plan", str(path), "--power", "--json", "--store", store)
+    power = orjson.loads(printed)["power"]
+    assert power["sources"] == ["assumed", "measured in 3 runs"]
+    assert power["cases_needed"] > 3
+
+
 def test_a_plan_without_power_has_none(suite: Path) -> None:
     assert "power" not in orjson.loads(invoke("plan", str(suite), "--json"))

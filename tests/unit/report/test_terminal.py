@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.report import html, markdown
 from evalcore.report.columns import cut, table, width_of, wrap
 from evalcore.report.terminal import render_terminal
 from evalcore.report.terminal_cases import render_verbose
@@ -118,6 +119,31 @@ def test_variants_stand_side_by_side() -> None:
     ]
 
 
+def measured_variants() -> MadeRun:
+    made = run_of(case("a", variant="mini"), case("a", variant="large"))
+    mini, large = made.report.summary.variants
+    variants = (
+        replace(mini, p50_latency_ms=412.4, total_cost_usd=0.0000078),
+        replace(large, p50_latency_ms=1_530.0),
+    )
+    summary = replace(made.report.summary, variants=variants)
+    return replace(made, report=replace(made.report, summary=summary))
+
+
+def test_variants_have_their_latency_and_cost_where_one_was_measured() -> None:
+    run = measured_variants()
+    assert [line.split()[-5:] for line in lines(run) if line.startswith(("  mini", "  large"))] == [
+        ["1.0000", "412", "ms", "0.0000078", "USD"],
+        ["100.0%", "1.0000", "1,530", "ms", "–"],
+    ]
+    text = "".join(markdown.render(run))
+    assert "| variant | cases | passed | pass rate | score | latency p50 | cost |\n" in text
+    assert "| large | 1 | 1 | 100.0% | 1.0000 | 1,530 ms | – |\n" in text
+    page = "".join(html.render(run))
+    assert '<th scope="col" class="n">Latency p50</th><th scope="col" class="n">Cost</th>' in page
+    assert '<td class="n">412 ms</td><td class="n">0.0000078 USD</td>' in page
+
+
 def test_one_variant_without_a_baseline_has_no_table() -> None:
     assert not [line for line in lines(run_of(case("a"))) if "variant" in line]
 
@@ -217,3 +243,11 @@ def test_what_changed_and_how_items_ended_is_not_cut_off_behind_long_names() -> 
     for part in ("regression against base: passed → failed", ": failed, score 0.0000", "1 failed"):
         assert part in text
     assert shown[1].startswith("  ")
+
+
+def test_every_form_writes_a_long_run_in_minutes() -> None:
+    made = run_of(case("a"))
+    run = replace(made, report=replace(made.report, run=replace(made.report.run, duration_s=200)))
+    assert "PASS in 3 min 20 s" in lines(run)
+    assert ", 3 min 20 s, started" in "".join(markdown.render(run))
+    assert "3\u00a0min\u00a020\u00a0s" in "".join(html.render(run))

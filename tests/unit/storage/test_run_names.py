@@ -113,3 +113,10 @@ def test_two_names_mean_runs_of_one_suite(
 def test_what_is_left_of_a_deleted_run_is_no_candidate(store: LocalStore) -> None:
     store.delete(f"runs/s/{FAILED}/manifest.json")
     assert choose_run(store, "20260519").run_id == OTHER
+
+
+def test_a_suites_name_in_place_of_a_runs_is_told_what_to_write(store: LocalStore) -> None:
+    with pytest.raises(RunNotFoundError, match=r"'s' is a suite: 's/last' is its newest"):
+        choose_run(store, "s")
+    with pytest.raises(RunNotFoundError, match=r"`evalcore runs list` shows them$"):
+        choose_run(store, "supported")

@@ -31,6 +31,12 @@ def problems(folder: Path, suite: str, script: str | None = None) -> tuple[Probl
     return raised.value.problems
 
 
+def test_a_file_without_tests_says_so(tmp_path: Path) -> None:
+    assert load(tmp_path, "tests: {}").warnings == (
+        "line 1: the file has no tests; its score is 0.0",
+    )
+
+
 def one_test(statement: str) -> str:
     return f"suites:\n  s:\n    tests:\n      a:\n        do: {statement}\n"
 

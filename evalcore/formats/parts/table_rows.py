@@ -103,7 +103,8 @@ def _has_columns(
     before = table.count + suite.count
     fields = (*_FIELDS, *column_types(), "metadata.NAME")
     for field in columns:
-        if field not in fields and not field.startswith("metadata."):
+        is_field = field in fields or field.replace("_", "-") in fields
+        if not is_field and not field.startswith("metadata."):
             message = f"'{field}' is no field of a test." + suggest(field, fields)
             suite.add(("columns", field), message)
     _note_columns(header, in_header, table, suite)
@@ -148,7 +149,7 @@ class _Table(Problems):
         for field, column in columns.items():
             self._fields.setdefault(column, []).append(field)
         self._checks: list[str] = []
-        self._types = frozenset(column_types())
+        self._types = {name.replace("-", mark): name for name in column_types() for mark in "-_"}
         self._noted_at: int | None = -1
         self._noted_here: set[tuple[Loc, str]] = set()
 
@@ -197,7 +198,8 @@ class _Table(Problems):
             elif value is None or field in parts:
                 continue
             elif field in self._types:
-                assertions.append({"type": field, "value": _assertion_value(field, value)})
+                kind = self._types[field]
+                assertions.append({"type": kind, "value": _assertion_value(kind, value)})
                 self._checks.append(column)
             elif field in {"assertions", "metadata"}:
                 test[field] = self._json_cell(value, field)

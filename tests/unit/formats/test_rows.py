@@ -164,6 +164,14 @@ def test_columns_named_like_assertions_add_them(tmp_path: Path) -> None:
     assert [a.params.get("values") for a in two.assertions] == [["p|q"]]
 
 
+def test_columns_may_be_written_with_underscores(tmp_path: Path) -> None:
+    text = "id,input,output,starts_with,words\na,b,c,d,x|y\n"
+    found = rows(tmp_path, text, "columns: {contains_all: words}")["a"]
+
+    assert [a.type for a in found.assertions] == ["starts-with", "contains-all"]
+    assert (found.assertions[1].params["values"], found.metadata) == (["x", "y"], {})
+
+
 def test_other_columns_are_metadata(tmp_path: Path) -> None:
     one, two = rows(tmp_path, CSV).values()
 

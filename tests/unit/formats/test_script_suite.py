@@ -97,6 +97,7 @@ def test_a_wrong_statement_is_reported_where_it_stands(
 
 LEVELS = {
     "an unknown key": ("suites: {}\nextra: 1", 2, "extra", "unknown key 'extra'"),
+    "a part for aliases": ("suites: {}\nx-part: 1", 2, "x-part", "unknown key 'x-part'"),
     "no iterations": ("iterations: 0\nsuites: {}", 1, "iterations", "must be at least 1"),
     "iterations of text": ("iterations: '3'\nsuites: {}", 1, "iterations", "a whole number"),
     "iterations twice": (

@@ -11,7 +11,7 @@ import gc
 import hashlib
 import math
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
@@ -21,6 +21,7 @@ import orjson
 import yaml
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.text.line_separators import hide_separators, show_separators
 from evalcore.formats.text.plain_yaml import (
     CORE_SCHEMA,
     MAX_DEPTH,
@@ -221,12 +222,15 @@ def parse_document(
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "is empty")
+    hidden: Mapping[int, str] = {}
     if not is_json:
-        text = join_surrogate_pairs(text, CoreLoader)
+        text, hidden = hide_separators(join_surrogate_pairs(text, CoreLoader))
     try:
         value, is_json = _parsed(data, text, is_json=is_json, loader=loader)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
+    if hidden and not is_json:
+        value = show_separators(value, hidden)
     locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
     return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
 

@@ -213,7 +213,9 @@ class AssertionType:
         optional, types = defaults(self._class), _TYPES[self.dialect]
         own = {}
         for key, name in self.keys.items():
-            hint = types.get(self._hints[name], self._hints[name])
+            hint = self._hints[name]
+            if optional.get(name) != "":  # what is empty by itself may be written so
+                hint = types.get(hint, hint)
             is_required = name not in optional and name not in self._shared_fields
             own[key] = Required[hint] if is_required else hint
         own |= self._other_keys

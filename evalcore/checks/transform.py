@@ -34,7 +34,8 @@ def apply_transform(transform: str, output: str) -> str:
     except NotJsonError as error:
         raise TransformError(f"transform {quote(transform)}: the output {error}") from None
     except JSONPathError as error:
-        raise TransformError(f"malformed transform {quote(transform)}: {error}") from None
+        reason = str(error).partition("\n")[0]  # the lines below draw the expression again
+        raise TransformError(f"malformed transform {quote(transform)}: {reason}") from None
     except RecursionError:
         raise TransformError(f"transform {quote(transform)}: nested too deeply") from None
     if match is None:

@@ -36,6 +36,9 @@ SCHEMAS: Mapping[str, SchemaRow] = {
 }
 SCHEMA_KEY: Final = "$schema"
 """The key by which editors find the schema of a file; it has no effect."""
+NOTE: Final = "x-"
+"""What keys at the top of a file begin with that hold parts for YAML's aliases."""
+_STRICT: Final = frozenset({"script-suite"})
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -43,6 +46,20 @@ def json_schema(format_: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a format of `SCHEMAS`."""
     row = SCHEMAS[format_]
     schema = getattr(import_module(row.module), row.function)()
-    if format_ != "script-suite" and "properties" in schema:
+    if format_ not in _STRICT and "properties" in schema:
         schema["properties"] = {SCHEMA_KEY: {"type": "string"}, **schema["properties"]}
+        schema["patternProperties"] = {f"^{NOTE}": True}
     return {"$schema": _DIALECT, "title": row.title, **schema}
+
+
+def without_notes(format_: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file without the keys that have no effect: `$schema`, and parts below `x-…`.
+
+    A script suite has no parts: each key that it does not know is a mistake.
+    """
+    is_strict = format_ in _STRICT
+    return {
+        key: value
+        for key, value in document.items()
+        if key != SCHEMA_KEY and (is_strict or not (isinstance(key, str) and key.startswith(NOTE)))
+    }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.foreign_documents import program_of
-from evalcore.formats.json_schema import SCHEMA_KEY
+from evalcore.formats.json_schema import without_notes
 from evalcore.formats.parts.file_names import check_file_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
@@ -146,7 +147,7 @@ def _load(format_: Format, document: Document, path: Path, options: LoadOptions)
         message = f"is a {format_}; this version reads {readable}"
         raise LoadError((Problem(document.file, None, "", message),))
     if isinstance(document.value, dict):
-        document.value.pop(SCHEMA_KEY, None)
+        document = replace(document, value=without_notes(format_, document.value))
     load = cast("Loader", getattr(import_module(row.module), row.function))
     return load(document, path, options)
 

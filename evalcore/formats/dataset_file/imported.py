@@ -17,9 +17,9 @@ from evalcore.declared.types import Text
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.dataset_file.traces import is_traces, trace_cases
 from evalcore.formats.parts.data_row_rules import forbidden_parts
+from evalcore.formats.parts.given_output import text_of
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.shared_shapes import STRICT
-from evalcore.formats.parts.table_rows import text_of
 from evalcore.formats.parts.test_sources import file_tests
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe

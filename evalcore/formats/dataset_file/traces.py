@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.dataset_file.trace_calls import TracedCall, TracedCalls
+from evalcore.formats.parts.json_lines import open_reason
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.parts.test_sources import open_reason
 from evalcore.formats.text.documents import parse_json
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc

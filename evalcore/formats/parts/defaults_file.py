@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from evalcore.formats.json_schema import without_notes
 from evalcore.formats.parts.raw_test import TESTS_KEYS
 from evalcore.formats.parts.test_sources import names_path
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import shown_path
+from evalcore.model.suite import Format
 from evalcore.trust.files import place_inside
 
 _OTHER_KEYS: Final = ("eval", "workflow", "cases", "suites")
@@ -26,10 +29,10 @@ def defaults_beside(path: Path) -> Document | None:
             beside = place_inside(path.parent, name, "file")
             document = read_document(beside, shown_path(path.resolve().parent / name))
             raw = document.value
-            if isinstance(raw, dict) and not any(key in raw for key in (*TESTS_KEYS, *_OTHER_KEYS)):
-                return document
-            if isinstance(raw, dict) and _names_file(raw, path):
-                return document
+            if isinstance(raw, dict) and (
+                not any(key in raw for key in (*TESTS_KEYS, *_OTHER_KEYS)) or _names_file(raw, path)
+            ):
+                return replace(document, value=without_notes(Format.TEST_FILE, raw))
     return None
 
 

@@ -21,8 +21,8 @@ import orjson
 
 from evalcore.checks.registry import AWAITED
 from evalcore.formats.parts.case_spooling import Spooled
+from evalcore.formats.parts.json_lines import LinePosition, jsonl_tests
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.parts.test_sources import LinePosition, jsonl_tests
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.frozen import frozen
 from evalcore.isolation.forking import can_fork

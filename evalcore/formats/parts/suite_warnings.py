@@ -1,4 +1,4 @@
-"""Warnings about single cases: those that say the same are one line."""
+"""Warnings about single cases: more than three that say the same are one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_NAMES = 3
 
 @dataclass(slots=True)
 class _Group:
-    text: str
     count: int = 0
     names: list[str] = field(default_factory=list)
+    texts: dict[str, None] = field(default_factory=dict)
 
 
 class CaseWarnings:
@@ -27,27 +27,28 @@ class CaseWarnings:
     def add(self, text: str, loc: Loc, problems: Problems, *, name: str, several: str) -> None:
         """Keep a warning about what stands at `loc` and is called `name`.
 
-        `several` replaces all texts that share it: `{count}` is their number, `{names}` the first
-        of their names.
+        `several` replaces more than three texts that share it: `{count}` is their number, `{names}`
+        the first of their names.
         """
         if self._strict:
             problems.add(loc, text.removeprefix(f"{name}: "))
             return
-        group = self._groups.setdefault(several, _Group(text))
+        group = self._groups.setdefault(several, _Group())
         group.count += 1
         if len(group.names) < _MAX_NAMES:
             group.names.append(name)
+            group.texts[text] = None
 
     @property
     def texts(self) -> list[str]:
         """The warnings, in the order of the first of each."""
-        return [
-            group.text if group.count == 1 else _line(several, group)
-            for several, group in self._groups.items()
-        ]
+        texts: list[str] = []
+        for several, group in self._groups.items():
+            few = group.count <= _MAX_NAMES
+            texts += group.texts if few else [_line(several, group)]
+        return texts
 
 
 def _line(several: str, group: _Group) -> str:
-    more = ", …" if group.count > len(group.names) else ""
-    names = ", ".join(group.names) + more
+    names = ", ".join([*group.names, "…"])
     return several.replace("{count}", str(group.count)).replace("{names}", names)

@@ -1,4 +1,4 @@
-"""Tests from a table's rows: CSV or Parquet, one test a row."""
+"""Tests from a table's rows: CSV, Parquet, or JSON with named columns; one test a row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from evalcore.checks.dialects import column_types
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.parts.given_output import text_of
+from evalcore.formats.parts.json_rows import JsonRows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import parse_json
@@ -15,7 +17,6 @@ from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
-from evalcore.targets.case_messages import json_text
 
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),
@@ -23,13 +24,22 @@ _FIELDS: Final = (
 )
 
 
+_TABLES: Final = frozenset({".csv", ".parquet"})
+_JSON: Final = frozenset({".json", ".jsonl"})
+# What a test holds that no cell does: rows of JSON may.
+_PARTS: Final = frozenset(
+    {"assert", "evaluators", "execution", "expected_outcome", "fixtures", "input_files"}
+    | {"rubrics", "turns", "vars", "workspace"}
+)
+
 REQUIRED: Final = ("id", "input")
 """The columns without which a table is no table of tests."""
 
 
-def is_table(path: Path) -> bool:
-    """Whether the file is read as a table, by its suffix."""
-    return path.suffix.lower() in {".csv", ".parquet"}
+def is_table(path: Path, columns: Mapping[str, str]) -> bool:
+    """Whether the file is read as a table: by its suffix, JSON where `columns` are named."""
+    suffix = path.suffix.lower()
+    return suffix in _TABLES or (bool(columns) and suffix in _JSON)
 
 
 def table_tests(
@@ -44,21 +54,28 @@ def table_tests(
     `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column,
     which may be that of several fields; mistakes in it are noted in `suite`. Columns named like a
     field or a simple assertion type are taken as such; any other becomes metadata. A table that
-    lacks a column of `columns`, or a `required` one, gives no test. Raises `LoadError` for a table
-    that cannot be read.
+    lacks a column of `columns`, or a `required` one, gives no test; of JSON, whose rows may leave
+    out what they lack, the first row has to have the `required` ones, and any row the others.
+    Raises `LoadError` for a table that cannot be read.
     """
     table = _Table(path, name, columns, required)
     yield RawTest(NO_TEST, (), table)
-    rows = table.csv.read(table) if table.csv else _parquet_rows(path, name)
+    in_all = {field: columns[field] for field in required if field in columns}
+    at_first = columns if table.json is None else in_all
+    rows = table.rows()
     for table.index, row in enumerate(rows):
-        if table.index == 0 and not _has_columns(row, columns, table, suite):
+        if table.index == 0 and not _has_columns(row, columns, at_first, table, suite):
             return
         before = table.count
         test = table.test_of(row)
         if table.count == before:
             yield RawTest(test, (), table, is_data=True)
     if table.index < 0 and table.csv:
-        _has_columns(tuple(filter(None, table.csv.header)), columns, table, suite)
+        header = tuple(filter(None, table.csv.header))
+        _has_columns(header, columns, columns, table, suite)
+    elif table.json:
+        later = {field: column for field, column in columns.items() if field not in in_all}
+        _note_columns(table.json.columns, later, table, suite)
 
 
 def _parquet_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
@@ -73,18 +90,24 @@ def _parquet_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _has_columns(
-    header: Collection[str], columns: Mapping[str, str], table: _Table, suite: Problems
+    header: Collection[str],
+    columns: Mapping[str, str],
+    in_header: Mapping[str, str],
+    table: _Table,
+    suite: Problems,
 ) -> bool:
-    """Note columns that are missing, and keys of `columns` that are no field of a test."""
+    """Note columns that are missing, and keys of `columns` that are no field of a test.
+
+    `in_header` is the part of `columns` that has to be there.
+    """
     before = table.count + suite.count
     fields = (*_FIELDS, *column_types(), "metadata.NAME")
-    for field, column in columns.items():
-        loc = ("columns", field)
-        if field not in fields and not field.startswith("metadata."):
-            suite.add(loc, f"'{field}' is no field of a test." + suggest(field, fields))
-        if column not in header:
-            message = f"{table.file} has no column '{column}'."
-            suite.add(loc, message + suggest(column, header))
+    for field in columns:
+        is_field = field in fields or field.replace("_", "-") in fields
+        if not is_field and not field.startswith("metadata."):
+            message = f"'{field}' is no field of a test." + suggest(field, fields)
+            suite.add(("columns", field), message)
+    _note_columns(header, in_header, table, suite)
     for field in table.required:
         if field not in columns and field not in header:
             beside = Path(table.file).with_suffix(".yaml").name
@@ -94,6 +117,15 @@ def _has_columns(
             line = 1 if table.csv else None
             table.include([Problem(table.file, line, "", message + suggest(field, header))])
     return table.count + suite.count == before
+
+
+def _note_columns(
+    header: Collection[str], columns: Mapping[str, str], table: _Table, suite: Problems
+) -> None:
+    for field, column in columns.items():
+        if column not in header:
+            message = f"{table.file} has no column '{column}'."
+            suite.add(("columns", field), message + suggest(column, header))
 
 
 class _Table(Problems):
@@ -107,19 +139,30 @@ class _Table(Problems):
     ) -> None:
         self.required = required
         super().__init__(name, lambda _: self.line(), cheap=True)
-        self.csv = CsvRows(path, name) if path.suffix.lower() == ".csv" else None
+        suffix = path.suffix.lower()
+        self.csv = CsvRows(path, name) if suffix == ".csv" else None
+        self.json = JsonRows(path, name) if suffix in _JSON else None
         self.index = -1
+        self._path = path
         self._columns = columns
         self._fields: dict[str, list[str]] = {}
         for field, column in columns.items():
             self._fields.setdefault(column, []).append(field)
         self._checks: list[str] = []
-        self._types = frozenset(column_types())
-        self._noted_at = -1
+        self._types = {name.replace("-", mark): name for name in column_types() for mark in "-_"}
+        self._noted_at: int | None = -1
         self._noted_here: set[tuple[Loc, str]] = set()
 
-    def line(self) -> int:
-        """Return the line of a CSV row, or the number of a Parquet row (from 1)."""
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the cells of each row by column."""
+        if self.csv:
+            return self.csv.read(self)
+        return self.json.read(self) if self.json else _parquet_rows(self._path, self.file)
+
+    def line(self) -> int | None:
+        """Return the line of a row in CSV or JSON, or the number of a Parquet row (from 1)."""
+        if self.json:
+            return self.json.line()
         return self.csv.line if self.csv else self.index + 1
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
@@ -141,27 +184,30 @@ class _Table(Problems):
 
     def test_of(self, row: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901  (a table in the form of branches)
         """Return the raw test of one row; None cells are absent fields."""
-        test: dict[str, Any] = {}
+        parts = self._parts_of(row)
+        test: dict[str, Any] = {**parts}
         assertions: list[dict[str, Any]] = []
         metadata: dict[str, Any] = {}
         self._checks = []
         for column, field, value in self._cells(row):
-            if field == "output":
-                # An empty cell of a CSV is an empty answer: NULL cannot be written there.
-                if value is not None or self.csv:
-                    test["fixtures"] = {"output": "" if value is None else text_of(value)}
-            elif value is None:
+            # An empty cell of a CSV is an empty answer: NULL cannot be written there.
+            if field == "output" and (value is not None or self.csv):
+                if "fixtures" in parts:
+                    self.add(("output",), "is given here and as 'fixtures'; remove one of them")
+                test["fixtures"] = {"output": "" if value is None else text_of(value)}
+            elif value is None or field in parts:
                 continue
             elif field in self._types:
-                assertions.append({"type": field, "value": _assertion_value(field, value)})
+                kind = self._types[field]
+                assertions.append({"type": kind, "value": _assertion_value(kind, value)})
                 self._checks.append(column)
             elif field in {"assertions", "metadata"}:
                 test[field] = self._json_cell(value, field)
             elif field == "tags":
                 test["tags"] = _list_cell(value)
             elif field in {"threshold", "target"}:
-                execution = test.setdefault("execution", {})
-                execution[field] = _number(value) if field == "threshold" else value
+                cell = _number(value) if field == "threshold" else value
+                test["execution"] = _with(test.get("execution", {}), field, cell)
             elif field in _FIELDS:
                 test[field] = text_of(value) if field == "id" else value
             else:
@@ -173,6 +219,12 @@ class _Table(Problems):
             own = test.get("assertions")
             test["assertions"] = assertions + (own if isinstance(own, list) else [])
         return test
+
+    def _parts_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a row of JSON holds as a test does, apart from columns with other names."""
+        if self.json is None:
+            return {}
+        return {key: row[key] for key in row if key in _PARTS and key not in self._fields}
 
     def _cells(self, row: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
         """Yield each cell's column, a field that it is, and its value."""
@@ -190,14 +242,9 @@ class _Table(Problems):
             return None
 
 
-def text_of(value: Any) -> str:
-    """Return a foreign value as text: text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json_text(value)
-    except ValueError:  # a number that JSON does not have
-        return str(value)
+def _with(part: Any, field: str, value: Any) -> Any:
+    """Return a mapping with one more field; what is no mapping is a mistake that readers name."""
+    return {**part, field: value} if isinstance(part, dict) else part
 
 
 def _number(value: Any) -> Any:

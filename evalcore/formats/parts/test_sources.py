@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.parts.case_folders import case_folders
 from evalcore.formats.parts.dataset_tests import dataset_tests
 from evalcore.formats.parts.file_digest import file_digest
-from evalcore.formats.parts.interpolation import MARK
+from evalcore.formats.parts.given_output import move_output
+from evalcore.formats.parts.json_lines import SharedLines, jsonl_tests, open_reason
+from evalcore.formats.parts.json_rows import listed_rows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.remote_tests import is_remote, remote_tests
-from evalcore.formats.parts.table_rows import REQUIRED, is_table, table_tests, text_of
-from evalcore.formats.text.documents import parse_json, read_document
-from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.formats.parts.table_rows import REQUIRED, is_table, table_tests
+from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
 from evalcore.model.suite import DatasetSource
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.globs import has_magic, matching_files
-
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 
 class NamedFiles(NamedTuple):
@@ -93,110 +91,28 @@ def file_tests(
     Mistakes in `columns` are noted in `suite`, the collector of the file that holds them. A table
     has to have the `required` columns.
     """
-    if path.suffix.lower() == ".jsonl":
-        yield from jsonl_tests(path, name, shared)
-    elif is_table(path):
+    if is_table(path, columns):
         yield from table_tests(path, name, columns, suite, required)
+    elif path.suffix.lower() == ".jsonl":
+        yield from jsonl_tests(path, name, shared)
     else:
-        document = read_document(path, name)
-        problems = Problems(name, document.locate)
-        yield RawTest(NO_TEST, (), problems)
-        raw, loc = document.value, Loc()
-        for key in ("tests", "cases") if isinstance(raw, dict) else ():
-            if key in raw:
-                raw, loc = raw[key], (key,)
-                break
-        if isinstance(raw, list):
-            yield from listed_tests(raw, loc, problems)
-        else:
-            problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
+        yield from _document_tests(path, name)
 
 
-class LinePosition(NamedTuple):
-    """The beginning of a line: how many lines and bytes stand before it."""
-
-    lines: int = 0
-    offset: int = 0
-
-
-class SharedLines(Protocol):
-    """Lines that other processes read: those after the first `lines`."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines are read here."""
-
-    def join(self, problems: Problems) -> LinePosition:
-        """Take what the others have read; return from where on the rest is to be read here."""
-
-
-def jsonl_tests(
-    path: Path,
-    name: str,
-    shared: SharedLines | None = None,
-    start: LinePosition | None = None,
-    end: int | None = None,
-) -> Iterator[RawTest]:
-    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake.
-
-    The lines from `start` on, without those that are `shared` with other processes; with an `end`
-    those of the first `end` lines alone, and no `NO_TEST`.
-    """
-    number, offset = start or LinePosition()
-    stop = end if shared is None else shared.lines
-    problems = Problems(name, lambda _: number, cheap=True)
-    mark = MARK.encode()
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            for line in _lines(file):
-                if number == stop:
-                    if shared is None:
-                        break
-                    position, shared, stop = shared.join(problems), None, None
-                    if position.lines != number:
-                        number, offset = position
-                        file.seek(offset)
-                        continue
-                number += 1
-                value = _row_of(line, number, problems)
-                if line is None or value is NO_TEST:
-                    continue
-                yield RawTest(value, (), problems, mark in line, is_data=True)
-    except OSError as error:
-        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-    if end is None:
-        yield RawTest(NO_TEST, (), problems)
-
-
-def _row_of(line: bytes | None, number: int, problems: Problems) -> Any:
-    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
-    if line is None:
-        limit = MAX_LINE_BYTES // 2**20
-        problems.add((), f"a line of more than {limit} MiB; move the input to a file")
-        return NO_TEST
-    content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-    try:
-        value = parse_json(content)
-    except ValueError as error:
-        if content.strip():
-            problems.add((), _line_reason(content, error))
-        return NO_TEST
-    if type(value) is dict and "output" in value:
-        _move_output(value, problems)
-    return value
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
-    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
-        if len(line) <= MAX_LINE_BYTES:
-            yield line
-            continue
-        part = line
-        while part and not part.endswith(b"\n"):
-            part = file.readline(MAX_LINE_BYTES)
-        yield None
+def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
+    """Yield the tests of a YAML or JSON file that holds a list; those of JSON may have `output`."""
+    document = read_document(path, name)
+    problems = Problems(name, document.locate)
+    yield RawTest(NO_TEST, (), problems)
+    raw, loc = listed_rows(document.value)
+    if not isinstance(raw, list):
+        problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
+        return
+    if path.suffix.lower() == ".json":
+        for index, test in enumerate(raw):
+            if isinstance(test, dict) and "output" in test:
+                move_output(test, (*loc, index), problems)
+    yield from listed_tests(raw, loc, problems)
 
 
 def _refuse_stream(path: Path, name: str) -> None:
@@ -225,35 +141,6 @@ def digest_of(path: Path, name: str) -> Callable[[], str]:
             raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
 
     return wait
-
-
-def open_reason(error: OSError) -> str:
-    """Return why a file of tests cannot be opened, in our words."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "is a folder; name a suite file"
-    return f"cannot be read: {error.strerror}"
-
-
-def _line_reason(line: bytes, error: ValueError) -> str:
-    try:
-        line.decode()
-    except UnicodeDecodeError as broken:
-        return f"not UTF-8 (byte 0x{line[broken.start]:02x}); save it as UTF-8"
-    hint = " (each line is a test of its own)" if "EOF while" in str(error) else ""
-    return f"not valid JSON: {json_reason(error)}{hint}"
-
-
-def _move_output(value: dict[str, Any], problems: Problems) -> None:
-    """Put the column `output` where a test has its given answer; null is no answer."""
-    output = value.pop("output")
-    if output is None:
-        return
-    if "fixtures" in value:
-        problems.add(("output",), "is given here and as 'fixtures'; remove one of them")
-        return
-    value["fixtures"] = {"output": text_of(output)}
 
 
 def named_tests(

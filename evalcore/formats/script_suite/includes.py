@@ -113,9 +113,9 @@ class ScriptProblems(Problems):
             self.add(loc, message)
             return
         file, line = self._source.locate(loc)
-        where = "" if line is None else f"line {line}: "
         other = "" if file == self.file else f"{file}, "
-        self.warnings.append(f"{other}{where}{path_text(loc)}: {message}")
+        parts = ["" if line is None else f"line {line}", path_text(loc), message]
+        self.warnings.append(other + ": ".join(filter(None, parts)))
 
     def line(self, loc: Loc) -> str:
         """Return `file:line`."""

@@ -140,7 +140,7 @@ def _load(
             rows = suite_tests(tests, (key,), files, problems, noun="test")
         else:
             lines = LineReader(path, tests, read, reader.ids, level.notes_of(reader))
-            processes = 1 if selection.active else options.processes
+            processes = 1 if selection.active or files.columns else options.processes
             shared = stack.enter_context(forked_lines(lines, cases, processes))
             rows = file_tests(path, tests, files.columns, problems, shared=shared)
         spool, collectors, absent, unjudged = read(rows, cases)

@@ -21,6 +21,7 @@ import orjson
 import yaml
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.text.line_separators import NOTHING_HIDDEN, hide_separators, show_separators
 from evalcore.formats.text.plain_yaml import (
     CORE_SCHEMA,
     MAX_DEPTH,
@@ -221,11 +222,15 @@ def parse_document(
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "is empty")
-    yaml_text = text if is_json else join_surrogate_pairs(text, CoreLoader)
+    yaml_text, hidden = text, NOTHING_HIDDEN
+    if not is_json:
+        yaml_text, hidden = hide_separators(join_surrogate_pairs(text, CoreLoader))
     try:
         value, is_json = _parsed(data, yaml_text, is_json=is_json, loader=loader)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
+    if hidden and not is_json:
+        value = show_separators(value, hidden)
     locate = json_locator(text) if is_json else yaml_locator(yaml_text, CoreLoader)
     return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
 

@@ -73,3 +73,12 @@ def test_the_check_looks_at_the_transformed_text() -> None:
     assert (ended.outcome, ended.actual) == (FAILED, "true")
     one = assertion("equals", {"value": "true", "trim": None}, transform="json_path:$.ok")
     assert result(one, '{"ok": true}').outcome is PASSED
+
+
+def test_a_malformed_expression_is_told_in_one_line() -> None:
+    with pytest.raises(TransformError) as raised:
+        apply_transform("json_path:$.$ref", "{}")
+
+    assert str(raised.value) == (
+        "malformed transform 'json_path:$.$ref': expected a shorthand selector"
+    )

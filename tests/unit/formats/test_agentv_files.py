@@ -358,7 +358,8 @@ def test_a_reference_answer_has_no_effect_and_is_a_warning(tmp_path: Path) -> No
 
     assert next(iter(suite.cases)).expected_output is None
     assert f"test 'a': {reason}" in suite.warnings
-    both = load_text(tmp_path, f"{text}, {test.format(id='b')}]")
-    assert f"2 tests (test 'a', test 'b'): {reason}" in both.warnings
+    more = ", ".join(test.format(id=name) for name in "bcd")
+    all_four = load_text(tmp_path, f"{text}, {more}]")
+    assert f"4 tests (test 'a', test 'b', test 'c', …): {reason}" in all_four.warnings
     (problem,) = problems_of(tmp_path, f"{text}]".replace("criteria: c", CHECK), strict=True)
     assert problem.path == "tests[0].reference_answer"

@@ -164,6 +164,14 @@ def test_columns_named_like_assertions_add_them(tmp_path: Path) -> None:
     assert [a.params.get("values") for a in two.assertions] == [["p|q"]]
 
 
+def test_columns_may_be_written_with_underscores(tmp_path: Path) -> None:
+    text = "id,input,output,starts_with,words\na,b,c,d,x|y\n"
+    found = rows(tmp_path, text, "columns: {contains_all: words}")["a"]
+
+    assert [a.type for a in found.assertions] == ["starts-with", "contains-all"]
+    assert (found.assertions[1].params["values"], found.metadata) == (["x", "y"], {})
+
+
 def test_other_columns_are_metadata(tmp_path: Path) -> None:
     one, two = rows(tmp_path, CSV).values()
 
@@ -217,6 +225,94 @@ def test_a_column_may_be_several_fields(tmp_path: Path) -> None:
 
     assert (found.input, given(found), found.metadata) == ("why", "because", {})
     assert found.assertions[0].params["value"] == "because"
+
+
+TABLE = [
+    {
+        "key": 7,
+        "question": "b",
+        "answer": {"n": 1},
+        "must say": "n",
+        "words": ["1", "x"],
+        "lang": 2,
+    },
+    {"key": "two", "question": {"q": 1}, "answer": None, "lang": None},
+]
+COLUMNS = (
+    "columns: {id: key, input: question, output: answer, contains: must say, contains-any: words}"
+)
+
+
+def in_lines(table: list[Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in table)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cases.json", json.dumps(TABLE)),
+        ("cases.json", json.dumps({"tests": TABLE})),
+        ("cases.jsonl", in_lines(TABLE)),
+    ],
+    ids=["list", "below a key", "lines"],
+)
+def test_json_is_a_table_where_columns_are_named(tmp_path: Path, name: str, text: str) -> None:
+    suite = (
+        f"{COLUMNS}\ntargets: [{{name: default, provider: echo}}]\nassertions: [{{type: is-json}}]"
+    )
+    seven, two = rows(tmp_path, text, suite, name).values()
+
+    assert (seven.id, seven.input, given(seven)) == ("7", "b", '{"n": 1}')
+    assert [a.type for a in seven.assertions] == ["contains", "contains-any", "is-json"]
+    assert seven.assertions[1].params["values"] == ["1", "x"]
+    assert (seven.metadata, two.metadata) == ({"lang": 2}, {})
+    assert (two.input, given(two)) == ({"q": 1}, None)
+
+
+def test_rows_of_json_may_hold_what_no_cell_does(tmp_path: Path) -> None:
+    row = {"key": "a", "input": "i", "fixtures": {"output": "o"}, "execution": {"threshold": 0.25}}
+    text = json.dumps([row | {"assert": [{"type": "contains", "value": "o"}]}])
+    found = rows(tmp_path, text, "columns: {id: key}", "cases.json")["a"]
+
+    assert (given(found), found.threshold, found.metadata) == ("o", 0.25, {})
+    assert [a.type for a in found.assertions] == ["contains"]
+
+
+def test_the_defaults_beside_lines_may_name_columns(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.yaml": COLUMNS})
+
+    (found,) = load_text(tmp_path, in_lines(TABLE[:1]), "cases.jsonl").cases
+    assert (found.id, given(found)) == ("7", '{"n": 1}')
+
+
+def test_tests_in_a_json_file_may_have_an_output(tmp_path: Path) -> None:
+    found = rows(tmp_path, f"[{line('a', output=5)}, {line('b', output='x')}]", " ", "cases.json")
+
+    assert [given(case) for case in found.values()] == ["5", "x"]
+
+
+def test_mistakes_in_rows_of_json_have_their_lines(tmp_path: Path) -> None:
+    rest = '{"key": "b", "input": "i", "output": "o", "fixtures": {"output": "o"}, "words": "[1"}'
+    text = f'[{{"key": "a", "input": "i", "output": "o", "words": ""}},\n5,\n{rest}]'
+    write(tmp_path, {"cases.json": text, "cases.jsonl": text[1:-1].replace(",\n", "\n")})
+    suite = "columns: {id: key, contains: words, equals: wrds, metadata.x: key}\ntests: "
+
+    for name in ("cases.json", "cases.jsonl"):
+        assert [(p.line, p.path, p.message) for p in problems_of(tmp_path, suite + name)] == [
+            (1, "columns.equals", f"{tmp_path / name} has no column 'wrds'. Did you mean 'words'?"),
+            (1, "words", "test 'a': must not be empty"),
+            (2, "", "expected a mapping, got the number 5"),
+            (3, "output", "is given here and as 'fixtures'; remove one of them"),
+        ]
+
+
+def test_json_whose_first_row_lacks_the_id_gives_no_test(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.json": '[{"key": "a", "input": "i"}, {"key": "b"}]'})
+    problems = problems_of(tmp_path, "columns: {id: kye, nope: key}\ntests: cases.json")
+
+    assert [p.path for p in problems] == ["columns.nope", "columns.id"]
+    assert "'nope' is no field of a test" in problems[0].message
+    assert "has no column 'kye'. Did you mean 'key'?" in problems[1].message
 
 
 def test_mistakes_in_rows_have_the_line_on_which_the_row_begins(tmp_path: Path) -> None:

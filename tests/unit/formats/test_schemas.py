@@ -43,6 +43,14 @@ def errors(value: Any) -> list[str]:
     return [error.message for error in validator.iter_errors(value)]
 
 
+FREE = "workflow-harness"  # its files may have any key at the top
+
+
+def unknown_keys(format_: str, key: str) -> list[str]:
+    validator = Draft202012Validator(json_schema(format_))
+    return [error.message for error in validator.iter_errors({key: 1}) if key in error.message]
+
+
 def structural_mistakes() -> list[Mistake]:
     """Return those of one YAML or JSON file in which every message is about its shape."""
     found = []
@@ -62,6 +70,13 @@ def structural_mistakes() -> list[Mistake]:
 @pytest.mark.parametrize("format_", SCHEMAS)
 def test_a_schema_is_valid_itself(format_: str) -> None:
     Draft202012Validator.check_schema(json_schema(format_))
+
+
+def test_parts_for_aliases_fit_every_schema_but_that_of_script_suites() -> None:
+    fit = {format_: not unknown_keys(format_, "x-part") for format_ in SCHEMAS}
+
+    assert fit == {format_: format_ != "script-suite" for format_ in SCHEMAS}
+    assert all(unknown_keys(format_, "y-part") for format_ in SCHEMAS if format_ != FREE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

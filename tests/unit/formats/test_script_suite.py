@@ -31,6 +31,12 @@ def problems(folder: Path, suite: str, script: str | None = None) -> tuple[Probl
     return raised.value.problems
 
 
+def test_a_file_without_tests_says_so(tmp_path: Path) -> None:
+    assert load(tmp_path, "tests: {}").warnings == (
+        "line 1: the file has no tests; its score is 0.0",
+    )
+
+
 def one_test(statement: str) -> str:
     return f"suites:\n  s:\n    tests:\n      a:\n        do: {statement}\n"
 
@@ -91,6 +97,7 @@ def test_a_wrong_statement_is_reported_where_it_stands(
 
 LEVELS = {
     "an unknown key": ("suites: {}\nextra: 1", 2, "extra", "unknown key 'extra'"),
+    "a part for aliases": ("suites: {}\nx-part: 1", 2, "x-part", "unknown key 'x-part'"),
     "no iterations": ("iterations: 0\nsuites: {}", 1, "iterations", "must be at least 1"),
     "iterations of text": ("iterations: '3'\nsuites: {}", 1, "iterations", "a whole number"),
     "iterations twice": (

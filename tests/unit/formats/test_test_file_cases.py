@@ -324,3 +324,24 @@ def test_an_object_with_role_and_content_is_a_message(
 
 def test_the_key_by_which_editors_find_a_schema_has_no_effect(tmp_path: Path) -> None:
     assert case(tmp_path, "$schema: ./test-file.json").id == "a"
+
+
+def test_parts_for_aliases_stand_below_keys_of_their_own(tmp_path: Path) -> None:
+    test = "{id: a, input: b, fixtures: {output: c}, assertions: [*check, {<<: *check, value: d}]}"
+    found = case(tmp_path, "x-check: &check {type: contains, value: c}", test)
+
+    assert [assertion.params["value"] for assertion in found.assertions] == ["c", "d"]
+
+
+def test_defaults_beside_rows_may_have_parts_for_aliases(tmp_path: Path) -> None:
+    defaults = "x-checks: &checks [{type: is-json}]\nassertions: *checks"
+    write(tmp_path, {"cases.yaml": defaults})
+
+    found = cases_of(tmp_path, '{"id": "a", "input": "b", "output": "{}"}', "cases.jsonl")["a"]
+    assert [assertion.type for assertion in found.assertions] == ["is-json"]
+
+
+def test_parts_for_aliases_stand_at_the_top_only(tmp_path: Path) -> None:
+    text = "tests: [{id: a, input: b, criteria: c, fixtures: {output: d}, x-part: 1}]"
+
+    assert places_of(problems_of(tmp_path, text)) == [(1, "tests[0].x-part")]

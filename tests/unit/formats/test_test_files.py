@@ -30,20 +30,29 @@ def test_the_list_of_tests_has_three_names(tmp_path: Path, key: str) -> None:
     assert list(cases_of(tmp_path, f"{key}: [{TEST}]")) == ["a"]
 
 
-def test_criteria_without_a_grader_are_warned_about_in_the_documents_words(tmp_path: Path) -> None:
-    text = """\
-        tests:
-          - id: my-test
-            input: a
-            criteria: c
-            fixtures: {output: b}
-            assertions: [{type: contains, value: b}]
-        """
-
-    assert load_text(tmp_path, text).warnings == (
-        "Test 'my-test': criteria is defined but no evaluator in assertions will evaluate it. "
-        "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only.",
+@pytest.mark.parametrize("ids", [["my-test"], ["my-test", "second", "third"]], ids=["one", "three"])
+def test_criteria_without_a_grader_are_warned_about_in_the_documents_words(
+    tmp_path: Path, ids: list[str]
+) -> None:
+    tests = ", ".join(
+        f"{{id: {id_}, input: a, criteria: c, fixtures: {{output: b}}}}" for id_ in ids
     )
+
+    assert load_text(tmp_path, f"assert: [{{type: is-json}}]\ntests: [{tests}]").warnings == tuple(
+        f"Test '{id_}': criteria is defined but no evaluator in assertions will evaluate it. "
+        "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
+        for id_ in ids
+    )
+
+
+def test_the_flags_of_a_pattern_may_be_empty(tmp_path: Path) -> None:
+    text = (
+        "tests: [{id: a, input: b, fixtures: {output: c}, "
+        "assertions: [{type: regex, value: c, flags: ''}]}]"
+    )
+
+    (assertion,) = cases_of(tmp_path, text)["a"].assertions
+    assert assertion.params["flags"] == ""
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_a_declared_grader_reads_the_criteria(tmp_path: Path, grader: str) -> No
     assert load_text(tmp_path, f"{judge}\ntests: [{test}]").warnings == ()
 
 
-def test_warnings_that_say_the_same_are_one_line_with_the_first_names(tmp_path: Path) -> None:
+def test_many_warnings_that_say_the_same_are_one_line_with_the_first_names(tmp_path: Path) -> None:
     tests = ", ".join(
         f"{{id: t{n}, input: b, criteria: c, fixtures: {{output: d}}, assert: [{{type: is-json}}]}}"
         for n in range(25)

@@ -149,10 +149,14 @@ def test_measures_of_fixtures_are_summed_over_blocks(tmp_path: Path) -> None:
 
 
 def test_a_case_that_asserts_nothing_is_warned_about(tmp_path: Path) -> None:
-    found = load_text(tmp_path, "eval: {cases: [{id: a, fixtures: {x: y}}, {id: b}]}")
+    few = load_text(tmp_path, "eval: {cases: [{id: a, fixtures: {x: y}}, {id: b}]}")
+    more = load_text(tmp_path, "eval: {cases: [{id: a}, {id: b}, {id: c}, {id: d}]}")
 
-    assert found.warnings == ("2 cases ('a', 'b') have no 'expected': they assert nothing",)
-    assert [case.fixture is not None for case in found.cases] == [True, True]
+    assert few.warnings == tuple(
+        f"Case '{name}' has no 'expected': it asserts nothing" for name in "ab"
+    )
+    assert more.warnings == ("4 cases ('a', 'b', 'c', …) have no 'expected': they assert nothing",)
+    assert [case.fixture is not None for case in few.cases] == [True, True]
 
 
 def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Lines of JSON, a value in each, read as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.parts.given_output import move_output
+from evalcore.formats.parts.interpolation import MARK
+from evalcore.formats.parts.raw_test import NO_TEST, RawTest
+from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.mistakes.problems import Problems
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+
+
+class LinePosition(NamedTuple):
+    """The beginning of a line: how many lines and bytes stand before it."""
+
+    lines: int = 0
+    offset: int = 0
+
+
+class SharedLines(Protocol):
+    """Lines that other processes read: those after the first `lines`."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines are read here."""
+
+    def join(self, problems: Problems) -> LinePosition:
+        """Take what the others have read; return from where on the rest is to be read here."""
+
+
+def jsonl_tests(
+    path: Path,
+    name: str,
+    shared: SharedLines | None = None,
+    start: LinePosition | None = None,
+    end: int | None = None,
+) -> Iterator[RawTest]:
+    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake.
+
+    The lines from `start` on, without those that are `shared` with other processes; with an `end`
+    those of the first `end` lines alone, and no `NO_TEST`.
+    """
+    number, offset = start or LinePosition()
+    stop = end if shared is None else shared.lines
+    problems = Problems(name, lambda _: number, cheap=True)
+    mark = MARK.encode()
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in byte_lines(file):
+                if number == stop:
+                    if shared is None:
+                        break
+                    position, shared, stop = shared.join(problems), None, None
+                    if position.lines != number:
+                        number, offset = position
+                        file.seek(offset)
+                        continue
+                number += 1
+                value = line_value(line, number, problems)
+                if line is None or value is NO_TEST:
+                    continue
+                if type(value) is dict and "output" in value:
+                    move_output(value, (), problems)
+                yield RawTest(value, (), problems, mark in line, is_data=True)
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    if end is None:
+        yield RawTest(NO_TEST, (), problems)
+
+
+def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
+    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
+    if line is None:
+        limit = MAX_LINE_BYTES // 2**20
+        problems.add((), f"a line of more than {limit} MiB; move the input to a file")
+        return NO_TEST
+    content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        if content.strip():
+            problems.add((), _line_reason(content, error))
+        return NO_TEST
+
+
+def byte_lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
+    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        part = line
+        while part and not part.endswith(b"\n"):
+            part = file.readline(MAX_LINE_BYTES)
+        yield None
+
+
+def open_reason(error: OSError) -> str:
+    """Return why a file of tests cannot be opened, in our words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name a suite file"
+    return f"cannot be read: {error.strerror}"
+
+
+def _line_reason(line: bytes, error: ValueError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as broken:
+        return f"not UTF-8 (byte 0x{line[broken.start]:02x}); save it as UTF-8"
+    hint = " (each line is a test of its own)" if "EOF while" in str(error) else ""
+    return f"not valid JSON: {json_reason(error)}{hint}"

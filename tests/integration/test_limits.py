@@ -260,8 +260,8 @@ def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
 def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) -> None:
     limits = {
         "concurrency": 20,
-        "timeout_s": 0.5,
-        "providers": {"m": {"requests_per_minute": 600}},
+        "timeout_s": 3,
+        "providers": {"m": {"requests_per_minute": 300}},
     }
     with model_server() as server:
         path = suite_file(tmp_path, server.base_url, items=20, limits=limits)

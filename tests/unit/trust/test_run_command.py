@@ -4,9 +4,10 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVarTuple
 
 import pytest
 
@@ -17,6 +18,7 @@ def run(argv: Sequence[str] | str, cwd: Path, **options: Any) -> CommandResult:
     return asyncio.run(run_command(argv, cwd=cwd, **{"timeout_s": 30, **options}))
 
 
+Ts = TypeVarTuple("Ts")
 _LONG_S = 3600.0
 
 
@@ -29,9 +31,15 @@ class _MovedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self.moved_s
 
-    def call_at(self, when: float, *args: Any, **options: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
         self.has_begun = self.has_begun or when > self.time() + _LONG_S / 2
-        return super().call_at(when, *args, **options)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def run_out_of_time(command: str, cwd: Path) -> CommandResult:

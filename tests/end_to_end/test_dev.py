@@ -19,7 +19,8 @@ import pytest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import write_suite
-from tests.support.prefect_server import NewDatabase, free_port
+from tests.support.prefect_server import NewDatabase
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 

@@ -17,9 +17,9 @@ from evalcore.errors import StoreError
 from evalcore.pipeline import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from tests.support.prefect_server import NewDatabase, free_port, prefect_server
+from tests.support.prefect_server import NewDatabase, prefect_server
 from tests.support.reports import stable_report
-from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy, free_port
 from tests.support.shell import evalcore
 from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import orjson
 from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
-from tests.support.servers import running, wait_until_ready
+from tests.support.servers import free_port, running, wait_until_ready
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -155,9 +154,7 @@ def service(
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Service]:
     """Run `evalcore serve` in a folder; without a token it is insecure."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [EVALCORE, "serve", "--port", str(port), *arguments]
     command += ["--insecure"] if token is None else []
     log = folder / "service.log"

@@ -151,6 +151,7 @@ def test_no_worker_process_outlives_a_stopped_run(
         time.sleep(0.05)
     os.kill(process.pid, number)
     process.wait(60)
+    deadline = time.monotonic() + 60
     pids = {int(pid) for pid in noted.read_text().split()}
     while any(map(_is_alive, pids)):
         assert time.monotonic() < deadline

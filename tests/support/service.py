@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-_ENDED_S = 60.0
+_ENDED_S = 120.0
 WORKFLOW: Mapping[str, Any] = {
     "blocks": {
         "extract": {
@@ -69,7 +69,7 @@ class Service:
 
     def __post_init__(self) -> None:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON of an answer that has to be 200."""

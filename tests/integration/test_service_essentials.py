@@ -135,6 +135,7 @@ def test_answers_are_those_of_the_openapi_document(served: Service, tmp_path: Pa
     command = [schemathesis, "run", f"{served.url}/openapi.json", "--phases", "fuzzing"]
     command += ["-H", f"Authorization: Bearer {served.token}", "--include-method", "GET"]
     command += ["--max-examples", "1", "--seed", "14", "--no-color", "--mode", "positive"]
+    command += ["--request-timeout", "60", "--suppress-health-check", "too_slow"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr
 

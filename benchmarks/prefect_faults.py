@@ -35,8 +35,9 @@ from benchmarks.measure import EVALCORE, Row, machine, table, write_section
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.support.prefect_server import PrefectServer, clean_environment, free_port, prefect_server
+from tests.support.prefect_server import PrefectServer, clean_environment, prefect_server
 from tests.support.reports import stable_report
+from tests.support.servers import free_port
 
 _DEPLOYMENT: Final = "evaluate/on-demand"
 _ENDS_S: Final = 240.0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import certifi
 import pytest
+from hypothesis import HealthCheck, settings
 
 from evalcore.redaction.redactor import PROCESS
 from tests.support.postgresql import database, shared_postgresql  # noqa: F401  (fixtures)
@@ -33,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _trust_few_authorities(config)
+    # An example that takes long says something of the machine, and nothing of the code.
+    settings.register_profile(
+        "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("any machine")
 
 
 def _trust_few_authorities(config: pytest.Config) -> None:

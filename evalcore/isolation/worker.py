@@ -35,7 +35,10 @@ _READ_BYTES: Final = 1 << 18
 # A process answers a cancellation well before this (`worker_program`), on a busy machine too;
 # later, its interpreter itself is held up and it is killed.
 _CANCEL_S: Final = 2.0
-_EXIT_CODE_S: Final = 1.0
+# The parent of a process that has ended says how at once, on a busy machine some seconds later. A
+# process that has only closed its connection does not end by itself, and is killed then.
+_EXIT_CODE_S: Final = 10.0
+_REAPED_S: Final = 1.0
 
 Answer = Callable[[str, Any], Awaitable[Any]]
 
@@ -149,7 +152,7 @@ class IsolatedWorker:
             except (TimeoutError, OSError, WorkerLostError):
                 pass
         kill_group(self._pid)
-        await self._server.exit_code(self._pid, _EXIT_CODE_S)
+        await self._server.exit_code(self._pid, _REAPED_S)
         self._server.forget(self._pid)
         self._reader.cancel()
         self._connection.close()

@@ -17,7 +17,7 @@ import aiohttp
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _START_S = 60.0
-_ANSWER_S = 30.0
+_ANSWER_S = 60.0
 _MAX_MESSAGE = 64 * 1024 * 1024
 
 
@@ -58,6 +58,14 @@ class Page:
         end = time.monotonic() + _ANSWER_S
         while not self.evaluate(expression):
             assert time.monotonic() < end, f"never became true: {expression}"
+            time.sleep(0.05)
+
+    def wait_for_problem(self, text: str) -> None:
+        """Wait until the console has told an error with a text."""
+        end = time.monotonic() + _ANSWER_S
+        while not any(text in problem for problem in self.problems):
+            assert time.monotonic() < end, self.problems
+            self.evaluate("1")  # what was told meanwhile is read with the answer
             time.sleep(0.05)
 
     def press(self, key: str, text: str = "") -> None:
@@ -137,7 +145,7 @@ def chromium_page(program: str, profile: Path, *, dark: bool = False) -> Iterato
             loop.run_until_complete(session.close())
         loop.close()
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def _port(profile: Path, process: subprocess.Popen[bytes]) -> int:
@@ -157,7 +165,14 @@ async def _session() -> aiohttp.ClientSession:
 
 
 async def _connect(session: aiohttp.ClientSession, port: int) -> Any:
+    async with asyncio.timeout(_START_S):
+        while not (pages := await _pages(session, port)):
+            await asyncio.sleep(0.05)
+    return await session.ws_connect(pages[0], max_msg_size=_MAX_MESSAGE)
+
+
+async def _pages(session: aiohttp.ClientSession, port: int) -> list[str]:
+    """Return the addresses of the pages: its first one opens after its port."""
     async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
         targets = await answer.json()
-    address = next(one["webSocketDebuggerUrl"] for one in targets if one["type"] == "page")
-    return await session.ws_connect(address, max_msg_size=_MAX_MESSAGE)
+    return [one["webSocketDebuggerUrl"] for one in targets if one["type"] == "page"]

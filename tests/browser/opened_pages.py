@@ -55,7 +55,7 @@ def served(application: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not server.started:
         assert time.monotonic() < end, "the server does not start"
         time.sleep(0.02)

@@ -239,7 +239,7 @@ def test_what_a_script_of_the_data_would_do_is_forbidden(page: Page) -> None:
     assert page.evaluate("window.owned") is None
     reached = "fetch('http://127.0.0.1:9/').then(() => true, () => false)"
     assert page.evaluate(reached) is False
-    assert any("Content Security Policy" in problem for problem in page.problems)
+    page.wait_for_problem("Content Security Policy")
 
 
 def test_twenty_thousand_cases_are_shown_page_by_page(browser: Page, tmp_path: Path) -> None:

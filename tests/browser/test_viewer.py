@@ -365,7 +365,7 @@ def test_a_large_run_appears_by_itself_once_it_is_open(
     monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
     monkeypatch.setattr(
         "evalcore.viewer.opened_runs.open_tables",
-        lambda *run: may_open.wait(30) and open_tables(*run),
+        lambda *run: may_open.wait(120) and open_tables(*run),
     )
     with fresh_page(opened, viewer) as browser:
         browser.open(f"/runs/{store.runs[1]}?order=plan#cases")

@@ -19,21 +19,26 @@ pytestmark = pytest.mark.multiprocess
 
 ITEMS = 2_000
 IN_FLIGHT = 64
+# In the shard after the pilot's 32 items and the next shard's 492.
+HELD_FROM = 700
 
-# Every call leaves a line, so that a second call of the same case would be seen.
-SLOW = """\
+# Every call leaves a line, so that a second call of the same case would be seen. From `HELD_FROM`
+# on they wait until the file `gate` is there: then a shard is committed, and another is begun.
+SLOW = f"""\
 import asyncio
-import os
 from pathlib import Path
 
-CALLS = Path(os.environ.get("EVAL_CALLS") or Path(__file__).with_name("calls.txt"))
+CALLS = Path(__file__).with_name("calls.txt")
+GATE = Path(__file__).with_name("gate")
 
 
 async def answer(question, *, context):
     with CALLS.open("a") as file:
         file.write(context.case_id + "\\n")
-    await asyncio.sleep(0.005)
-    return f"{question} is {int(question.split()[-1]) % 7}"
+    number = int(question.split()[-1])
+    while number >= {HELD_FROM} and not GATE.exists():
+        await asyncio.sleep(0.02)
+    return f"{{question}} is {{number % 7}}"
 """
 SUITE = """\
 name: slow
@@ -65,6 +70,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a call waits for the gate."""
+    return calls(folder)[f"case-{HELD_FROM:04}"] > 0
+
+
+def open_gate(folder: Path) -> None:
+    """Let all calls go on, those of the runs to come, too."""
+    (folder / "gate").touch()
+
+
 def run_whole(folder: Path) -> Json:
     """Run the suite without being disturbed, in a store of its own."""
     ended = evalcore("run", "--json", "suite.eval.yaml", store=folder / "whole", cwd=folder)
@@ -80,7 +95,7 @@ def wait_until(
     process: subprocess.Popen[bytes],
     out: Path,
     *,
-    seconds: float = 60,
+    seconds: float = 120,
 ) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
@@ -100,10 +115,10 @@ def only_run(store: Path) -> Json:
 
 
 def start_and_commit_one_shard(folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start the run; return when a shard after the pilot, and not the last one, is stored."""
+    """Start the run; return when a shard after the pilot is stored and the next one is held."""
     out, store = folder / "out.txt", folder / "store"
     process = start("run", "suite.eval.yaml", store=store, cwd=folder, out=out)
-    wait_until(lambda: len(result_files(store)) > 1, process, out)
+    wait_until(lambda: len(result_files(store)) > 1 and is_held(folder), process, out)
     (manifest,) = store.glob("runs/slow/*/manifest.json")
     assert len(result_files(store)) < json.loads(manifest.read_bytes())["plan"]["shards"]
     return process, out
@@ -113,7 +128,7 @@ def start_and_commit_one_shard(folder: Path) -> tuple[subprocess.Popen[bytes], P
 def test_a_stopped_run_names_the_command_that_goes_on(number: signal.Signals, folder: Path) -> None:
     process, out = start_and_commit_one_shard(folder)
     process.send_signal(number)
-    assert process.wait(30) == 4
+    assert process.wait(60) == 4
     run = only_run(folder / "store")
     assert run["state"] == "cancelled"
     said = out.read_text()
@@ -125,8 +140,9 @@ def test_a_stopped_run_names_the_command_that_goes_on(number: signal.Signals, fo
 def test_a_stopped_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     process.send_signal(signal.SIGINT)
-    process.wait(30)
+    process.wait(60)
     run = only_run(folder / "store")
+    open_gate(folder)
     resumed = evalcore("run", "--resume", run["id"], "--json", store=folder / "store", cwd=folder)
     (folder / "calls.txt").rename(folder / "calls-of-the-resumed.txt")
     assert comparable(resumed.report) == run_whole(folder)
@@ -137,10 +153,11 @@ def test_a_stopped_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Pa
 def test_a_killed_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
     store = folder / "store"
     run = only_run(store)
     assert run["state"] == "running"
+    open_gate(folder)
     resumed = evalcore("run", "--resume", run["id"], "--json", store=store, cwd=folder)
     report = resumed.report
     assert report["counts"]["planned"] == ITEMS
@@ -153,11 +170,12 @@ def test_a_killed_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Pat
 def test_committed_shards_are_not_executed_again(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
     store = folder / "store"
     committed = len(result_files(store))
     plan = evalcore("runs", "show", only_run(store)["id"], "--json", store=store).report["plan"]
     before = calls(folder)
+    open_gate(folder)
     resumed = evalcore("run", "--resume", only_run(store)["id"], "--json", store=store, cwd=folder)
     again = sum((calls(folder) - before).values())
     assert again == ITEMS - plan["pilot"] - (committed - 1) * plan["shard_size"]
@@ -168,6 +186,7 @@ def test_committed_shards_are_not_executed_again(folder: Path) -> None:
 
 def test_resuming_a_completed_run_executes_nothing_and_prints_its_report(folder: Path) -> None:
     store = folder / "store"
+    open_gate(folder)
     first = evalcore("run", "--json", "suite.eval.yaml", store=store, cwd=folder)
     before = calls(folder)
     run_id = first.report["run"]["id"]
@@ -179,10 +198,11 @@ def test_resuming_a_completed_run_executes_nothing_and_prints_its_report(folder:
 def test_a_run_can_be_resumed_without_its_suite_file(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
     (folder / "suite.eval.yaml").unlink()
     (folder / "cases.jsonl").unlink()
     run_id = only_run(folder / "store")["id"]
+    open_gate(folder)
     resumed = evalcore("run", "--resume", run_id, "--json", store=folder / "store", cwd=folder)
     assert resumed.report["counts"]["completed"] == ITEMS
 
@@ -199,7 +219,7 @@ def test_ctrl_c_ends_the_programs_that_a_run_has_started(tmp_path: Path) -> None
     process = start("run", "suite.eval.yaml", store=tmp_path / "store", cwd=tmp_path, out=out)
     wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), process, out)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 4
+    assert process.wait(60) == 4
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
@@ -207,7 +227,7 @@ def test_ctrl_c_ends_the_programs_that_a_run_has_started(tmp_path: Path) -> None
 def test_a_run_that_is_not_complete_has_no_report(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
     run_id = only_run(folder / "store")["id"]
     ended = evalcore("report", run_id, store=folder / "store")
     assert (ended.code, ended.out) == (4, "")

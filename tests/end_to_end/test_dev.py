@@ -19,7 +19,8 @@ import pytest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import write_suite
-from tests.support.prefect_server import NewDatabase, free_port
+from tests.support.prefect_server import NewDatabase
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 
@@ -148,7 +149,7 @@ def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
         assert manifest.decision == "pass"
         address = f"http://127.0.0.1:{running.service_port}"
         assert f"{address}/docs" in running.printed
-        assert httpx.get(f"{address}/readyz").status_code == 200
+        assert httpx.get(f"{address}/readyz", timeout=60).status_code == 200
         assert running.shell("echo $EVALCORE_SERVICE").stdout == f"{address}\n"
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(_STOPPED_S) == 0, running.printed

@@ -13,8 +13,7 @@ import yaml
 
 from tests.support.model_server import Failure, ModelServer, model_server
 from tests.support.model_wire import Answer, Question
-from tests.support.prefect_server import free_port
-from tests.support.servers import running, wait_until_open
+from tests.support.servers import free_port, running, wait_until_open
 from tests.support.shell import CONFORMANCE, Ended, evalcore
 
 CASES = sorted((CONFORMANCE / "script-suites").iterdir())

@@ -63,7 +63,7 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
     yield watch
     if watch.process.poll() is None:
         watch.process.terminate()
-        watch.process.wait(30)
+        watch.process.wait(60)
 
 
 def save(path: Path, text: str) -> None:
@@ -92,7 +92,7 @@ def test_each_save_runs_what_it_changed_and_says_what_differs(watch: Watch) -> N
     )
 
     watch.process.send_signal(signal.SIGINT)
-    assert watch.process.wait(30) == 130
+    assert watch.process.wait(60) == 130
     listed = json.loads(evalcore("runs", "list", "--json", store=watch.folder / ".evalcore").out)
     assert [run["state"] for run in listed] == ["completed"] * 3
 

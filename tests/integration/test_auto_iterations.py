@@ -241,7 +241,7 @@ def test_a_killed_run_is_resumed_to_the_same_rounds(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
     run = results[0].parents[1].name
     ended = evalcore("run", "--resume", run, "--json", store=store, cwd=tmp_path)
     report = ended.report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,22 +17,25 @@ from evalcore.errors import StoreError
 from evalcore.pipeline import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from tests.support.prefect_server import NewDatabase, free_port, prefect_server
+from tests.support.prefect_server import NewDatabase, prefect_server
 from tests.support.reports import stable_report
-from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy, free_port
 from tests.support.shell import evalcore
 from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
+    ENDLESS_LEASE_S,
     LEASE_S,
-    TARGET,
     Worker,
     calls,
     finished_report,
+    held_processes,
+    open_gate,
     pause,
     plan_shared,
     undisturbed_report,
     wait_for,
     write_suite,
+    write_target,
 )
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
@@ -44,8 +48,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def held_folder(tmp_path: Path) -> Path:
+    """The folder, with a suite whose calls are held in the middle of its run."""
+    write_suite(tmp_path, held=True)
+    return tmp_path
+
+
+@pytest.fixture
 def run(folder: Path) -> StoredRun:
     return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
+
+
+@pytest.fixture
+def held_run(held_folder: Path) -> StoredRun:
+    return plan_shared(held_folder / "shared.eval.yaml", open_store(str(held_folder / "store")))
 
 
 @pytest.fixture
@@ -59,8 +75,10 @@ def started() -> Iterator[list[Worker]]:
             worker.process.wait()
 
 
-def start(started: list[Worker], run: StoredRun, folder: Path, count: int) -> list[Worker]:
-    workers = [Worker(run, folder) for _ in range(count)]
+def start(
+    started: list[Worker], run: StoredRun, folder: Path, count: int, lease_s: float = LEASE_S
+) -> list[Worker]:
+    workers = [Worker(run, folder, lease_s=lease_s) for _ in range(count)]
     started.extend(workers)
     return workers
 
@@ -81,22 +99,26 @@ def assert_as_undisturbed(run: StoredRun, folder: Path) -> int:
 
 
 def test_three_workers_share_a_run_and_execute_each_item_once(
-    started: list[Worker], run: StoredRun, folder: Path
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
-    workers = start(started, run, folder, 3)
+    run, folder = held_run, held_folder
+    workers = start(started, run, folder, 3, ENDLESS_LEASE_S)
+    wait_for(lambda: all(worker.is_held(folder) for worker in workers), *workers)
+    open_gate(folder)
     assert [worker.end() for worker in workers] == [0, 0, 0], [w.said() for w in workers]
     assert set(calls(folder).values()) == {1}
-    assert sum(worker.has_called(folder) for worker in workers) > 1
     assert assert_as_undisturbed(run, folder) == 0
 
 
 def test_the_shards_of_a_killed_worker_are_executed_by_the_others(
-    started: list[Worker], run: StoredRun, folder: Path
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
+    run, folder = held_run, held_folder
     workers = start(started, run, folder, 3)
-    wait_for(lambda: all(worker.has_called(folder, 4) for worker in workers[:1]), *workers)
+    wait_for(lambda: workers[0].is_held(folder), *workers)
     workers[0].send(signal.SIGKILL)
     assert workers[0].end() == -signal.SIGKILL
+    open_gate(folder)
     assert [worker.end() for worker in workers[1:]] == [0, 0]
     again = assert_as_undisturbed(run, folder)
     assert again > 0
@@ -106,11 +128,13 @@ def test_the_shards_of_a_killed_worker_are_executed_by_the_others(
 
 
 def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committed(
-    started: list[Worker], run: StoredRun, folder: Path
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
+    run, folder = held_run, held_folder
     paused, *others = start(started, run, folder, 3)
-    wait_for(lambda: paused.has_called(folder, 4), paused, *others)
+    wait_for(lambda: paused.is_held(folder), paused, *others)
     pause(folder / "store", paused.pid)
+    open_gate(folder)
     try:
         assert [worker.end() for worker in others] == [0, 0]
     finally:
@@ -122,34 +146,39 @@ def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committe
 WRONG_CLOCK = """\
 import time
 real, real_ns = time.time, time.time_ns
-time.time = lambda: real() - 600
-time.time_ns = lambda: real_ns() - 600 * 10**9
+time.time = lambda: real() - 6000
+time.time_ns = lambda: real_ns() - 6000 * 10**9
 """
 
 
-def test_a_worker_whose_clock_is_ten_minutes_off_takes_nothing_from_anybody(
-    started: list[Worker], run: StoredRun, folder: Path
+def test_a_worker_whose_clock_is_far_off_takes_nothing_from_anybody(
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
-    workers = [Worker(run, folder), Worker(run, folder, before=WRONG_CLOCK)]
+    run, folder = held_run, held_folder
+    workers = [
+        Worker(run, folder, lease_s=ENDLESS_LEASE_S),
+        Worker(run, folder, lease_s=ENDLESS_LEASE_S, before=WRONG_CLOCK),
+    ]
     started.extend(workers)
+    wait_for(lambda: all(worker.is_held(folder) for worker in workers), *workers)
+    open_gate(folder)
     assert [worker.end() for worker in workers] == [0, 0]
-    assert all(worker.has_called(folder) for worker in workers)
     assert assert_as_undisturbed(run, folder) == 0
 
 
 def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
-    started: list[Worker], run: StoredRun, folder: Path
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
-    # Slow enough for a command to start while the run goes on.
-    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=0.3), "utf-8")
+    run, folder = held_run, held_folder
     workers = start(started, run, folder, 2)
     wait_for(lambda: len(run.written_shards()) > 1, *workers)
     assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
+    # The gate stays closed: what they hold does not hold them up.
     assert [worker.end() for worker in workers] == [0, 0]
     written = run.written_shards()
     assert len(written) < run.manifest().plan.shards
     assert run.manifest().state == "cancelled"
-    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=0), "utf-8")
+    write_target(folder, sleep_s=0)
     resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
     assert written <= run.written_shards()
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
@@ -172,33 +201,40 @@ def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
     assert stable_report(run.store.get(run.keys.report).data.decode()) == whole
 
 
-def test_run_with_workers_survives_the_death_of_one(folder: Path) -> None:
+def test_run_with_workers_survives_the_death_of_one(held_folder: Path) -> None:
+    folder = held_folder
     store, out = folder / "store", folder / "out.txt"
     arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
     env = {"EVALCORE_LEASE_S": str(LEASE_S)}
     process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
-    deadline = time.monotonic() + 60
-    while not (pids := [path.name for path in (folder / "calls").iterdir()]):
-        assert process.poll() is None, out.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(int(pids[0]), signal.SIGKILL)
-    assert process.wait(90) == 1, out.read_text()
+    os.kill(wait_for_held(process, folder, out), signal.SIGKILL)
+    open_gate(folder)
+    assert process.wait(120) == 1, out.read_text()
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     assert stable_report(out.read_text().splitlines()[-1]) == whole
 
 
-def test_the_workers_of_a_killed_parent_end_the_run_without_it(folder: Path) -> None:
+def wait_for_held(process: subprocess.Popen[bytes], folder: Path, out: Path) -> int:
+    """Return a process of a run's whose calls are held, once there is one."""
+    deadline = time.monotonic() + 120
+    while not (pids := held_processes(folder)):
+        assert process.poll() is None, out.read_text()
+        assert time.monotonic() < deadline, out.read_text()
+        time.sleep(0.01)
+    return min(pids)
+
+
+def test_the_workers_of_a_killed_parent_end_the_run_without_it(held_folder: Path) -> None:
+    folder = held_folder
     store, out = folder / "store", folder / "out.txt"
     env = {"EVALCORE_LEASE_S": str(LEASE_S)}
     arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
     process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
-    deadline = time.monotonic() + 60
-    while not list((folder / "calls").iterdir()):
-        assert process.poll() is None, out.read_text()
-        time.sleep(0.01)
+    wait_for_held(process, folder, out)
     process.kill()
     process.wait()
+    open_gate(folder)
+    deadline = time.monotonic() + 120
     while not (reports := list(store.rglob("report.json"))):
         assert time.monotonic() < deadline, out.read_text()
         time.sleep(0.1)
@@ -260,14 +296,16 @@ FAULTS = {
 
 @pytest.mark.s3
 def test_workers_on_a_store_that_fails_now_and_then_lose_nothing(
-    started: list[Worker], s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+    started: list[Worker], s3: S3Server, held_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = held_folder
     with faulty_proxy(s3.url) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         store = open_store(f"s3://{BUCKET}/{folder.name}-faults")
         run = plan_shared(folder / "shared.eval.yaml", store)
         workers = start(started, run, folder, 2)
-        wait_for(lambda: workers[0].has_called(folder, 4), *workers)
+        wait_for(lambda: workers[0].is_held(folder), *workers)
+        open_gate(folder)
         for fault in FAULTS.values():
             proxy.inject(fault)
             time.sleep(0.1)
@@ -276,8 +314,9 @@ def test_workers_on_a_store_that_fails_now_and_then_lose_nothing(
 
 
 def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
-    started: list[Worker], run: StoredRun, folder: Path
+    started: list[Worker], held_run: StoredRun, held_folder: Path
 ) -> None:
+    run, folder = held_run, held_folder
     (worker,) = start(started, run, folder, 1)
     seen: set[bytes] = set()
 
@@ -287,9 +326,11 @@ def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
         return len(parts) > 1
 
     wait_for(look, worker)
+    wait_for(lambda: worker.is_held(folder), worker)
     worker.send(signal.SIGKILL)
     worker.end()
     look()
+    open_gate(folder)
     assert seen == {b"PAR1PAR1"}  # each part that could be read was whole
     assert resumed_report(run, folder) == undisturbed_report(
         folder, open_store(str(folder / "whole"))

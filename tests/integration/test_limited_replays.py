@@ -41,8 +41,8 @@ def outcomes(report: Json) -> dict[str, Any]:
     ("limits", "cut"),
     [
         ({"max_tokens": 500, "concurrency": 4}, "skipped"),
-        ({"timeout_s": 0.6, "concurrency": 4}, "error"),
-        ({"max_duration_s": 0.5, "concurrency": 2}, "skipped"),
+        ({"timeout_s": 2, "concurrency": 4}, "error"),
+        ({"max_duration_s": 3, "concurrency": 2}, "skipped"),
     ],
     ids=["budget", "time-limit", "duration"],
 )
@@ -54,6 +54,7 @@ def test_a_replay_has_the_statuses_and_errors_of_the_recorded_run(
             return SLOW
         return Answer(question.prompt, output_tokens=15)
 
+    # All items take four seconds at least.
     latency_s = 0.2 if "max_duration_s" in limits else 0.01
     with model_server(script=script, latency_s=latency_s) as server:
         suite = write_suite(tmp_path, server.base_url, limits, items=40)

@@ -191,7 +191,8 @@ def test_a_model_without_a_price_is_refused_under_a_cost_cap_before_any_call(
 
 
 def test_after_the_time_of_the_run_no_item_begins(tmp_path: Path) -> None:
-    limits = {"max_duration_s": 0.3, "concurrency": 2}
+    # All items take three seconds at least.
+    limits = {"max_duration_s": 2, "concurrency": 2}
     with model_server(latency_s=0.1) as server:
         path = suite_file(tmp_path, server.base_url, items=60, limits=limits)
         report = report_of(tmp_path, path)
@@ -260,8 +261,8 @@ def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
 def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) -> None:
     limits = {
         "concurrency": 20,
-        "timeout_s": 0.5,
-        "providers": {"m": {"requests_per_minute": 600}},
+        "timeout_s": 3,
+        "providers": {"m": {"requests_per_minute": 300}},
     }
     with model_server() as server:
         path = suite_file(tmp_path, server.base_url, items=20, limits=limits)

@@ -28,7 +28,7 @@ from tests.support.prefect_project import ENVIRONMENT, LEASE_S, NIGHT, Project, 
 from tests.support.prefect_runs import only_run, run_flow, stored_report
 from tests.support.reports import stable_report
 from tests.support.shell import evalcore
-from tests.support.worker_runs import calls, undisturbed_report, write_suite
+from tests.support.worker_runs import calls, open_gate, undisturbed_report, write_suite
 
 pytestmark = [
     pytest.mark.prefect,
@@ -76,7 +76,7 @@ def receiver(deployed: Project) -> Iterator[Receiver]:
 @pytest.fixture(scope="module")
 def cancelled(working: Project, receiver: Receiver) -> StoredRun:
     """A run in two lanes of a night that was cancelled in Prefect when something was committed."""
-    write_suite(working.folder, items=ITEMS, sleep_s=0.15)
+    write_suite(working.folder, items=ITEMS, sleep_s=0.15, held=True)
     store = working.folder / "lanes"
     night = trigger("nightly/nightly", suites=["shared.eval.yaml"], lanes=2, store=str(store))
     wait_until(lambda: any(store.glob("runs/*/*/results/*.parquet")), working)
@@ -84,6 +84,7 @@ def cancelled(working: Project, receiver: Receiver) -> StoredRun:
         client.set_flow_run_state(night, Cancelling())
     # Then its process has said all that it has to say, even that the run is cancelled.
     wait_until(lambda: ended(children(night)), working)
+    open_gate(working.folder)
     return only_run(store)
 
 

@@ -33,10 +33,16 @@ async def take(rates: PrefectRates, provider: str, number: int) -> None:
     await asyncio.gather(*(rates.take(provider, 10) for _ in range(number)))
 
 
-async def given(rates: PrefectRates, provider: str, number: int, within_s: float) -> int:
-    """Return how many of so many requests may go out within so many seconds."""
+async def given(rates: PrefectRates, provider: str, number: int, expected: int) -> int:
+    """Return how many of so many requests may go out, once so many as are expected may.
+
+    Where these are not all, two seconds more are waited for others.
+    """
     requests = [asyncio.create_task(rates.take(provider, 10)) for _ in range(number)]
-    done, waiting = await asyncio.wait(requests, timeout=within_s)
+    async with asyncio.timeout(120):
+        while sum(request.done() for request in requests) < expected:
+            await asyncio.sleep(0.05)
+    done, waiting = await asyncio.wait(requests, timeout=2)
     for request in waiting:
         request.cancel()
     return sum(request.exception() is None for request in done)
@@ -61,24 +67,24 @@ def test_two_workers_together_get_no_more_than_the_limit(prefect: PrefectServer)
 
 
 @pytest.mark.parametrize(
-    ("name", "decay", "within_s", "expected"),
+    ("name", "decay", "expected"),
     [
-        pytest.param("decaying", 20.0, 60, 50, id="decay"),
-        pytest.param("kept", 0.001, 3, 20, id="kept"),
+        pytest.param("decaying", 20.0, 50, id="decay"),
+        pytest.param("kept", 0.001, 20, id="kept"),
     ],
 )
 def test_slots_can_be_had_again_if_and_as_they_decay(
-    prefect: PrefectServer, name: str, decay: float, within_s: float, expected: int
+    prefect: PrefectServer, name: str, decay: float, expected: int
 ) -> None:
     make_limit(f"evalcore-{name}-requests", 20, decay)
-    assert asyncio.run(given(PrefectRates(), name, 50, within_s)) == expected
+    assert asyncio.run(given(PrefectRates(), name, 50, expected)) == expected
     assert occupied(f"evalcore-{name}-requests") <= 20
 
 
 def test_without_a_limit_nothing_is_limited(prefect: PrefectServer) -> None:
     from prefect.exceptions import ObjectNotFound
 
-    assert asyncio.run(given(PrefectRates(), "unknown", 500, 60)) == 500
+    assert asyncio.run(given(PrefectRates(), "unknown", 500, 500)) == 500
     with pytest.raises(ObjectNotFound):
         occupied("evalcore-unknown-requests")
 

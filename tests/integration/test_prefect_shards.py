@@ -224,7 +224,7 @@ def answer(*_):
     with lock:
         running += 1
         peak = max(peak, running)
-    patience = time.monotonic() + 10
+    patience = time.monotonic() + 60
     while peak < 5 and time.monotonic() < patience:
         time.sleep(0.005)
     time.sleep(0.02)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from tests.support.servers import (
     FaultyProxy,
     S3Server,
     faulty_proxy,
+    free_port,
     s3_server,
     serving,
 )
@@ -221,13 +221,6 @@ def test_a_late_answer_is_asked_for_again(
 # Wrong configuration
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def failure_of(store: S3Store) -> str:
     """Return the message that all kinds of requests fail with; it can be handed on."""
     messages = set()
@@ -278,7 +271,7 @@ def test_missing_credentials_are_said(s3: S3Server, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_endpoint_where_nobody_listens_is_named(s3: S3Server) -> None:
-    endpoint = f"http://127.0.0.1:{unused_port()}"
+    endpoint = f"http://127.0.0.1:{free_port()}"
     store = S3Store(BUCKET, "p", S3Settings(endpoint_url=endpoint, max_attempts=1))
     message = failure_of(store)
     assert message.startswith(f"a/b: the S3 server {endpoint} cannot be reached (")
@@ -381,7 +374,7 @@ def test_the_probe_notices_a_server_that_refuses_conditions(
 
 
 def test_the_probe_does_not_take_trouble_for_an_answer(s3: S3Server) -> None:
-    settings = replace(S3Settings(), endpoint_url=f"http://127.0.0.1:{unused_port()}")
+    settings = replace(S3Settings(), endpoint_url=f"http://127.0.0.1:{free_port()}")
     with pytest.raises(StoreError, match="cannot be reached"):
         S3Store(BUCKET, "p", replace(settings, max_attempts=1)).probe_conditional_writes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,11 +45,21 @@ def lines(served: Service) -> list[dict[str, object]]:
     ]
 
 
+def line_of(served: Service, request_id: str) -> dict[str, object]:
+    """Return the line of a request, which is written after its answer was sent."""
+    deadline = time.monotonic() + 60
+    while not (found := [line for line in lines(served) if line.get("request_id") == request_id]):
+        assert time.monotonic() < deadline, request_id
+        time.sleep(0.02)
+    (line,) = found
+    return line
+
+
 def test_a_request_is_a_line_of_the_log(served: Service) -> None:
     workflow = served.register()
     answer = served.client.get(f"/v1/workflows/{workflow}", headers={"X-Request-ID": "seen-1"})
     assert answer.headers["x-request-id"] == "seen-1"
-    (line,) = [line for line in lines(served) if line.get("request_id") == "seen-1"]
+    line = line_of(served, "seen-1")
     assert line.pop("time")
     assert isinstance(line.pop("ms"), float)
     assert str(line.pop("project")).startswith("proj_")
@@ -70,8 +81,9 @@ def test_an_id_that_is_no_plain_word_is_replaced(served: Service, sent: str) -> 
 
 def test_a_log_has_neither_tokens_nor_raw_paths(served: Service) -> None:
     assert served.token is not None
-    served.client.get("/v1/workflows/secret-name?key=secret-value")
-    served.client.get("/no/such/secret-path")
+    for path in ("/v1/workflows/secret-name?key=secret-value", "/no/such/secret-path"):
+        answer = served.client.get(path)
+        line_of(served, answer.headers["x-request-id"])
     text = (served.folder / "service.log").read_text()
     secrets = [
         served.token,

@@ -119,8 +119,8 @@ def test_a_store_whose_folder_was_removed_is_away_until_it_is_back(tmp_path: Pat
 def test_a_store_that_does_not_answer_holds_up_no_other_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalcore.service.stored_objects._ANSWER_S", 0.5)
-    monkeypatch.setattr("evalcore.service.stored_objects._PROBE_S", 0.5)
+    monkeypatch.setattr("evalcore.service.stored_objects._ANSWER_S", 2.0)
+    monkeypatch.setattr("evalcore.service.stored_objects._PROBE_S", 2.0)
     answers = threading.Event()
 
     async def scenario() -> None:

@@ -6,6 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,64 +83,87 @@ def test_people_read_the_same(tmp_path: Path, ended_run: str) -> None:
     assert "watched: 7/7 items, 3 passed, 3 failed, 1 error, shards 4/4 done" in ended.out
 
 
+@contextmanager
+def watching(store: str) -> Iterator[subprocess.Popen[str]]:
+    """Watch the run that is being started there, in a process that does not outlive the test."""
+    watch = subprocess.Popen(
+        [PROGRAM, "runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(store),
+    )
+    try:
+        yield watch
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+def next_document(watch: subprocess.Popen[str]) -> dict[str, Any]:
+    assert watch.stdout is not None
+    document: dict[str, Any] = json.loads(watch.stdout.readline())
+    return document
+
+
 def test_a_running_run_is_followed_to_its_decision(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    with model_server(latency_s=0.02) as server:
+    with model_server(held_after=100) as server:
         suite = write_suite(tmp_path, server.base_url, 300)
         run = start(
             *("run", suite, "--concurrency", "4"), store=store, cwd=ROOT, out=tmp_path / "out"
         )
-        watched = evalcore(
-            *("runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"), store=store
-        )
-        assert run.wait(60) == watched.code == 1
-    told = documents(watched.out)
+        with watching(store) as watch:
+            told = [next_document(watch)]
+            server.held_after = 200
+            while told[-1]["items"]["done"] == told[0]["items"]["done"]:
+                told.append(next_document(watch))
+            assert {one["state"] for one in told} == {"running"}
+            assert told[-1]["items_per_s"]
+            server.held_after = None
+            out, _ = watch.communicate(timeout=120)
+        assert run.wait(120) == watch.returncode == 1
+    told += documents(out)
     done = [one["items"]["done"] for one in told]
-    assert told[0]["state"] == "running"
     assert done == sorted(done)
-    assert done[0] < done[-1] == 300
+    assert done[-1] == 300
     assert told[-1]["items"]["passed"] == 150
-    assert any(one["items_per_s"] for one in told)
 
 
 def test_an_interrupt_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    with model_server(latency_s=0.1) as server:
-        suite = write_suite(tmp_path, server.base_url, 100)
+    with model_server(held_after=5) as server:
+        suite = write_suite(tmp_path, server.base_url, 30)
         run = start(
             *("run", suite, "--concurrency", "1"), store=store, cwd=ROOT, out=tmp_path / "out"
         )
-        watch = subprocess.Popen(
-            [PROGRAM, "runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(store),
-        )
-        assert watch.stdout is not None
-        watch.stdout.readline()
-        watch.send_signal(signal.SIGINT)
-        _, said = watch.communicate(timeout=30)
+        with watching(store) as watch:
+            next_document(watch)
+            watch.send_signal(signal.SIGINT)
+            _, said = watch.communicate(timeout=60)
         assert watch.returncode == 4
         assert "the run goes on" in said
-        assert run.wait(60) == 1
+        server.held_after = None
+        assert run.wait(120) == 1
 
 
 def test_a_stopped_run_ends_the_watching_with_4(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    with model_server(latency_s=0.05) as server:
+    with model_server(held_after=5) as server:
         suite = write_suite(tmp_path, server.base_url, 300)
         run = start(
             *("run", suite, "--concurrency", "2"), store=store, cwd=ROOT, out=tmp_path / "out"
         )
-        found = wait_for_run(store)
-        while not list((tmp_path / "store").glob("runs/*/*/claims/*")):
-            pass
-        os.killpg(run.pid, signal.SIGINT)
-        ended = evalcore("runs", "watch", found, "--json", "--interval", "0.1", store=store)
+        with watching(store) as watch:
+            while server.stats().requests < 6:
+                assert run.poll() is None
+                time.sleep(0.01)
+            os.killpg(run.pid, signal.SIGINT)
+            server.held_after = None
+            out, _ = watch.communicate(timeout=120)
         run.wait(60)
-    assert ended.code == 4
-    assert documents(ended.out)[-1]["state"] == "cancelled"
+    assert watch.returncode == 4
+    assert documents(out)[-1]["state"] == "cancelled"
 
 
 def test_only_new_parts_are_read(tmp_path: Path, ended_run: str) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from evalcore.cli.workers import _Workers
 from evalcore.errors import WorkersFailedError
 from evalcore.execution.lanes.crashes import Abandoned
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import StoredRun, list_runs, open_run
+from evalcore.storage.runs import StoredRun, open_run
 from tests.support.model_server import Failure, model_server
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, environment, evalcore
@@ -25,9 +24,12 @@ from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     LEASE_S,
     Worker,
+    held_processes,
+    open_gate,
     pause,
     plan_shared,
     undisturbed_report,
+    wait_for,
     write_suite,
 )
 
@@ -111,6 +113,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def held_folder(tmp_path: Path) -> Path:
+    """The folder, with a suite whose calls are held in the middle of its run."""
+    write_suite(tmp_path, held=True)
+    return tmp_path
+
+
+@pytest.fixture
 def run(folder: Path) -> StoredRun:
     return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
 
@@ -189,23 +198,29 @@ def frozen() -> Iterator[list[int]]:
 
 
 def test_workers_that_are_silent_end_the_run_and_it_can_be_resumed(
-    folder: Path, frozen: list[int]
+    held_folder: Path, frozen: list[int]
 ) -> None:
+    folder = held_folder
     store, out = folder / "store", folder / "out.txt"
-    env = {"EVALCORE_LEASE_S": str(LEASE_S), "EVALCORE_STALL_S": "3"}
-    arguments = ("run", "shared.eval.yaml", "--workers", "2")
+    run = plan_shared(folder / "shared.eval.yaml", open_store(str(store)))
+    # Its claims change while the workers of the run start, however long that takes.
+    other = Worker(run, folder)
+    frozen.append(other.pid)
+    wait_for(lambda: other.is_held(folder), other)
+    env = {"EVALCORE_LEASE_S": str(LEASE_S), "EVALCORE_STALL_S": "5"}
+    arguments = ("run", "--resume", run.run_id, "--workers", "2")
     process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
-    while len(list((folder / "calls").iterdir())) < 2:
-        assert process.poll() is None, out.read_text()
-        time.sleep(0.01)
-    frozen += [int(path.name) for path in (folder / "calls").iterdir()]
+    wait_for(lambda: len(held_processes(folder)) == 3 or process.poll() is not None)
+    assert process.poll() is None, out.read_text()
+    frozen += held_processes(folder) - {other.pid}
     pause(store, *frozen)
     assert process.wait(120) == 4, out.read_text()
+    other.process.kill()
     text = out.read_text()
-    assert "nothing was in flight and nothing was committed for 3 s" in text
+    assert "nothing was in flight and nothing was committed for 5 s" in text
     assert "are silent; go on with: evalcore run --resume" in text
-    (manifest,) = list_runs(open_store(str(store)))
-    resumed = evalcore("run", "--resume", manifest.id, "--json", store=store, cwd=folder)
+    open_gate(folder)
+    resumed = evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder)
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     assert stable_report(resumed.out) == whole
 
@@ -245,13 +260,14 @@ def test_a_wake_up_that_is_lost_ends_the_worker_with_what_it_waits_for(tmp_path:
 
 
 def test_a_run_resumed_right_after_a_cancel_is_not_cancelled_by_its_old_workers(
-    run: StoredRun, folder: Path
+    held_folder: Path,
 ) -> None:
+    folder = held_folder
+    run = plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
     old = [Worker(run, folder) for _ in range(2)]
-    while len(run.written_shards()) < 2:
-        assert all(worker.process.poll() is None for worker in old)
-        time.sleep(0.01)
+    wait_for(lambda: any(worker.is_held(folder) for worker in old), *old)
     assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
+    open_gate(folder)
     resumed = run_with_workers(folder, "--resume", run.run_id, "--workers", "2")
     assert resumed.code == 1, resumed.err
     for worker in old:

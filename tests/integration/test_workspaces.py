@@ -280,7 +280,7 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -349,7 +349,7 @@ def test_a_stopped_run_cleans_up_with_its_hooks(
     started.append(running)
     assert until(lambda: processes(sleep) != [])
     running.send_signal(signal.SIGTERM)
-    running.wait(30)
+    running.wait(60)
     assert processes(sleep) == []
     assert bench.log() == ["before_all", "before_each", "after_each", "after_all"]
     assert bench.left == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from evalcore.storage.object_store import ObjectInfo, StoredObject
 from tests.support.counting_store import CountingStore
 
-_LONGEST_S = 20.0
+_LONGEST_S = 60.0
 
 
 class MeetingStore(CountingStore):

@@ -96,7 +96,8 @@ class Behaviour:
     of all requests get `failure`, chosen by `seed` and the request's number. Above `most_at_once`
     requests in flight, and above `per_second` in the last second, the answer is 429. `api_key`:
     any other key is 401. `output_tokens`: said in place of the number of words. `chunk_delay_s`
-    lies between the events of a streamed answer (one word each).
+    lies between the events of a streamed answer (one word each). `held_after`: the requests after
+    so many are answered when a test raises `ModelServer.held_after`, or makes it None.
     """
 
     latency_s: float = 0.0
@@ -111,6 +112,7 @@ class Behaviour:
     retry_after: str | None = "0.05"
     api_key: str | None = None
     chunk_delay_s: float = 0.0
+    held_after: int | None = None
     keep: int = 2_000
 
 
@@ -129,6 +131,7 @@ class ModelServer:
     def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
         self.behaviour = behaviour
         self.port = port
+        self.held_after = behaviour.held_after
         self.requests: deque[Seen] = deque(maxlen=behaviour.keep)
         self._stats = Stats()
         self._recent: deque[float] = deque()
@@ -162,7 +165,7 @@ class ModelServer:
     def start(self) -> None:
         """Serve in a thread; return when the port is open."""
         threading.Thread(target=self._run, name="model-server", daemon=True).start()
-        if not self._ready.wait(20) or self._failed is not None:
+        if not self._ready.wait(60) or self._failed is not None:
             raise RuntimeError(f"the model server did not start: {self._failed}")
 
     def stop(self) -> None:
@@ -230,6 +233,8 @@ class ModelServer:
             failure = self._refusal(request, number)
             if self.behaviour.latency_s and failure is None:
                 await asyncio.sleep(self.behaviour.latency_s)
+            while self.held_after is not None and number >= self.held_after:
+                await asyncio.sleep(0.01)
             question = protocol.question(body, request)
             given = self.behaviour.script(question) if failure is None else failure
             if isinstance(given, Failure):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import running, wait_until_ready
+from tests.support.servers import free_port, running, wait_until_ready
 
 GROUP = "prefect"
 PROCESSES = pytest.StashKey[contextlib.ExitStack]()
@@ -79,13 +78,6 @@ def prefect_server(home: Path, port: int | None = None) -> Iterator[PrefectServe
     with running(command, server.environment | _SERVER_SETTINGS, log) as process:
         wait_until_ready(process, f"{server.url}/health", log)
         yield server
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -196,14 +196,38 @@ def _weed() -> str:
     return found
 
 
+def free_port() -> int:
+    """Return a loopback port that nobody listens on, for a server that is still to start."""
+    return _free_ports(1)[0]
+
+
 def _free_ports(count: int) -> list[int]:
-    """Return neighbouring ports that nobody listens on, below those that clients get."""
+    """Return neighbouring ports that nobody listens on.
+
+    Nobody will until the server starts: no client gets them, whose ports lie above, and no other
+    test process as long as this one lives.
+    """
     random = Random()  # other test processes look at the same time
     while True:
         first = random.randrange(12_000, 22_000, count)
         ports = list(range(first, first + count))
-        if all(_is_free(port) for port in (*ports, *(port + _GRPC_OFFSET for port in ports))):
+        both = (*ports, *(port + _GRPC_OFFSET for port in ports))
+        if all(map(_is_free, both)) and all(map(_is_reserved, ports)):
             return ports
+
+
+def _is_reserved(port: int) -> bool:
+    """Reserve a port among test processes until this one ends; False if it has been."""
+    folder = Path(tempfile.gettempdir(), "evalcore-tests.ports")
+    folder.mkdir(exist_ok=True)
+    # Stays open: the lock ends with the process.
+    file = os.open(folder / str(port), os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return False
+    return True
 
 
 def _is_free(port: int) -> bool:

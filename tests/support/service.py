@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,13 +19,13 @@ import orjson
 from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
-from tests.support.servers import running, wait_until_ready
+from tests.support.servers import free_port, running, wait_until_ready
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-_ENDED_S = 60.0
+_ENDED_S = 120.0
 WORKFLOW: Mapping[str, Any] = {
     "blocks": {
         "extract": {
@@ -70,7 +69,7 @@ class Service:
 
     def __post_init__(self) -> None:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON of an answer that has to be 200."""
@@ -155,9 +154,7 @@ def service(
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Service]:
     """Run `evalcore serve` in a folder; without a token it is insecure."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [EVALCORE, "serve", "--port", str(port), *arguments]
     command += ["--insecure"] if token is None else []
     log = folder / "service.log"

@@ -43,11 +43,20 @@ class MarkedRun:
 
     @classmethod
     def start(
-        cls, served: Service, evals: int, sleep_s: float = 0.2, *, name: str = "marks"
+        cls,
+        served: Service,
+        evals: int,
+        sleep_s: float = 0.2,
+        *,
+        name: str = "marks",
+        held_after: int | None = None,
     ) -> MarkedRun:
-        """Register the workflow, save its evals, and start the run."""
+        """Register the workflow, save its evals, and start the run.
+
+        With `held_after` no more blocks than so many end before `open_gate`.
+        """
         file = served.folder / name
-        workflow = served.register(_marking(file, sleep_s), "marks")
+        workflow = served.register(_marking(file, sleep_s, held_after or evals), "marks")
         children = {
             served.save(workflow, PASSES, path=None, amount=number): number
             for number in range(evals)
@@ -59,6 +68,10 @@ class MarkedRun:
     def path(self) -> str:
         """Where the run is read."""
         return f"{_RUNS}/{self.run_id}"
+
+    def open_gate(self) -> None:
+        """Let the blocks go on that are held."""
+        Path(f"{self.file}.gate").touch()
 
     def marks(self) -> Counter[int]:
         """Return how often the block of each amount has run to its end."""
@@ -302,15 +315,20 @@ async def _committed_children(folder: Path, address: str, run_id: str) -> set[st
     return stored
 
 
-def _marking(marks: Path, sleep_s: float) -> dict[str, Any]:
+def _marking(marks: Path, sleep_s: float, held_after: int) -> dict[str, Any]:
     code = (
         "import fcntl, os, time\n"
+        f"marks = {str(marks)!r}\n"
+        "def count():\n"
+        "    return len(open(marks).read().split()) if os.path.exists(marks) else 0\n"
         "def main(data):\n"
         # One after another, so that a run lasts.
-        f"    lock = os.open({str(marks) + '.lock'!r}, os.O_WRONLY | os.O_CREAT)\n"
+        "    lock = os.open(marks + '.lock', os.O_WRONLY | os.O_CREAT)\n"
         "    fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        f"    while count() >= {held_after} and not os.path.exists(marks + '.gate'):\n"
+        "        time.sleep(0.02)\n"
         f"    time.sleep({sleep_s})\n"
-        f"    file = os.open({str(marks)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+        "    file = os.open(marks, os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
         "    os.write(file, f\"{data['amount']}\\n\".encode())\n"
         "    return 1\n"
     )

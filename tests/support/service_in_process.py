@@ -85,7 +85,7 @@ class Requests:
 
     async def ended(self, path: str) -> Any:
         """Return what stands at a path when its status is final."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 resource = await self.get(path)
                 if resource["lifecycle"]["status"] in {"completed", "error", "cancelled"}:

@@ -25,6 +25,10 @@ from tests.support.reports import stable_report
 from tests.support.shell import environment
 
 LEASE_S = 1.0
+# Longer than any test: no claim expires because a process gets no time.
+ENDLESS_LEASE_S = 600.0
+# The calls of a process until its next ones are held: more than the pilot, which has 32 items.
+FREE_CALLS = 60
 
 TARGET = """\
 import asyncio
@@ -32,11 +36,17 @@ import os
 from pathlib import Path
 
 CALLS = Path(__file__).with_name("calls")
+GATE = Path(__file__).with_name("gate")
+number = 0
 
 
 async def answer(question, *, context):
+    global number
+    number += 1
     with (CALLS / str(os.getpid())).open("a") as file:
         file.write(context.case_id + "\\n")
+    while {held} and number > {free_calls} and not GATE.exists():
+        await asyncio.sleep(0.02)
     await asyncio.sleep({sleep_s})
     return f"{{question}} is {{int(question.split()[-1]) % 7}}"
 """
@@ -50,10 +60,16 @@ assertions: [{type: icontains, value: ' is '}]
 """
 
 
-def write_suite(folder: Path, *, items: int = 240, sleep_s: float = 0.05) -> Path:
-    """Write a suite of `items` calls; a seventh of the cases fails. Return its path."""
+def write_suite(
+    folder: Path, *, items: int = 240, sleep_s: float = 0.05, held: bool = False
+) -> Path:
+    """Write a suite of `items` calls; a seventh of the cases fails. Return its path.
+
+    If it is `held`, each process waits in its calls after the first `FREE_CALLS` until `open_gate`:
+    until then there is something in flight in each process whose worker `is_held`.
+    """
     (folder / "calls").mkdir()
-    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=sleep_s), "utf-8")
+    write_target(folder, sleep_s=sleep_s, held=held)
     (folder / "shared.eval.yaml").write_text(SUITE, "utf-8")
     lines = (
         {
@@ -65,6 +81,26 @@ def write_suite(folder: Path, *, items: int = 240, sleep_s: float = 0.05) -> Pat
     )
     (folder / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     return folder / "shared.eval.yaml"
+
+
+def write_target(folder: Path, *, sleep_s: float, held: bool = False) -> None:
+    """Write the function that the folder's suite calls, in place of what was there."""
+    code = TARGET.format(sleep_s=sleep_s, held=held, free_calls=FREE_CALLS)
+    (folder / "shared_target.py").write_text(code, "utf-8")
+
+
+def open_gate(folder: Path) -> None:
+    """Let the calls go on that are held, and all that follow."""
+    (folder / "gate").touch()
+
+
+def held_processes(folder: Path) -> set[int]:
+    """Return the processes whose calls are held."""
+    return {
+        int(path.name)
+        for path in (folder / "calls").iterdir()
+        if len(path.read_text().split()) > FREE_CALLS
+    }
 
 
 def plan_shared(suite: Path, store: ObjectStore, *, workers: int = 3) -> StoredRun:
@@ -82,7 +118,7 @@ def undisturbed_report(folder: Path, store: ObjectStore) -> bytes:
 
     The target of the suite, which nobody may be using any more, is made fast.
     """
-    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=0), "utf-8")
+    write_target(folder, sleep_s=0)
     run = plan_shared(folder / "shared.eval.yaml", store, workers=1)
     imports = ImportPolicy(roots=(folder,))
     receipts = execute_run(run, ExecuteOptions(imports=imports, concurrency=50))
@@ -99,13 +135,21 @@ def finished_report(run: StoredRun) -> str:
 class Worker:
     """`evalcore worker` as a process of its own, in the suite's folder."""
 
-    def __init__(self, run: StoredRun, folder: Path, *, before: str = "", **environ: str) -> None:
+    def __init__(
+        self,
+        run: StoredRun,
+        folder: Path,
+        *,
+        before: str = "",
+        lease_s: float = LEASE_S,
+        **environ: str,
+    ) -> None:
         self.out = folder / f"worker-{len(list(folder.glob('worker-*.txt')))}.txt"
         code = f"{before}\nfrom evalcore.cli.main import main; main()"
         command = [sys.executable, "-c", code, "worker", run.run_id, "--store", run.store.url]
         with self.out.open("wb") as file:
             self.process = subprocess.Popen(
-                [*command, "--lease", str(LEASE_S), "--part", str(os.getpid())],
+                [*command, "--lease", str(lease_s), "--part", str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -120,7 +164,7 @@ class Worker:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 60) -> int:
+    def end(self, seconds: float = 120) -> int:
         """Wait for its end; return its exit code."""
         return self.process.wait(seconds)
 
@@ -131,8 +175,12 @@ class Worker:
         path = folder / "calls" / str(self.pid)
         return path.exists() and len(path.read_text().split()) >= times
 
+    def is_held(self, folder: Path) -> bool:
+        """Whether a call of its is held (of a suite that is)."""
+        return self.has_called(folder, FREE_CALLS + 1)
 
-def wait_for(happened: Callable[[], bool], *workers: Worker, seconds: float = 60) -> None:
+
+def wait_for(happened: Callable[[], bool], *workers: Worker, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         ended = [worker.said() for worker in workers if worker.process.poll() not in {None, 0}]

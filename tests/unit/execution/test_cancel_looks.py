@@ -89,7 +89,7 @@ def test_cancel_is_noticed_once(tmp_path: Path) -> None:
 
     with LeaseRenewer(run, claims, cancelled):
         run.request_cancel()
-        assert noticed.wait(20)
+        assert noticed.wait(60)
         sequence = claims.lease(0)
         # It goes on to renew what is still held.
         while claims.lease(0) == sequence:

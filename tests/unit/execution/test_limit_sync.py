@@ -309,7 +309,7 @@ def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_p
     store.full = True
     process.sync.start_thread()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not process.failures:
             clock.now += 1
             time.sleep(0.02)

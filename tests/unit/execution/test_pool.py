@@ -229,10 +229,9 @@ present, most = 0, 0
 async def counted(input):
     global present, most
     present, most = present + 1, max(most, present + 1)
-    for _ in range(200):
-        if most == 3:
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while most < 3:
+            await asyncio.sleep(0.01)
     present -= 1
     return f"answer {most}"
 """

@@ -48,7 +48,7 @@ def attend(flow: Any, run: Run, *, answers: bool) -> Ending:
 @pytest.fixture
 def hanging() -> Any:
     release = threading.Event()
-    yield lambda: release.wait(20)
+    yield lambda: release.wait(60)
     release.set()
 
 
@@ -86,15 +86,24 @@ def test_a_flow_without_a_server_in_which_nothing_happens_is_orphaned(hanging: A
 def test_a_flow_whose_server_answers_may_take_as_long_as_it_wants() -> None:
     done = threading.Event()
     threading.Timer(0.8, done.set).start()
-    assert attend(lambda: done.wait(20), Run(State.COMPLETED), answers=True) is Ending.RETURNED
+    assert attend(lambda: done.wait(60), Run(State.COMPLETED), answers=True) is Ending.RETURNED
+
+
+class CommittingRun(Run):
+    """A run of which each look at its shards finds one more; `done` is set at the fortieth."""
+
+    def __init__(self, done: threading.Event) -> None:
+        super().__init__()
+        self._done = done
+
+    def written_shards(self) -> set[int]:
+        self.shards = {*self.shards, len(self.shards)}
+        if len(self.shards) == 40:
+            self._done.set()
+        return self.shards
 
 
 def test_a_flow_without_a_server_that_commits_shards_goes_on() -> None:
-    run, done = Run(), threading.Event()
-
-    def commits() -> None:
-        for shard in range(10):
-            done.wait(0.1)
-            run.shards.add(shard)
-
-    assert attend(commits, run, answers=False) is Ending.RETURNED
+    done = threading.Event()
+    committing = CommittingRun(done)  # for longer than it may be silent
+    assert attend(lambda: done.wait(60), committing, answers=False) is Ending.RETURNED

@@ -67,10 +67,11 @@ def test_a_process_that_a_run_has_started_may_do_what_its_starter_may(
 def test_a_run_stays_open_between_shards_and_is_closed_when_it_is_idle(
     run: StoredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_workers, "IDLE_S", 0.2)
+    monkeypatch.setattr(shard_workers, "IDLE_S", 600.0)
     runs, key = OpenRuns(), (run.run_id, run.store.url)
     with runs.opened(*key) as first:
         pass
+    monkeypatch.setattr(shard_workers, "IDLE_S", 0.0)
     with runs.opened(*key) as again:
         assert again is first
     for timer in [each for each in threading.enumerate() if isinstance(each, threading.Timer)]:

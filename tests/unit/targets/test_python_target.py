@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import textwrap
-import threading
+import time
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -212,11 +212,13 @@ def test_function_outside_the_roots_is_refused(folder: Path) -> None:
 
 def test_sync_functions_that_overrun_block_nothing(folder: Path) -> None:
     folder.mkdir()
-    code = "import threading\nBARRIER = threading.Event()\ndef fn(input): BARRIER.wait(); return ''"
+    code = (
+        "import threading\nBARRIER, BEGUN = threading.Event(), []\n"
+        "def fn(input): BEGUN.append(1); BARRIER.wait(); return ''"
+    )
     (folder / "mine.py").write_text(code)
     target = build(Target("t", "python", {"callable": "mine:fn"}))
     work = work_in(folder)
-    before = threading.active_count()
 
     async def overrun() -> None:
         for _ in range(50):
@@ -225,8 +227,12 @@ def test_sync_functions_that_overrun_block_nothing(folder: Path) -> None:
                     await target.answer(work)
 
     asyncio.run(overrun())
-    assert threading.active_count() >= before + 50
-    work.imports.load("mine:fn").__globals__["BARRIER"].set()
+    code_globals = work.imports.load("mine:fn").__globals__
+    deadline = time.monotonic() + 60
+    while len(code_globals["BEGUN"]) < 50:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    code_globals["BARRIER"].set()
 
 
 def test_async_function_is_cancelled_when_its_time_is_up(folder: Path) -> None:

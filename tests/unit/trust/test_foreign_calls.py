@@ -73,11 +73,12 @@ def test_what_is_to_be_awaited_is_awaited() -> None:
 def test_a_result_after_the_loop_has_ended_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", lost.append)
-    go = threading.Event()
+    began, go = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
     def overrun() -> None:
         threads.append(threading.current_thread())
+        began.set()
         go.wait()
 
     async def impatient() -> None:
@@ -86,6 +87,7 @@ def test_a_result_after_the_loop_has_ended_is_dropped(monkeypatch: pytest.Monkey
 
     with pytest.raises(TimeoutError):
         asyncio.run(impatient())
+    assert began.wait(60)
     go.set()
     threads[0].join()
     assert not lost

@@ -172,6 +172,7 @@ def git(folder: Path, *arguments: str) -> None:
 def test_a_folder_is_dirty_if_its_tracked_files_differ_from_the_commit(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("evalcore.repository._STATUS_TIMEOUT_S", 60.0)
     root = suite.parents[1]
     assert is_dirty(suite) is None
     git(root, "init", "-q")

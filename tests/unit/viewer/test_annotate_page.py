@@ -61,7 +61,7 @@ def post(client: TestClient, run: str, annotator: str = "ann", **fields: str) ->
 
 def until(client: TestClient, path: str, text: str) -> httpx2.Response:
     """Return a page as soon as it has the text."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while text not in (page := client.get(path)).text:
         assert time.monotonic() < end, page.text
         time.sleep(0.1)

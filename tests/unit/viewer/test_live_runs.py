@@ -27,7 +27,7 @@ from tests.support.viewer import viewer
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not happened():
             await asyncio.sleep(0.01)
 
@@ -51,7 +51,7 @@ def test_viewers_of_a_run_share_one_thread_and_see_each_change(tmp_path: Path) -
         await until(lambda: all(looks[-1]["items"]["done"] == 2 for looks in seen_by))
         await asyncio.to_thread(execute, run, 2, 3)
         await asyncio.to_thread(finish, run)
-        await asyncio.wait_for(asyncio.gather(*viewers), 20)
+        await asyncio.wait_for(asyncio.gather(*viewers), 60)
         return seen_by
 
     for looks in asyncio.run(watch()):
@@ -80,7 +80,7 @@ def test_ctrl_c_ends_the_viewer_and_the_pages_that_follow_a_run(tmp_path: Path) 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         address = process.stderr.readline().split()[2]
-        with httpx.stream("GET", f"{address}runs/{run.run_id}/events", timeout=20) as answer:
+        with httpx.stream("GET", f"{address}runs/{run.run_id}/events", timeout=60) as answer:
             lines = answer.iter_lines()
             assert "event: look" in lines
             process.send_signal(signal.SIGINT)

@@ -27,7 +27,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     may_open = threading.Event()
 
     def open_later(*arguments: object) -> object:
-        may_open.wait(30)
+        may_open.wait(60)
         return open_tables(*arguments)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
@@ -49,7 +49,7 @@ def test_the_page_of_a_large_run_says_that_it_is_opened_and_asks_again(
         openers = [each for each in threading.enumerate() if each.name == "viewer-preparation"]
         assert len(openers) == 1
         blocked.set()
-        openers[0].join(30)
+        openers[0].join(60)
         assert client.get(f"/runs/{run}").status_code == 200
 
 
@@ -59,7 +59,7 @@ def test_the_first_search_of_a_large_run_is_prepared_while_its_other_pages_are_s
     may_write, write = threading.Event(), SearchIndex.write
 
     def write_later(index: SearchIndex) -> None:
-        may_write.wait(30)
+        may_write.wait(60)
         write(index)
 
     run = run_suite(tmp_path, SUITE)
@@ -82,13 +82,16 @@ def test_large_comparisons_appear_once_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evalcore.viewer.opened_comparisons.LARGE_ITEMS", 0)
-    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 30.0)
+    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 60.0)
     run = run_suite(tmp_path, SUITE)
     with viewer(tmp_path / "store") as client:
         assert client.get("/compare", params={"a": run, "b": run}).status_code == 200
 
 
-def test_what_a_preparation_raises_is_raised_by_those_who_asked_and_it_is_tried_again() -> None:
+def test_what_a_preparation_raises_is_raised_by_those_who_asked_and_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 60.0)
     preparations = Preparations()
     causes = [UsageError("no such run"), DamagedRunError("run", ())]
     for cause in causes:
@@ -109,7 +112,7 @@ def test_a_preparation_that_takes_longer_goes_on() -> None:
 
     def work() -> None:
         calls.append(1)
-        may_end.wait(30)
+        may_end.wait(60)
 
     for _ in range(2):
         with pytest.raises(PreparingError, match="A run is opened"):

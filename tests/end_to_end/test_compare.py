@@ -53,6 +53,11 @@ def test_decide_goes_on_after_a_number_that_no_table_holds() -> None:
     assert "variants[0].cases[0].durationMs: a number of more than" in ended.lines[1]["message"]
 
 
+def test_decide_reads_lines_after_a_byte_order_mark() -> None:
+    ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
+    assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])
+
+
 SUITE = """\
 name: answers
 execution: {{target: plain}}

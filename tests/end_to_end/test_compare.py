@@ -53,6 +53,20 @@ def test_decide_goes_on_after_a_number_that_no_table_holds() -> None:
     assert "variants[0].cases[0].durationMs: a number of more than" in ended.lines[1]["message"]
 
 
+@pytest.mark.parametrize(
+    ("score", "outcome"),
+    [(-0.1, "error"), (1.5, "error"), (1 + 2e-16, "pass"), (-0.0, "pass")],
+)
+def test_decide_refuses_a_score_that_no_case_has(score: float, outcome: str) -> None:
+    cases = [{"caseId": "c", "passed": True, "overall": score}]
+    variants = [{"variantId": "base", "cases": cases}]
+    (line,) = decide(
+        {"id": "s", "gate": {"gate": "passRate", "threshold": 1}, "variants": variants}
+    ).lines
+    assert (line["id"], line["outcome"]) == ("s", outcome)
+    assert ("variants[0].cases[0].overall: must be" in line["message"]) == (outcome == "error")
+
+
 def test_decide_reads_lines_after_a_byte_order_mark() -> None:
     ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
     assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])

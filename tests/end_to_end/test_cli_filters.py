@@ -63,3 +63,12 @@ def test_every_file_is_validated_with_what_is_left_of_it(folder: Path) -> None:
     assert ended.code == 2
     assert "first.eval.yaml: --case: no case has the id 'second'" in ended.err
     assert ended.out == "second.eval.yaml: valid, test-file 'second', 1 case\n"
+
+
+@pytest.mark.parametrize("listed", ["", ",", " , "])
+def test_a_list_without_a_case_is_a_mistake_not_every_case(folder: Path, listed: str) -> None:
+    command = ("run", "--cases", listed, "first.eval.yaml")
+    ended = evalcore(*command, store=folder / "store", cwd=folder)
+    assert ended.code == 2
+    assert "--cases: names no case" in ended.err
+    assert not (folder / "store").exists()

@@ -209,6 +209,10 @@ class _RunTables:
         rows = []
         for number, variant in enumerate(definition.variants):
             measured = dict(variants.get(number) or _NO_ITEMS)
+            if manifest.state is not State.COMPLETED:
+                # What was not committed when the run was stopped has no row.
+                ended = sum(measured[name] for name in ("completed", "error", "skipped"))
+                measured["cancelled"] = shared["planned"] - ended
             low, high = _interval(measured)
             cases = measured["cases"]
             rate = measured["passed_cases"] / cases if cases else None

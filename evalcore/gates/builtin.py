@@ -36,7 +36,9 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
 
 @frozen(slots=False)
 class ScoreAtLeast(Gate, example="0.8"):
-    """The run's score is at least this. Without a score the gate fails."""
+    """The run's score is at least this. Without a score the gate fails. Where a limit left cases
+    out, a pass is inconclusive.
+    """
 
     value_key: ClassVar[str] = "score"
     threshold: Share
@@ -60,6 +62,10 @@ class ScoreAtLeast(Gate, example="0.8"):
             "threshold": self.threshold,
             "failed_cases": failed,
         }
+        skipped = summary.cases - summary.score_sample.n if summary.counts.skipped else 0
+        if passed and skipped > 0:
+            message += f"; {counted(skipped, 'case')} skipped by a limit"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         result = self.passes_if(passed, message, details)
         return with_remedy(result, summary.score_sample, self.threshold)
 

@@ -67,6 +67,24 @@ def test_decide_refuses_a_score_that_no_case_has(score: float, outcome: str) -> 
     assert ("variants[0].cases[0].overall: must be" in line["message"]) == (outcome == "error")
 
 
+@pytest.mark.parametrize(
+    ("gate", "status", "outcome"),
+    [
+        ({"gate": "scoreAtLeast", "threshold": 0.8}, "completed", "pass"),
+        ({"gate": "scoreAtLeast", "threshold": 0.8}, "skipped", "inconclusive"),
+        ({"gate": "threshold", "threshold": 0.8}, "skipped", "inconclusive"),
+        ({"gate": "scoreAtLeast", "threshold": 0.95}, "skipped", "fail"),
+        ({"gate": "costUnder", "max": 1}, "skipped", "pass"),
+    ],
+)
+def test_the_score_of_a_part_passes_nothing(gate: Any, status: str, outcome: str) -> None:
+    measured = {"passed": True, "overall": 0.9, "costUsd": 0.1}
+    cases = [{"caseId": "a", **measured}, {"caseId": "b", **measured, "status": status}]
+    (line,) = decide({"gate": gate, "variants": [{"variantId": "v", "cases": cases}]}).lines
+    assert line["outcome"] == outcome
+    assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
+
+
 def test_decide_reads_lines_after_a_byte_order_mark() -> None:
     ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
     assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])

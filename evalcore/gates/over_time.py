@@ -287,10 +287,10 @@ ORDER BY variant_number, case_number
             failed_once, runs = rows[0][6], len(past.run_ids)
             if not may_be_chance(len(failures), failed_once, runs):
                 return self.passes_if(False, message, details)
-            others = (
-                f"{counted(failed_once, 'case')} that {'passes' if failed_once == 1 else 'pass'}"
+            chance = (
+                f"{message}; may be chance: {counted(failed_once, 'case')} that passes now failed "
+                f"in one of the last {runs} runs"
             )
-            chance = f"{message}; may be chance: {others} now failed in one of the last {runs} runs"
             details["failed_once"] = failed_once
             remedy = "several iterations of each case would settle it"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)

@@ -127,9 +127,7 @@ def test_as_many_new_failures_as_in_any_earlier_run_may_be_chance(
     now = passes | {f"c{7 - number}": 0.0 for number in range(broken)}
     decided = decide("no_new_failures:runs=5", results(now), [results(each) for each in history])
     assert decided.outcome == outcome, decided.message
-    assert ("may be chance: 3 cases that pass now failed" in decided.message) == (
-        outcome == "inconclusive"
-    )
+    assert ("may be chance: 3 cases" in decided.message) == (outcome == "inconclusive")
     assert (decided.remedy is not None) == (outcome == "inconclusive")
 
 

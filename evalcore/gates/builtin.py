@@ -63,7 +63,7 @@ class ScoreAtLeast(Gate, example="0.8"):
             "failed_cases": failed,
         }
         skipped = summary.cases - summary.score_sample.n if summary.counts.skipped else 0
-        if passed and skipped > 0:
+        if passed and skipped > 0 and not policy.partial_scores:
             message += f"; {counted(skipped, 'case')} skipped by a limit"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         result = self.passes_if(passed, message, details)

@@ -13,17 +13,15 @@ _SMALLEST: Final = 1e-12
 def number(value: float) -> str:
     """Return at most four decimals, more where rounding would make another number of a miss.
 
-    A small amount has as many decimals as it needs and no exponent: `0.0000053`. What is left of a
-    sum that should be 0 is 0.
+    A small amount has as many decimals as it needs and no exponent: `0.0000053`. Messages of stored
+    runs are made again, so the form of a number stays.
     """
-    if abs(value) < _SMALLEST:
-        return "0"
     short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
     # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 is exact enough.
-    if len(short.lstrip("-")) == 6 or float(short) == value:
+    if len(short) == 6 or float(short) == value:
         return short
     exact = f"{value:.10g}"
-    if abs(value) >= 1:
+    if not _SMALLEST <= abs(value) < 1:
         return exact
     from decimal import Decimal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False)
         except OSError as error:
             raise UsageError(f"--export: {path}: {error.strerror or error}") from error
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 def _write(view: RunView, kind: str, path: Path) -> None:

@@ -30,6 +30,7 @@ from evalcore.statistics.power import PowerTest
 from evalcore.trust.text import sanitize_terminal
 
 _SHARE = NumberRange(0, 1, min_open=True, max_open=True)
+_DROP = NumberRange(1e-6, 1, max_open=True)
 _POWER_HELP = "Probability with which it is found."
 
 
@@ -108,7 +109,7 @@ def _problem(problem: Any) -> dict[str, Any]:
 @click.command()
 @suite_options
 @click.option("--power", "with_power", is_flag=True, help="Show which drop of the score it finds.")
-@click.option("--delta", type=_SHARE, default=0.03, show_default=True, help="Drop to be found.")
+@click.option("--delta", type=_DROP, default=0.03, show_default=True, help="Drop to be found.")
 @click.option("--power-level", type=_SHARE, default=0.8, show_default=True, help=_POWER_HELP)
 @click.option("--alpha", type=_SHARE, default=0.05, show_default=True, help="Level of the test.")
 @store_option
@@ -121,6 +122,9 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
     """
     with_power, drop = flags.pop("with_power"), flags.pop("delta")
     test = PowerTest(alpha=flags.pop("alpha"), power=flags.pop("power_level"))
+    if test.quantiles <= 0:
+        least = f"above {test.alpha / 2:g}: so often the test finds what is not there"
+        raise UsageError(f"--power-level: {test.power:g} is not {least}")
     for suite in load_suites(suites, load_options(flags, allow_imports=())):
         definition = suite.definition
         check_baseline(definition)

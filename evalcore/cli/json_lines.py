@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,11 +29,13 @@ def answer_lines(
 ) -> ExitCode:
     """Print an answer for each line of standard input that is not blank; return the exit code.
 
+    A byte-order mark before the first line is dropped, as in files.
     `refuse` makes the answer to what no suite could have: a line that is no question, whose message
     names it and which makes the exit code 2, or one with a number of more than 64 bits.
     """
     code = ExitCode.PASS
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    for number, read in enumerate(sys.stdin.buffer, start=1):
+        line = read.removeprefix(BOM_UTF8) if number == 1 else read
         if not line.strip():
             continue
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import io
 import os
@@ -217,8 +218,9 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
 
             cover_exception(error)
             raise
-        show_error(_output_fault(error) or _unexpected(error))
-        code = ExitCode.ERRORS
+        mistake = _name_mistake(error)
+        show_error(mistake or _output_fault(error) or _unexpected(error))
+        code = ExitCode.ERRORS if mistake is None else mistake.exit_code
     return int(code or 0)
 
 
@@ -238,6 +240,15 @@ def _output_fault(error: Exception) -> EvalError | None:
         f"cannot write to standard output: {error.strerror} (what was stored is kept: `evalcore "
         "report` shows a run again)"
     )
+
+
+def _name_mistake(error: Exception) -> UsageError | None:
+    """Return the mistake of a path that no file system can hold; None if it is another one."""
+    from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
+
+    if not isinstance(error, OSError) or error.errno != errno.ENAMETOOLONG:
+        return None
+    return UsageError(f"{shorten(str(error.filename), QUOTED_LENGTH)}: {error.strerror}")
 
 
 def _check_texts(arguments: Sequence[str]) -> None:

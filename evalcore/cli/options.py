@@ -220,4 +220,8 @@ def load_options(
 
 
 def _split(text: str) -> Iterable[str]:
-    return (part.strip() for part in text.split(",") if part.strip())
+    """Return the ids of a list; raise `UsageError` without any, which would select every case."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UsageError("--cases: names no case; without the flag all cases run")
+    return parts

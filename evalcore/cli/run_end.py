@@ -17,6 +17,7 @@ from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import is_script_run, print_scores, read_scores, tell_beside
 from evalcore.cli.showing import one_line, print_terminal, store_reports
+from evalcore.errors import EvalError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import RunView, finish_run, view_run
@@ -49,12 +50,12 @@ def end_run(
         # Who reads no further still gets the decision, and so do those who are told of it.
         with suppress(BrokenPipeError):
             show(view, options, append=append)
-        export_view(view, options.exports, append=append)
+        decision = _export(view, options, append=append)
         if not options.prefect:  # else the flow has told
             _tell(view)
         if options.observe is not None:
             options.observe(view)
-        return view.report.decision
+        return decision
 
 
 def show_completed(run: StoredRun, options: RunOptions) -> Decision:
@@ -62,8 +63,22 @@ def show_completed(run: StoredRun, options: RunOptions) -> Decision:
     with view_run(run) as view:
         with suppress(BrokenPipeError):
             show(view, options)
-        export_view(view, options.exports)
-        return view.report.decision
+        return _export(view, options)
+
+
+def _export(view: RunView, options: RunOptions, *, append: bool = False) -> Decision:
+    """Write the exports; return the decision that the exit code stands for.
+
+    What cannot be written is an error beside the run's decision, which it does not hide if that is
+    a failure: the run was executed.
+    """
+    try:
+        export_view(view, options.exports, append=append)
+    except (EvalError, OSError) as error:
+        click.echo(one_line(str(error)), err=True)
+        failed = view.report.decision is Decision.FAIL
+        return Decision.FAIL if failed else Decision.ERROR
+    return view.report.decision
 
 
 def _tell(view: RunView) -> None:

@@ -12,7 +12,11 @@ def suite_name(suite: str, store: str | None) -> str:
     Secrets that the file refers to need not be set: no provider is asked.
     """
     path = Path(suite)
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError:  # a name too long for a file
+        is_file = False
+    if not is_file:
         return suite
     from evalcore.cli.options import settings
     from evalcore.formats.parts.load_options import LoadOptions

@@ -19,7 +19,7 @@ from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
 from evalcore.frozen import frozen
 from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.storage.dataset_keys import DATASETS_PREFIX, DatasetKeys
-from evalcore.storage.layout import suite_key
+from evalcore.storage.layout import NameKey, suite_key
 from evalcore.storage.object_store import ObjectStore
 
 SCHEMA: Final = 1
@@ -146,10 +146,21 @@ def find_version(store: ObjectStore, reference: DatasetReference) -> DatasetVers
 
 
 def dataset_names(store: ObjectStore) -> list[str]:
-    """Return the keys of all datasets' names, decoded, in byte order."""
+    """Return the keys of all datasets' names, decoded, in byte order.
+
+    A name that was too long for a key is as a record of the dataset has it.
+    """
     from urllib.parse import unquote
 
-    return [unquote(name) for name in store.list_folders(DATASETS_PREFIX)]
+    folders = store.list_folders(DATASETS_PREFIX)
+    return [_cut_name(store, name) if "~" in name else unquote(name) for name in folders]
+
+
+def _cut_name(store: ObjectStore, folder: str) -> str:
+    keys = DatasetKeys(NameKey(folder))
+    numbers = (name for name in store.list_folders(keys.folder) if name.isdecimal())
+    records = (_read_record(store, keys, int(number)) for number in numbers)
+    return next((record.dataset for record in records if record is not None), folder)
 
 
 def write_record(store: ObjectStore, record: DatasetVersion) -> bool:

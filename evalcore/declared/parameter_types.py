@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from typing import Annotated, Any
 
 from evalcore.declared.parameters import Rule
@@ -11,7 +11,7 @@ from evalcore.declared.parameters import Rule
 
 def _amount(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
+    if not number or not 0 <= value <= sys.float_info.max:
         raise ValueError("a number, 0 or more")
     return value
 
@@ -44,6 +44,8 @@ def text_of(value: Any) -> Any:
     """Return the value if it is a text that is not empty; else raise `ValueError`."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a text that is not empty")
+    if not value.isprintable() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("a text that UTF-8 can hold, without half of a surrogate pair")
     return value
 
 

@@ -18,6 +18,7 @@ from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.comparison import Tolerances
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy
+from evalcore.model.tolerance import reaches
 
 _OUTCOMES = frozenset({"passed", "failed", "blocked"})
 
@@ -175,6 +176,10 @@ def _check_results(question: Any, problems: Problems, loc: Loc = ()) -> None:
         for index, result in enumerate(variant["cases"]):
             if _status(result) == "completed" and _outcome(result) is None:
                 problems.add((*own, "cases", index), "has no 'passed'")
+            score = result.get("overall")
+            if score is not None and not (reaches(score, 0.0) and reaches(1.0, score)):
+                message = f"must be a number from 0 to 1, got the number {score:g}"
+                problems.add((*own, "cases", index, "overall"), message)
 
 
 def _grid(question: Any) -> tuple[dict[str, int], int]:

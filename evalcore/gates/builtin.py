@@ -11,7 +11,7 @@ from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import number
+from evalcore.gates.wording import compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
@@ -36,7 +36,9 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
 
 @frozen(slots=False)
 class ScoreAtLeast(Gate, example="0.8"):
-    """The run's score is at least this. Without a score the gate fails."""
+    """The run's score is at least this. Without a score the gate fails. Where a limit left cases
+    out, a pass is inconclusive.
+    """
 
     value_key: ClassVar[str] = "score"
     threshold: Share
@@ -52,7 +54,7 @@ class ScoreAtLeast(Gate, example="0.8"):
             return self.fails("no case has a score", threshold=self.threshold)
         passed = reaches(summary.score, self.threshold)
         failed = summary.cases - summary.passed_cases
-        message = f"score {number(summary.score)} {'≥' if passed else '<'} {number(self.threshold)}"
+        message = f"score {compared(summary.score, '≥' if passed else '<', self.threshold)}"
         if passed and failed:
             message += f" ({failed} of {summary.cases} cases did not pass)"
         details = {
@@ -60,6 +62,10 @@ class ScoreAtLeast(Gate, example="0.8"):
             "threshold": self.threshold,
             "failed_cases": failed,
         }
+        skipped = summary.cases - summary.score_sample.n if summary.counts.skipped else 0
+        if passed and skipped > 0 and not policy.partial_scores:
+            message += f"; {counted(skipped, 'case')} skipped by a limit"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         result = self.passes_if(passed, message, details)
         return with_remedy(result, summary.score_sample, self.threshold)
 
@@ -100,7 +106,7 @@ class PassRate(Gate, example="0.9"):
                 subject += ", of which no case was evaluated"
         reached = reaches(rate, self.threshold)
         sign = "≥" if reached else "<"
-        message = f"pass rate {number(rate)} {sign} {number(self.threshold)}{subject}"
+        message = f"pass rate {compared(rate, sign, self.threshold)}{subject}"
         details: dict[str, Any] = {
             "pass_rate": rate,
             "threshold": self.threshold,
@@ -184,7 +190,7 @@ class RequiredAssertions(Gate):
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         missed = summary.required_failures
         examples = [
-            f"{row.case} ({row.assertion}: {number(row.score)} < {number(row.required)})"
+            f"{row.case} ({row.assertion}: {compared(row.score, '<', row.required)})"
             for row in summary.required_examples
         ]
         message = "every required assertion holds"
@@ -237,7 +243,7 @@ class ErrorRateUnder(Gate, example="0.05"):
             return self.fails("no item was planned")
         rate = counts.error / counts.planned
         passed = is_below(rate, self.threshold)
-        message = f"error rate {number(rate)} {'<' if passed else '≥'} {number(self.threshold)}"
+        message = f"error rate {compared(rate, '<' if passed else '≥', self.threshold)}"
         details = {"error_rate": rate, "threshold": self.threshold, "errors": counts.error}
         return self.passes_if(passed, message, details)
 
@@ -250,7 +256,7 @@ class _MaximumGate(Gate):
     def below(self, amount: str, value: float, maximum: float, unmeasured: int = 0) -> GateResult:
         """Compare; unmeasured items (fixtures cost nothing) are counted in the message only."""
         passed = is_below(value, maximum)
-        message = f"{amount} {number(value)} {'<' if passed else '≥'} {number(maximum)}"
+        message = f"{amount} {compared(value, '<' if passed else '≥', maximum)}"
         if unmeasured:
             message += f" ({unmeasured} items were not measured)"
         # Sums of integers may be beyond 64 bits, which JSON cannot hold as integers.

@@ -41,12 +41,11 @@ class CustomGate(Gate, example="module:function"):
                 if decided is not None:
                     return decided
             answer = functions.resolve(str(self.fn))(functions.report())
-            result = _result(name, self.description, answer)
-            orjson.dumps(result.details)  # a report has to hold them
-            return result
+            return _stored(_result(name, self.description, answer))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's function)
             message = f"{type(error).__name__}: {error}"
-            return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})
+            raised = {"raised": type(error).__name__}
+            return _stored(GateResult(name, GateOutcome.FAIL, message, raised))
 
 
 DecideElsewhere = Callable[[CustomGate, Mapping[str, Any]], GateResult | None]
@@ -67,6 +66,17 @@ class GateFunctions:
     report: Callable[[], Mapping[str, Any]] = dict
     stored: Mapping[int, GateResult] = field(default_factory=dict)
     elsewhere: DecideElsewhere | None = None
+
+
+def _stored(result: GateResult) -> GateResult:
+    """Return the result as a report can hold it: halves of surrogate pairs are escaped."""
+    message = result.message.encode("utf-8", "backslashreplace").decode("utf-8")
+    try:
+        orjson.dumps(result.details)
+    except TypeError as error:
+        message = f"TypeError: its details are no JSON: {error}"
+        return GateResult(result.name, GateOutcome.FAIL, message, {"raised": "TypeError"})
+    return replace(result, message=message)
 
 
 def _result(name: str, description: str | None, answer: object) -> GateResult:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evalcore.declared.parameter_types import Count, Share
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import number
+from evalcore.gates.wording import compared
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
@@ -72,9 +72,7 @@ ORDER BY ALL
         mean = fsum(value * cases for value, cases in values) / total
         passed = reaches(mean, self.threshold)
         sign = "≥" if passed else "<"
-        message = (
-            f"pass^{k} {number(mean)} {sign} {number(self.threshold)} over {counted(total, 'case')}"
-        )
+        message = f"pass^{k} {compared(mean, sign, self.threshold)} over {counted(total, 'case')}"
         details = {"k": k, "value": mean, "threshold": self.threshold, "cases": total}
         result = self.passes_if(passed, message, details)
         if passed or total < 2:

@@ -13,7 +13,8 @@ _SMALLEST: Final = 1e-12
 def number(value: float) -> str:
     """Return at most four decimals, more where rounding would make another number of a miss.
 
-    A small amount has as many decimals as it needs and no exponent: `0.0000053`.
+    A small amount has as many decimals as it needs and no exponent: `0.0000053`. Messages of stored
+    runs are made again, so the form of a number stays.
     """
     short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
     # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 is exact enough.
@@ -25,6 +26,16 @@ def number(value: float) -> str:
     from decimal import Decimal
 
     return f"{Decimal(exact):f}"
+
+
+def compared(value: float, sign: str, bound: float) -> str:
+    """Return `0.75 < 0.8`; numbers that differ look different: `0.6666666667 < 0.6667` for 2/3."""
+    left, right = number(value), number(bound)
+    if sign == "<" and left == right:
+        left, right = f"{value:.10g}", f"{bound:.10g}"
+        if left == right:
+            left, right = repr(value), repr(bound)
+    return f"{left} {sign} {right}"
 
 
 def unmeasured_items(counts: Counts) -> str:

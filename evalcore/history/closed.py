@@ -13,10 +13,10 @@ import _duckdb as duckdb
 from evalcore.history.columns import TABLES
 from evalcore.history.files import local_files, rows_query, table_files
 from evalcore.history.statement import ITEMS, QueryError, parse_statement, short_reason
+from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import StoredRun
 
 BATCH_ROWS: Final = 1_000
 # A table of texts of this many runs is no question any more.
@@ -143,7 +143,7 @@ def _create_items(
     selects: list[str] = []
     for name in names:
         run = choose_run(store, name)
-        paths = stack.enter_context(run.result_files(run.manifest().plan, _shards(run)))
+        paths = [*stack.enter_context(whole_parts(run, run.manifest())).values()]
         if not paths:
             raise QueryError(f"run {run.run_id} has no rows yet")
         listed = ", ".join(_text(literal_path(path)) for path in paths)
@@ -159,10 +159,6 @@ def _create_items(
             "SELECT * EXCLUDE (named_run) FROM named_items WHERE named_run = run"
         )
     return files
-
-
-def _shards(run: StoredRun) -> frozenset[int]:
-    return run.written_shards()
 
 
 def _close_off(

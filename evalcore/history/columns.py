@@ -85,7 +85,9 @@ RUNS: Final = HistoryTable(
         Column("planned", INTEGER, "items", "Work items that were planned."),
         Column("completed", INTEGER, "items", "Work items that were executed."),
         Column("error", INTEGER, "items", "Work items whose execution gave no output."),
-        Column("cancelled", INTEGER, "items", "Work items that were cancelled."),
+        Column(
+            "cancelled", INTEGER, "items", "Work items that had not ended when the run was stopped."
+        ),
         Column("skipped", INTEGER, "items", "Work items that a limit or a filter left out."),
         Column("passed", INTEGER, "items", "Completed work items that passed."),
         Column("failed", INTEGER, "items", "Completed work items that failed."),

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.damage import changed_parts, describe_parts, stored_parts, suspicious_parts
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
@@ -28,6 +27,7 @@ from evalcore.history.fingerprints import (
     variant_model,
 )
 from evalcore.history.locations import partition_suite
+from evalcore.history.whole_parts import check_parts, whole_parts
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
@@ -68,39 +68,17 @@ def write_run_rows(run: StoredRun, manifest: Manifest, folder: Path) -> RunRows:
 
     Raises `DamagedRunError` if the rows do not add up to what the manifest says.
     """
-    plan = manifest.plan
-    shards = sorted(run.written_shards() & set(range(plan.shards)))
-    if manifest.state is State.COMPLETED and len(shards) < plan.shards:
-        missing = min(set(range(plan.shards)) - set(shards))
-        raise DamagedRunError(run.run_id, (Damage(f"shard {missing}", "has no result", missing),))
-    with run.result_files(plan, shards) as parts:
-        files = dict(zip(shards, parts, strict=True))
-        _check_parts(manifest, files)
+    with whole_parts(run, manifest) as files:
         tables = _RunTables(run, manifest, folder)
         try:
-            return tables.write(parts)
+            return tables.write(list(files.values()))
         except duckdb.Error as error:
-            _check_parts(manifest, files, thorough=True)
+            check_parts(manifest, files, thorough=True)
             reason = str(error).partition("\n")[0]
             damage = Damage("results", f"cannot be read: {reason}")
             raise DamagedRunError(run.run_id, (damage,)) from error
         finally:
             tables.close()
-
-
-def _check_parts(manifest: Manifest, files: Mapping[int, Path], *, thorough: bool = False) -> None:
-    shards = {shard: manifest.plan.shard_items(shard) for shard in files}
-    suspects: set[int] = set(files) if thorough else set()
-    if manifest.parts is not None:
-        now = stored_parts(files, shards)
-        changed = set(changed_parts(files, now, manifest.parts))
-        suspects |= changed
-    else:
-        changed = set()
-        suspects |= set(suspicious_parts(files, shards))
-    damages = describe_parts(files, shards, suspects, changed)
-    if damages:
-        raise DamagedRunError(manifest.id, tuple(damages))
 
 
 class _RunTables:
@@ -209,6 +187,10 @@ class _RunTables:
         rows = []
         for number, variant in enumerate(definition.variants):
             measured = dict(variants.get(number) or _NO_ITEMS)
+            if manifest.state is not State.COMPLETED:
+                # What was not committed when the run was stopped has no row.
+                ended = sum(measured[name] for name in ("completed", "error", "skipped"))
+                measured["cancelled"] = shared["planned"] - ended
             low, high = _interval(measured)
             cases = measured["cases"]
             rate = measured["passed_cases"] / cases if cases else None

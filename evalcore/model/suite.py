@@ -17,7 +17,7 @@ from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.model.turns import Turns
 
-FILE_RULES: Final = 2
+FILE_RULES: Final = 3
 """The number of the present rules for reading suite files.
 
 It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
@@ -173,6 +173,7 @@ class Policy:
     `stop_when_decided`: the cases run in a random order until the sequential gates are decided.
     `auto_iterations`: all cases run again, up to `iterations` times, until they are.
     `stop_on_error`: once an item is in error, those that a process has not begun are skipped.
+    `partial_scores`: the score of a part of the cases passes a gate, as it did by earlier rules.
     """
 
     score_rule: ScoreRule
@@ -189,6 +190,7 @@ class Policy:
     notify: NotifyPolicy | None = None
     annotation: AnnotationPolicy | None = None
     stop_on_error: bool = False
+    partial_scores: bool = False
 
     @property
     def ends_when_decided(self) -> bool:

@@ -96,10 +96,13 @@ def power_lines(power: Power) -> list[str]:
         needed += f"; with {cases} no number of iterations is enough"
     elif power.iterations_needed > power.iterations:
         needed += f", or {power.iterations_needed} iterations each with {cases}"
+    smallest = f"{power.smallest_drop:.4f}"
+    if power.smallest_drop > 1:
+        smallest = f"none ({smallest}: no score falls by more than 1)"
     difference, noise = power.sources
     return [
         f"power (α {test.alpha:g}, {test.power:.0%}, two runs paired by case):",
-        f"  smallest drop that {size} find: {power.smallest_drop:.4f}",
+        f"  smallest drop that {size} find: {smallest}",
         f"  a drop of {power.drop:g} needs {needed}",
         f"  variance of the difference over cases {power.difference_variance:.4f} ({difference}), "
         f"of one iteration {power.iteration_variance:.4f} ({noise})",

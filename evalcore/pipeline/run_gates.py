@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -22,6 +22,8 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
+
+_WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
 
 
 @frozen
@@ -57,6 +59,8 @@ def gate_results(
 ) -> Sequence[GateResult]:
     """Return what the gates decide over the summary of a report."""
     policy, summary = run.definition.policy, undecided.summary
+    if run.definition.file_rules < _WHOLE_SCORES_SINCE:
+        policy = replace(policy, partial_scores=True)
     # A custom gate is foreign code.
     functions = _gate_functions(run, undecided, tables, options)
     results: Sequence[GateResult] = decide_gates(policy, summary, functions)

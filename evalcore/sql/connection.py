@@ -60,30 +60,27 @@ def open_database(memory_limit_mb: int = MEMORY_LIMIT_MB) -> duckdb.DuckDBPyConn
     It uses as many threads as there are cores; what does not fit into its memory is spilled.
     """
     spill = _spill_folder(f"evalcore-duckdb-{os.getpid()}-{uuid4().hex[:8]}")
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "memory_limit": f"{memory_limit_mb}MB",
-            "threads": str(min(os.cpu_count() or 1, _MOST_THREADS)),
-            "temp_directory": str(spill),
-            "autoinstall_known_extensions": "false",
-            "preserve_insertion_order": "true",
-        },
-    )
+    return _opened(memory_limit_mb, min(os.cpu_count() or 1, _MOST_THREADS), spill)
 
 
 @cache
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     # A forked process must not share its parent's database, hence the process id as the key. Nor
     # may it close it: a thread of the fork may have the id of a thread that DuckDB would wait for.
-    spill = _spill_folder(f"evalcore-duckdb-{os.getpid()}")
-    return duckdb.connect(
+    return _opened(MEMORY_LIMIT_MB, 1, _spill_folder(f"evalcore-duckdb-{os.getpid()}"))
+
+
+def _opened(memory_limit_mb: int, threads: int, spill: Path) -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect(
         ":memory:",
         config={
-            "memory_limit": f"{MEMORY_LIMIT_MB}MB",
-            "threads": "1",
+            "memory_limit": f"{memory_limit_mb}MB",
+            "threads": str(threads),
             "temp_directory": str(spill),
             "autoinstall_known_extensions": "false",
             "preserve_insertion_order": "true",
         },
     )
+    # Times are in UTC. A cast from or to a time with a zone would take the machine's for it.
+    database.execute("SET GLOBAL TimeZone = 'UTC'")
+    return database

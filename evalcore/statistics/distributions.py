@@ -12,6 +12,8 @@ _TINY = 1e-300
 _CLOSE = 1e-16
 _TERMS = 10_000
 _HALVINGS = 200
+_COARSE = 1e-8
+_SMALLEST = 5e-324
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -75,6 +77,23 @@ def t_quantile(probability: float, df: float) -> float:
         else:
             low = middle
     return high if probability < 0.5 else -high
+
+
+def two_sided_t(alpha: float, df: float) -> float:
+    """Return the t that |T| exceeds with probability `alpha`, for 0 < `alpha` < 1."""
+    # 1 − α/2 loses the digits of a small α. Of others it keeps the last digit of stored reports.
+    if alpha >= _COARSE:
+        return t_quantile(1 - alpha / 2, df)
+    return -t_quantile(max(alpha / 2, _SMALLEST), df)
+
+
+def two_sided_z(alpha: float) -> float:
+    """Return the standard normal value that |Z| exceeds with probability `alpha`: z₁₋α/₂."""
+    from statistics import NormalDist
+
+    if alpha >= _COARSE:
+        return NormalDist().inv_cdf(1 - alpha / 2)
+    return -NormalDist().inv_cdf(max(alpha / 2, _SMALLEST))
 
 
 def binomial_half_cdf(k: int, n: int) -> float:

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from evalcore.model.tolerance import ROUNDING, reaches
-from evalcore.statistics.distributions import t_quantile
+from evalcore.statistics.distributions import two_sided_t, two_sided_z
 
 _NORMAL_DF = 1_000_000
 FEW_CLUSTERS = 10
@@ -53,11 +53,7 @@ def wilson_share(share: float, n: float, alpha: float = 0.05) -> Interval:
 
 def _two_sided_quantile(alpha: float) -> float:
     """Return z₁₋α/₂; that of 95 % without loading the standard library's statistics."""
-    if alpha == 0.05:
-        return _Z_95
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(1 - alpha / 2)
+    return _Z_95 if alpha == 0.05 else two_sided_z(alpha)
 
 
 def plain_moments(n: int, mean: float, square_sum: float) -> Moments | None:
@@ -86,7 +82,7 @@ def clustered_moments(
 
 def t_interval(moments: Moments, alpha: float = 0.05) -> Interval:
     """Return Student's interval of the mean, not clipped."""
-    half = t_quantile(1 - alpha / 2, moments.df) * moments.standard_error
+    half = two_sided_t(alpha, moments.df) * moments.standard_error
     method = "student-t" if moments.clusters is None else "student-t, clustered"
     return Interval(moments.mean - half, moments.mean + half, method)
 
@@ -111,7 +107,7 @@ def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> i
 
     def decides(n: int) -> bool:
         df = min(max(moments.df, math.floor(n * units) - 1), _NORMAL_DF)
-        quantile = t_quantile(1 - alpha / 2, df)
+        quantile = two_sided_t(alpha, df)
         return quantile * spread / math.sqrt(n) < distance - ROUNDING
 
     most = moments.n + 1

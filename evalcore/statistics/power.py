@@ -9,6 +9,7 @@ import math
 
 from evalcore.frozen import frozen
 from evalcore.model.tolerance import ROUNDING
+from evalcore.statistics.distributions import two_sided_z
 
 
 @frozen
@@ -31,7 +32,7 @@ class Spread:
 
 @frozen
 class PowerTest:
-    """A two-sided test at `alpha` that finds a drop with probability `power`."""
+    """A two-sided test at `alpha` that finds a drop with probability `power`, above α/2."""
 
     alpha: float = 0.05
     power: float = 0.8
@@ -41,8 +42,7 @@ class PowerTest:
         """z₁₋α/₂ + z₁₋β."""
         from statistics import NormalDist
 
-        normal = NormalDist()
-        return normal.inv_cdf(1 - self.alpha / 2) + normal.inv_cdf(self.power)
+        return two_sided_z(self.alpha) + NormalDist().inv_cdf(self.power)
 
 
 def cases_needed(test: PowerTest, difference_variance: float, drop: float) -> int:

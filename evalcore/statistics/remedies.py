@@ -6,7 +6,7 @@ import math
 
 from evalcore.model.sample import Sample
 from evalcore.model.tolerance import ROUNDING, reaches
-from evalcore.statistics.distributions import t_quantile
+from evalcore.statistics.distributions import two_sided_t
 from evalcore.statistics.estimates import estimate_mean, estimate_rate, moments_of
 from evalcore.statistics.intervals import Moments, cases_to_decide, t_interval
 
@@ -76,7 +76,7 @@ def iterations_to_settle(
     if noise is None or noise <= 0 or moments.clusters is not None:
         return None
     distance = abs(moments.mean - boundary)
-    quantile = t_quantile(1 - alpha / 2, moments.df)
+    quantile = two_sided_t(alpha, moments.df)
     total = moments.standard_error**2 * moments.n
     left = moments.n * (distance / quantile) ** 2 - max(0.0, total - noise)
     if left <= 0:

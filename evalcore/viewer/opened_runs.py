@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.errors import EvalError
 from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes
 from evalcore.report.document import Report
@@ -81,7 +82,8 @@ class OpenedRuns:
 
         `searched` says that its cases are searched for a text. Raises `RunNotFoundError`,
         `DamagedRunError` and the other errors of `view_run`, and `PreparingError` while a large run
-        is opened, or prepared for its first search.
+        is opened, or prepared for its first search. If the context fails because results that were
+        there are gone, that is raised, and the run is opened anew for the next page.
         """
         self._prepare(run_id)
         opened = self._locked(run_id)
@@ -89,8 +91,27 @@ class OpenedRuns:
             if searched:
                 self._prepare_search(run_id, opened)
             yield opened
+        except EvalError:
+            raise
+        except Exception:
+            self._require_whole(run_id, opened)
+            raise
         finally:
             opened.lock.release()
+
+    def _require_whole(self, run_id: str, opened: OpenedRun) -> None:
+        """Raise what the store says of a run whose results have gone; else return."""
+        from evalcore.pipeline.integrity import check_run, check_shards
+
+        try:
+            check_shards(opened.run, opened.manifest)
+            check_run(opened.run)
+        except EvalError:
+            with self._lock:
+                if self._opened.get(run_id) is opened:
+                    del self._opened[run_id]
+            _close(opened)
+            raise
 
     def close(self) -> None:
         """Close all runs."""

@@ -70,3 +70,12 @@ def test_a_file_that_is_not_there_is_told_with_the_nearest_name(folder: Path, co
     ended = evalcore(command, "first.eval.yml", cwd=folder)
     assert ended.code == 2
     assert "first.eval.yml: no such file. Did you mean 'first.eval.yaml'?" in ended.err
+
+
+@pytest.mark.parametrize("listed", ["", ",", " , "])
+def test_a_list_without_a_case_is_a_mistake_not_every_case(folder: Path, listed: str) -> None:
+    command = ("run", "--cases", listed, "first.eval.yaml")
+    ended = evalcore(*command, store=folder / "store", cwd=folder)
+    assert ended.code == 2
+    assert "--cases: names no case" in ended.err
+    assert not (folder / "store").exists()

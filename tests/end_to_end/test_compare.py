@@ -53,6 +53,43 @@ def test_decide_goes_on_after_a_number_that_no_table_holds() -> None:
     assert "variants[0].cases[0].durationMs: a number of more than" in ended.lines[1]["message"]
 
 
+@pytest.mark.parametrize(
+    ("score", "outcome"),
+    [(-0.1, "error"), (1.5, "error"), (1 + 2e-16, "pass"), (-0.0, "pass")],
+)
+def test_decide_refuses_a_score_that_no_case_has(score: float, outcome: str) -> None:
+    cases = [{"caseId": "c", "passed": True, "overall": score}]
+    variants = [{"variantId": "base", "cases": cases}]
+    (line,) = decide(
+        {"id": "s", "gate": {"gate": "passRate", "threshold": 1}, "variants": variants}
+    ).lines
+    assert (line["id"], line["outcome"]) == ("s", outcome)
+    assert ("variants[0].cases[0].overall: must be" in line["message"]) == (outcome == "error")
+
+
+@pytest.mark.parametrize(
+    ("gate", "status", "outcome"),
+    [
+        ({"gate": "scoreAtLeast", "threshold": 0.8}, "completed", "pass"),
+        ({"gate": "scoreAtLeast", "threshold": 0.8}, "skipped", "inconclusive"),
+        ({"gate": "threshold", "threshold": 0.8}, "skipped", "inconclusive"),
+        ({"gate": "scoreAtLeast", "threshold": 0.95}, "skipped", "fail"),
+        ({"gate": "costUnder", "max": 1}, "skipped", "pass"),
+    ],
+)
+def test_the_score_of_a_part_passes_nothing(gate: Any, status: str, outcome: str) -> None:
+    measured = {"passed": True, "overall": 0.9, "costUsd": 0.1}
+    cases = [{"caseId": "a", **measured}, {"caseId": "b", **measured, "status": status}]
+    (line,) = decide({"gate": gate, "variants": [{"variantId": "v", "cases": cases}]}).lines
+    assert line["outcome"] == outcome
+    assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
+
+
+def test_decide_reads_lines_after_a_byte_order_mark() -> None:
+    ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
+    assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])
+
+
 SUITE = """\
 name: answers
 execution: {{target: plain}}

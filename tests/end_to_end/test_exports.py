@@ -147,6 +147,21 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(
     assert message in ended.err
 
 
+@pytest.mark.parametrize(("gate", "code"), [("pass_rate=0", 4), ("pass_rate=1", 1)])
+def test_an_export_that_fails_after_the_run_does_not_hide_its_decision(
+    gate: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "s.eval.yaml").write_text(
+        "tests: [{id: a, input: q, fixtures: {output: b}, assertions: [{type: equals, value: c}]}]"
+    )
+    # A file may have this name. The one that becomes it when it is whole may not.
+    name = "x" * 249 + ".jsonl"
+    command = ("run", "--json", "s.eval.yaml", "--gate", gate, "--export", name)
+    ended = evalcore(*command, store=tmp_path / "store", cwd=tmp_path)
+    assert (ended.code, len(ended.lines)) == (code, 1)
+    assert "File name too long" in ended.err
+
+
 def test_iterations_have_a_spread(suite: Path) -> None:
     (suite.parent / "flaky.py").write_text(
         "calls = 0\ndef fn(input):\n    global calls\n    calls += 1\n"

@@ -1,7 +1,8 @@
-"""Queries over a history in S3: the files come first, the database stays closed."""
+"""Queries over a history: its files come first, the database stays closed, times are in UTC."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from evalcore.history.sync import sync
 from evalcore.storage.address import open_store
 from tests.support.history_runs import run_outputs
 from tests.support.servers import BUCKET, S3Server
+from tests.support.shell import evalcore
 
 
 @pytest.mark.s3
@@ -30,3 +32,27 @@ def test_a_history_in_s3_is_asked_without_network(
     for sql in (f"FROM read_parquet('{store.url}/runs/**')", f"FROM '{store.url}/x.parquet'"):
         with pytest.raises(QueryError, match="no file can be read"), ask(store, sql, QueryLimits()):
             pass
+
+
+SUITE = (
+    "tests: [{id: a, input: q, fixtures: {output: b}, assertions: [{type: contains, value: b}]}]"
+)
+TIMES = (
+    "SELECT started_at, started_at BETWEEN now() - INTERVAL 1 HOUR AND now() AS recent, "
+    "started_at::DATE IN (current_date, current_date - 1) AS today FROM runs"
+)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "Asia/Kathmandu"])
+def test_the_history_has_the_times_of_its_runs_in_every_time_zone(
+    zone: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.eval.yaml").write_text(SUITE, "utf-8")
+    store, away = tmp_path / "store", {"TZ": zone}
+    (report,) = evalcore(
+        "run", "--json", "s.eval.yaml", store=store, cwd=tmp_path, env=away, forked=False
+    ).lines
+    started = report["run"]["started_at"]
+    for env in (away, {"TZ": "UTC"}):
+        ended = evalcore("query", TIMES, "--json", store=store, env=env, forked=False)
+        assert json.loads(ended.out) == [{"started_at": started, "recent": True, "today": True}]

@@ -11,10 +11,11 @@ import pytest
 
 from evalcore.datasets.case_lines import PART_CASES, version_cases
 from evalcore.datasets.committing import DatasetChange, commit, lines_by_id
+from evalcore.datasets.dataset_catalogue import DatasetCatalogue
 from evalcore.datasets.differences import compare_versions
 from evalcore.datasets.reference import DatasetReference, parse_reference
 from evalcore.datasets.removal import drop, pin
-from evalcore.datasets.versions import find_version, read_dataset
+from evalcore.datasets.versions import dataset_names, find_version, read_dataset
 from evalcore.errors import StoreError, UsageError
 from evalcore.storage.local import LocalStore
 from evalcore.storage.object_store import ObjectStore, StoredObject
@@ -48,6 +49,14 @@ def test_a_version_adds_replaces_and_leaves_the_earlier_ones_alone(store: LocalS
     )
     first, last = (find_version(store, DatasetReference("support", each)) for each in (1, 3))
     assert compare_versions(store, first, last) == (("c",), (), ("b",))
+
+
+def test_names_that_no_key_holds_whole_are_listed(store: LocalStore) -> None:
+    names = ["a b", "é" * 120, "x" * 300]
+    for name in names:
+        commit(store, name, lambda _: DatasetChange("test", lines_by_id([{"id": "a"}])))
+    assert sorted(dataset_names(store)) == sorted(names)
+    assert [each.name for each in DatasetCatalogue(store).datasets()] == dataset_names(store)
 
 
 def test_equal_content_makes_no_version_and_has_one_digest(store: LocalStore) -> None:

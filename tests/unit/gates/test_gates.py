@@ -121,6 +121,8 @@ WRONG = [
         "unknown parameter 'treshold'. Did you mean 'threshold'?",
     ),
     ({"gate": "cost_under", "max": float("nan")}, "a number"),
+    ({"gate": "cost_under", "max": 10**400}, "a number"),
+    ({"gate": "custom", "name": "half \ud800", "callable": "a:b"}, "that UTF-8 can hold"),
     (["pass_rate"], "a gate is a name or a mapping"),
 ]
 

@@ -10,8 +10,15 @@ import pytest
 
 from evalcore.statistics.bootstrap import bootstrap_mean
 from evalcore.statistics.cusum import cusum, self_starting
-from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile
+from evalcore.statistics.distributions import (
+    binomial_half_cdf,
+    t_cdf,
+    t_quantile,
+    two_sided_t,
+    two_sided_z,
+)
 from evalcore.statistics.exact import fisher, mcnemar, zero_events_bound
+from evalcore.statistics.intervals import wilson
 from evalcore.statistics.iterated import pass_all_k, pass_at_k
 from evalcore.statistics.multiplicity import benjamini_hochberg
 from evalcore.statistics.power import (
@@ -102,6 +109,20 @@ def test_anytime_mcnemar_gives_the_checked_numbers() -> None:
 def test_students_quantile_is_that_of_scipy(probability: float, df: int, special: Any) -> None:
     assert t_quantile(probability, df) == pytest.approx(special.stdtrit(df, probability), rel=1e-9)
     assert t_cdf(1.7, df) == pytest.approx(special.stdtr(df, 1.7), rel=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-9, 1e-12, 1e-17, 1e-100])
+def test_the_smallest_levels_have_quantiles(alpha: float, special: Any) -> None:
+    assert two_sided_t(alpha, 30) == pytest.approx(-special.stdtrit(30, alpha / 2), rel=1e-6)
+    assert two_sided_z(alpha) == pytest.approx(-special.ndtri(alpha / 2), rel=1e-7)
+    interval = wilson(8, 10, alpha)
+    assert interval is not None
+    assert 0 <= interval.low < 0.8 < interval.high <= 1
+
+
+def test_a_level_of_the_smallest_number_is_no_fault() -> None:
+    assert 0 < two_sided_z(5e-324) < 39
+    assert math.isfinite(two_sided_t(5e-324, 1))
 
 
 @pytest.mark.parametrize(("worse", "better"), [(5, 15), (10, 20), (0, 6), (40, 61), (3, 3)])

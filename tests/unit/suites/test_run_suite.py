@@ -321,3 +321,15 @@ def test_details_that_no_report_holds_fail_the_gate(details: Any, tmp_path: Path
     (gate, _) = report.gate_results
     assert (gate.name, gate.passed) == ("mine", False)
     assert gate.message.startswith("TypeError: ")
+
+
+def test_half_a_surrogate_pair_in_what_a_gate_says_is_escaped(tmp_path: Path) -> None:
+    def raises(report: Any) -> bool:
+        raise ValueError("\udc80")
+
+    said = gates.custom("said", "a gate", lambda report: (True, "half \ud800"))
+    report = run(tmp_path, suite_of(gates=[said, gates.custom("raised", "a gate", raises)]))
+    assert [(gate.name, gate.passed, gate.message) for gate in report.gate_results[:2]] == [
+        ("said", True, "half \\ud800"),
+        ("raised", False, "ValueError: \\udc80"),
+    ]

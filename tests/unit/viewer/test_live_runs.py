@@ -166,6 +166,24 @@ def test_a_damaged_run_says_what_is_damaged(tmp_path: Path) -> None:
     assert "shard 2" in page.text
 
 
+@pytest.mark.parametrize(("dropped", "reason"), [(False, "shard 0"), (True, "were dropped")])
+def test_a_run_that_loses_results_while_it_is_open_says_so(
+    dropped: bool, reason: str, tmp_path: Path
+) -> None:
+    run = planned_run(tmp_path)
+    execute(run, *range(CASES))
+    finish(run)
+    with viewer(tmp_path / "store") as client:
+        assert client.get(f"/runs/{run.run_id}").status_code == 200
+        for shard in range(CASES):
+            run.store.delete(run.keys.result(shard))
+        if dropped:
+            run.store.put(run.keys.results_dropped, b"{}")
+        pages = [client.get(f"/runs/{run.run_id}/assertions") for _ in range(2)]
+    assert [page.status_code for page in pages] == [409, 409]
+    assert all(reason in page.text for page in pages)
+
+
 @pytest.mark.parametrize(
     ("address", "is_linked"),
     [("http://127.0.0.1:4200/runs/flow-run/x", True), ("javascript:alert(1)", False)],

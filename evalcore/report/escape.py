@@ -13,8 +13,9 @@ from evalcore.mistakes.foreign_text import escape_character, shorten
 
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
 # Prefect's page shows numeric references as they are written; an escaped colon is one everywhere.
+# Of a name that notifies, the sign may not stand in the text at all.
 _MARKDOWN_ENTITIES: Final = {
-    "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": r"\@", ":": r"\:", ".": r"\."
+    "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", ":": r"\:", ".": r"\."
 }  # fmt: skip
 # A name (`@team`) notifies a person, an address becomes a link, `:name:` an emoji.
 _MARKDOWN_ENTITY: Final = re.compile(r"[&<>]|@(?=\w)|:(?=//|[\w+-]+:)|(?<=\bwww)\.", re.IGNORECASE)

@@ -9,7 +9,7 @@ import pytest
 
 from deployments.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
 from evalcore.storage.address import open_store
-from tests.support.prefect_server import free_port
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 

@@ -306,6 +306,26 @@ def test_the_filters_of_runs_and_results_hold_together(served: Service) -> None:
     assert answer.status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "parameter", "says"),
+    [
+        (RUNS, "eval", "Did you mean 'eval_id'? Known: after, before, eval_id, exclude_status, "),
+        (RUNS, "test_id", "Did you mean 'eval_id'?"),
+        (RESULTS, "page", "Known: after, before, "),
+        ("/v1/workflows/wf_none", "version", "Did you mean 'version_id'? Known: version_id."),
+        ("/v1/files/file_none", "x", "There is none."),
+    ],
+)
+def test_an_unknown_filter_is_a_mistake_that_names_the_known_ones(
+    served: Service, path: str, parameter: str, says: str
+) -> None:
+    answer = served.client.get(path, params={parameter: "x"})
+    (mistake,) = answer.json()["detail"]
+    assert answer.status_code == 422
+    assert (mistake["loc"], mistake["type"]) == (["query", parameter], "extra_forbidden")
+    assert says in mistake["msg"]
+
+
 LOOP = {
     "blocks": {
         "again": {"type": "loop", "inner_block_refs": ["step"], "max_rounds": 3},

@@ -146,6 +146,44 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
     assert stable_report(resumed.out) == whole
 
 
+# The run's manifest is deleted before a worker reads it.
+GONE = """\
+from evalcore.cli import workers
+
+class Workers(workers._Workers):
+    def __init__(self, run, *rest):
+        run.store.delete(run.keys.manifest)
+        super().__init__(run, *rest)
+
+workers._Workers = Workers
+from evalcore.cli.main import main
+main()
+"""
+
+
+def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_no_mistake_of_the_command(
+    run: StoredRun, folder: Path
+) -> None:
+    (manifest,) = (folder / "store").rglob("manifest.json")
+    text = manifest.read_bytes()
+    ended = subprocess.run(
+        [sys.executable, "-c", GONE, "run", "--resume", run.run_id, "--workers", "2"],
+        cwd=folder,
+        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    assert ended.stderr.count("its manifest was deleted") == 1, ended.stderr
+
+    manifest.write_bytes(text)
+    resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
 def test_what_no_worker_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
     with model_server() as server:
         target = {"name": "m", "provider": "openai", "model": "no-such-model"}

@@ -349,7 +349,13 @@ def test_a_step_of_a_loop_is_named(served: Service) -> None:
     body["source"] = {**source, "step_id": rounds[2]}
     assert served.post(EVALS, body)["source"] == body["source"]
     body["source"] = {**source, "step_id": "step_absent"}
-    assert refused(served, EVALS, body)[0] == 404
+    assert refused(served, EVALS, body) == (404, "block 'step' has no step 'step_absent'")
+
+
+def test_a_version_that_a_workflow_does_not_have_is_told(served: Service, workflow: str) -> None:
+    answer = served.client.get(f"/v1/workflows/{workflow}", params={"version_id": "v99"})
+    detail = answer.json()["detail"]
+    assert (answer.status_code, detail) == (404, f"workflow '{workflow}' has no version 'v99'")
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,9 @@ def wire_mistakes(errors: Iterable[Mapping[str, Any]], shape: Any) -> list[dict[
     ]
 
 
-def unknown_parameter(name: str, known: Collection[str]) -> dict[str, Any]:
+def unknown_parameter(name: str, parameters: Collection[str]) -> dict[str, Any]:
     """Return the mistake of a query parameter that a route does not have."""
-    hint = did_you_mean(_LEGACY.get(name, name), sorted(known)) + f" {known_names(known)}"
+    hint = did_you_mean(_LEGACY.get(name, name), sorted(parameters)) + f" {known_names(parameters)}"
     return {
         "loc": ["query", _loc_part(name)],
         "msg": f"Extra inputs are not permitted.{hint}",

@@ -77,7 +77,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, given a `StrictRequest`."""
         handle = super().get_route_handler()
-        known = frozenset(_query_names(self.dependant))
+        parameters = frozenset(_query_names(self.dependant))
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
@@ -87,7 +87,7 @@ class StrictRoute(APIRoute):
             try:
                 # Before the body is read: without a token nothing of it is looked at.
                 await authenticated(strict)
-                _refuse_unknown_query(strict, known)
+                _refuse_unknown_query(strict, parameters)
                 response = await handle(strict)
                 status = response.status_code
                 return response
@@ -119,12 +119,14 @@ def _query_names(dependant: Dependant) -> Iterator[str]:
         yield from _query_names(inner)
 
 
-def _refuse_unknown_query(request: Request, known: frozenset[str]) -> None:
-    """Raise `ServiceError` 422 for each parameter that is not known: a filter that is mistyped
-    must not return everything."""
-    unknown = [name for name in request.query_params if name not in known]
+def _refuse_unknown_query(request: Request, parameters: frozenset[str]) -> None:
+    """Raise `ServiceError` 422 for parameters that the route does not read.
+
+    A filter that is mistyped must not return everything.
+    """
+    unknown = [name for name in request.query_params if name not in parameters]
     if unknown:
-        raise ServiceError(422, [unknown_parameter(name, known) for name in unknown])
+        raise ServiceError(422, [unknown_parameter(name, parameters) for name in unknown])
 
 
 async def _audit(parts: Parts, caller: Caller, request: Request, status: int) -> None:

@@ -9,14 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from evalcore.cli.worker_process import WorkerFault, WorkerProcess
 from evalcore.cli.workers import _Workers
-from evalcore.errors import WorkersFailedError
+from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.lanes.crashes import Abandoned
+from evalcore.pipeline.silence import Silence
 from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
+from evalcore.storage.object_store import ObjectInfo
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.support.model_server import Failure, model_server
 from tests.support.reports import stable_report
@@ -102,6 +107,39 @@ def test_a_shard_that_is_left_three_times_is_named_whatever_else_was_open(run: S
     same = r"a worker ended 3 times in the same way \(signal 9 \(SIGKILL\)\) while it .* shard 3"
     with pytest.raises(WorkersFailedError, match=same):
         workers._note_end("signal 9 (SIGKILL)", Abandoned(free=(1, 3)))
+
+
+class FullStore(LocalStore):
+    """Takes nothing, and says so."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        raise StoreError(f"{prefix}: cannot write: No space left on device")
+
+
+class FullWorker(WorkerProcess):
+    """Has ended with the store's error."""
+
+    def __init__(self) -> None:
+        self.name, self.isolated = "worker-1", None
+
+    def poll(self) -> int | None:
+        return 4
+
+    def fault(self) -> WorkerFault | None:
+        return WorkerFault("results/00003: No space left on device", 4, False, False)
+
+
+def test_silence_that_a_full_store_makes_is_told_as_that(run: StoredRun, tmp_path: Path) -> None:
+    workers = _Workers(run, (), 0, lambda: False, {})
+    workers._running = [FullWorker()]
+    seconds = iter((0.0, 100.0))
+    silence = Silence(run, 60.0, LEASE_S, clock=lambda: next(seconds))
+    full = replace(run, store=FullStore(tmp_path / "store"))
+    workers._run = full
+
+    workers.tend()
+    with pytest.raises(WorkersFailedError, match=r"results/00003: No space left on device; go on"):
+        workers.check(silence)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from evalcore.model.run import State
 from evalcore.pipeline import ExecuteOptions
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, list_runs
 from evalcore.trust.imports import ImportPolicy
 from flows.cluster_tasks import run_on_cluster, wait_until_left
 from flows.clusters import ShardCluster, _reached
@@ -363,11 +363,10 @@ def test_a_raylet_that_is_killed_ends_a_run_below_process_1_with_a_message(
         pytest.skip("needs a namespace of process ids")
     suite = write_suite(tmp_path, items=300, sleep_s=0.1)
     store = tmp_path / "store"
-    run = plan_shared(suite, LocalStore(store))
     # As in a container: Ray takes a program whose parent is process 1 for one of its own.
     command = [
         *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
-        *("sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, "run", "--resume", run.run_id),
+        *("sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, "run", str(suite)),
         *("--store", str(store), "--prefect", "--runner", "ray", "--workers", "2"),
     ]
     process = subprocess.Popen(
@@ -385,9 +384,10 @@ def test_a_raylet_that_is_killed_ends_a_run_below_process_1_with_a_message(
     finally:
         process.kill()
     assert process.returncode == 4, output
-    assert f"go on with: evalcore run --resume {run.run_id}" in output
-    assert run.manifest().state is State.CANCELLED
-    resumed = evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=tmp_path)
+    (run,) = list_runs(LocalStore(store))
+    assert f"go on with: evalcore run --resume {run.id}" in output
+    assert run.state is State.CANCELLED
+    resumed = evalcore("run", "--resume", run.id, "--json", store=store, cwd=tmp_path)
     whole = undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
     assert stable_report(resumed.out) == whole
 

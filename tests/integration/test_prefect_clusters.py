@@ -369,23 +369,29 @@ def test_a_raylet_that_is_killed_ends_a_run_below_process_1_with_a_message(
         *("sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, "run", str(suite)),
         *("--store", str(store), "--prefect", "--runner", "ray", "--workers", "2"),
     ]
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment() | prefect.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    log = tmp_path / "output.txt"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment() | prefect.environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
-        wait_for_calls(tmp_path, 1)
+        deadline = time.monotonic() + 240
+        while not list(store.rglob("*.parquet")):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
         os.kill(raylet_of(process.pid), signal.SIGKILL)
-        output, _ = process.communicate(timeout=120)
+        process.wait(timeout=120)
     finally:
         process.kill()
-    assert process.returncode == 4, output
+    written = log.read_text()
+    assert process.returncode == 4, written
     (run,) = list_runs(LocalStore(store))
-    assert f"go on with: evalcore run --resume {run.id}" in output
+    assert f"go on with: evalcore run --resume {run.id}" in written
     assert run.state is State.CANCELLED
     resumed = evalcore("run", "--resume", run.id, "--json", store=store, cwd=tmp_path)
     whole = undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))

@@ -243,6 +243,21 @@ class ObjectNotFoundError(StoreError):
     """No object stands at that key."""
 
 
+class RunGoneError(ObjectNotFoundError):
+    """The manifest of a run that is being worked on is no longer in the store."""
+
+    def __init__(self, run_id: str, url: str) -> None:
+        super().__init__(run_id, url)
+        self.run_id = run_id
+        self.url = url
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} is no longer in {self.url}: its manifest was deleted, or the store "
+            "is another one now; bring it back and resume the run, or run the suite again"
+        )
+
+
 class RunNotFoundError(EvalError):
     """No run of that id is in the store."""
 

@@ -21,7 +21,7 @@ from prefect.futures import PrefectFuture
 from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner
 
-from evalcore.errors import UsageError
+from evalcore.errors import UsageError, WorkersFailedError
 from evalcore.pipeline import is_instant
 from evalcore.storage.runs import StoredRun
 from flows.ray_workers import HungWorkers
@@ -188,14 +188,21 @@ def own_processes() -> int:
 
 
 @contextmanager
-def _reached(choice: RunnerChoice) -> Iterator[None]:
-    """Turn what Dask and Ray raise if nothing answers into a `UsageError`."""
+def _reached(choice: RunnerChoice, run: StoredRun | None = None) -> Iterator[None]:
+    """Turn what Dask and Ray raise if nothing answers at an address into a `UsageError`.
+
+    A cluster of the run's own that does not start is a fault of the machine:
+    `WorkersFailedError`.
+    """
     try:
         yield
     # Ray raises bare exceptions, too.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         # A head that misses the token does not answer at all.
+        if run is not None and not choice.address:
+            reason = f"the cluster of the runner '{choice}' does not start: {reason}"
+            raise WorkersFailedError(run.run_id, reason) from error
         hint = _TOKEN_HINT if choice.kind is RunnerKind.RAY and choice.address else ""
         raise UsageError(
             f"no scheduler answers for the runner '{choice}': {reason}{hint}"
@@ -212,7 +219,7 @@ def opened_cluster(
     """Give the cluster of a runner; one of the run's own ends with the context.
 
     The processes of such a cluster have `environment` in addition to this process's. Raises
-    `UsageError` if it cannot be reached or started.
+    `UsageError` if it cannot be reached, `WorkersFailedError` if it does not start.
     """
     require_installed(choice)
     open_kind = _opened_dask if choice.kind is RunnerKind.DASK else _opened_ray
@@ -270,7 +277,7 @@ def _opened_dask(
             _interrupts_blocked(),
             _added_to_environment(_DASK_SETTINGS),
             dask.config.set({"distributed.worker.profile.enabled": False}),
-            _reached(choice),
+            _reached(choice, run),
         ):
             client = runner.client
         if choice.address:
@@ -326,7 +333,7 @@ def _opened_ray(
         "_node_ip_address": "127.0.0.1",
     }
     # A runtime environment would stand in Ray's log files, this one is inherited.
-    with _added_to_environment({**_RAY_SETTINGS, **environment}), _reached(choice):
+    with _added_to_environment({**_ray_settings(), **environment}), _reached(choice, run):
         # Not the cluster that runs on this machine already, or that RAY_ADDRESS names.
         runner = RayTaskRunner(address="local", init_kwargs=own)
         runner.__enter__()
@@ -350,6 +357,17 @@ _RAY_SETTINGS: Final = {
 }
 
 
+def _ray_settings() -> dict[str, str]:
+    """Return Ray's settings for this process and what it starts.
+
+    A program whose raylet is gone is ended by Ray at once, with exit code 1, if its parent is
+    process 1 (a container, a shell that has ended): by that it takes the program for a child of
+    that raylet. One that has a living raylet is not: this process is named, and workers get
+    the id of their own.
+    """
+    return {**_RAY_SETTINGS, "RAY_RAYLET_PID": str(os.getpid())}
+
+
 def load_in_ray(processes: int) -> None:
     """Let so many processes of the connected cluster load what shards need; do not wait for it."""
     import ray
@@ -364,7 +382,7 @@ def connect_ray(address: str) -> None:
     import ray
 
     if not ray.is_initialized():
-        os.environ.update(_RAY_SETTINGS)
+        os.environ.update(_ray_settings())
         ray.init(address, namespace="prefect", log_to_driver=False)
 
 

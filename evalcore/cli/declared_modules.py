@@ -36,7 +36,7 @@ def check_modules(suite: Suite, file: str) -> None:
         if demand.kind is DemandKind.IMPORT and demand.what not in judged:
             judged.add(demand.what)
             if message := _mistake(demand.what, policy):
-                problems.append(_problem(file, demand.what, demand.where, message))
+                problems.append(problem_of(file, demand.what, demand.where, message))
     if problems:
         raise LoadError(tuple(problems))
 
@@ -49,7 +49,7 @@ def _mistake(reference: str, policy: ImportPolicy) -> str | None:
     return None
 
 
-def _problem(file: str, reference: str, where: str, message: str) -> Problem:
+def problem_of(file: str, reference: str, where: str, message: str) -> Problem:
     """Return a mistake at the first place of the file that has the reference.
 
     `where` says who asks for it; it stands alone if the reference is in another file.

@@ -10,6 +10,7 @@ import click
 import orjson
 
 from evalcore.cli.declared_modules import check_modules
+from evalcore.cli.declared_programs import check_programs
 from evalcore.cli.loading import Named, check_baseline, load_named, load_suites, with_scripts
 from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import (
@@ -80,6 +81,7 @@ def _validated(
         try:
             check_baseline(suite.definition)
             check_modules(suite, named.path)
+            check_programs(suite, named.path)
         except LoadError as error:
             yield _invalid(entry, error), error
         else:

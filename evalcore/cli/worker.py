@@ -27,7 +27,7 @@ from evalcore.cli.run_end import show
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.cli.worker_process import send_fault
-from evalcore.errors import EvalError, ExitCode, StalledError
+from evalcore.errors import EvalError, ExitCode, RunGoneError, RunNotFoundError, StalledError
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
@@ -101,7 +101,14 @@ def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
         imports=flags["imports"],
         keep_workspaces=flags["keep_workspace"],
     )
-    stored = choose_run(chosen_store(flags["store"]), flags["run_id"])
+    store = chosen_store(flags["store"])
+    try:
+        stored = choose_run(store, flags["run_id"])
+    except RunNotFoundError as error:
+        if part is None:
+            raise
+        # The parent has named a run that was there.
+        raise RunGoneError(flags["run_id"], store.url) from error
     if part is None:  # a parent has looked before it started this worker
         check_plan(stored, stored.manifest())
     run, policy = accept_plan(stored, AcceptingWorker(Path.cwd(), settings(), options.imports))

@@ -16,6 +16,7 @@ from evalcore.errors import (
     ExitCode,
     MemoryLimitError,
     RunConflictError,
+    RunGoneError,
     StalledError,
     StoreError,
 )
@@ -45,7 +46,7 @@ def send_fault(fd: int, error: EvalError) -> None:
     fault = WorkerFault(
         str(error)[:_LONGEST_FAULT],
         int(error.exit_code),
-        not isinstance(error, _PASSING),
+        not isinstance(error, _PASSING) or isinstance(error, RunGoneError),
         isinstance(error, StalledError),
     )
     with suppress(OSError):  # the parent is gone

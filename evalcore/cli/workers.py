@@ -22,7 +22,7 @@ from evalcore.cli.worker_process import (
     describe_end,
     is_interpreter_death,
 )
-from evalcore.errors import ExitCode, StoreError, UsageError, WorkersFailedError
+from evalcore.errors import ExitCode, StalledError, StoreError, UsageError, WorkersFailedError
 from evalcore.execution.lanes.crashes import Abandoned, abandon_claims
 from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
@@ -90,7 +90,7 @@ def run_workers(
                         return _is_complete(run)
                     if silence.note_items(done):
                         workers.note_progress()
-                silence.check(workers.kill)
+                workers.check(silence)
             time.sleep(_POLL_S)
     return False
 
@@ -146,6 +146,8 @@ class _Workers:
         self._ends: Counter[tuple[str, int | None]] = Counter()
         self._faults: Counter[str] = Counter()
         self._running: list[WorkerProcess] = []
+        # What kept an ended worker from being tended.
+        self._store_fault: str | None = None
         for _ in range(count):
             self._start()
 
@@ -160,12 +162,28 @@ class _Workers:
             code = worker.poll()
             if code is None or self._stopped():
                 continue
-            with suppress(StoreError):  # it is tended again when the store is back
+            try:
                 self._tend(worker, code)
+            except StoreError as error:  # it is tended again when the store is back
+                fault = worker.fault()
+                self._store_fault = str(error) if fault is None else fault.message
         return not self._running
+
+    def check(self, silence: Silence) -> None:
+        """Raise `StalledError` if no worker shows a sign of life.
+
+        If that is because the store fails it is `WorkersFailedError` with what the store said.
+        """
+        try:
+            silence.check(self.kill)
+        except StalledError as error:
+            if self._store_fault is None:
+                raise
+            raise WorkersFailedError(self._run.run_id, self._store_fault) from error
 
     def note_progress(self) -> None:
         """Note that results came: what was wrong with the store has passed."""
+        self._store_fault = None
         self._faults.clear()
         self._restarts = _RESTARTS_PER_WORKER * self._count
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evalcore.checks.human_results import is_human
-from evalcore.errors import EvalError, TargetError
+from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
 from evalcore.execution.item_outcome import failed_item, graded_item, with_results
@@ -22,6 +22,7 @@ from evalcore.model.run import DECIDED, NOT_FOR_TARGET, State
 from evalcore.model.suite import EvidencePolicy, SuiteDefinition
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
+from evalcore.trust.machine_faults import faults_noted_by
 
 if TYPE_CHECKING:
     from evalcore.checks.subject import CheckContext
@@ -54,7 +55,8 @@ class ItemRunner:
 
         `calls` is None only for an item that does not wait. The item's time limit begins when its
         workspace is prepared; it covers the answer and the checks, not the scorers. Raises
-        `StoreError` if the store failed under its calls, or as labels were read.
+        `StoreError` if the store failed under its calls, or as labels were read, or if the machine
+        failed under its programs.
         """
         finished = await self._run(item, calls)
         self._grading.raise_store_fault()
@@ -73,10 +75,9 @@ class ItemRunner:
             self._inputs.begins(item.number)
         running = RunningItem(item, calls, wall_clock_us())
         try:
-            if self._evidence.needs_workspace(item):
-                finished = await self._run_in_workspace(running)
-            else:
-                finished = await self._graded(running)
+            finished = await self._executed(running)
+        except StoreError:  # no item's fault
+            raise
         except EvalError as error:
             finished = failed_item(running, error)
         self._has_error = self._has_error or finished.status is State.ERROR
@@ -85,6 +86,14 @@ class ItemRunner:
         if calls is not None:
             calls.session.raise_store_fault()
         return finished
+
+    async def _executed(self, running: RunningItem) -> FinishedItem:
+        needs_workspace = self._evidence.needs_workspace(running.item)
+        run = self._run_in_workspace if needs_workspace else self._graded
+        if running.calls is None:
+            return await run(running)
+        with faults_noted_by(running.noting_faults):
+            return await run(running)
 
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
@@ -139,6 +148,8 @@ class ItemRunner:
                 finished = await self._evidence_and_grades(running)
             else:
                 finished = await self._within_time_limit(running)
+        except StoreError:  # no item's fault
+            raise
         except EvalError as error:
             return failed_item(running, error)
         except Exception as error:  # noqa: BLE001 - a target is foreign code; its row says so

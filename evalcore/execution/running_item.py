@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,6 +55,16 @@ class RunningItem:
         if self.calls is None:
             return None
         return self.calls.for_item(self.item.iteration, self.timer, self.item.number)
+
+    @contextmanager
+    def noting_faults(self) -> Iterator[None]:
+        """Keep a `StoreError` that ends the context; the item's time stands still meanwhile."""
+        calls = self.item_calls()
+        if self.calls is None or calls is None:
+            yield
+            return
+        with calls.standing_still(), self.calls.session.noting_store_faults():
+            yield
 
     def complete(self) -> Complete:
         """Return `item_calls`, or what refuses every call."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 
 from evalcore.history.columns import TABLES
-from evalcore.history.files import local_files, rows_query, table_files
+from evalcore.history.files import damage_told, local_files, rows_query, table_files
 from evalcore.history.statement import ITEMS, QueryError, parse_statement, short_reason
 from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
@@ -125,7 +125,8 @@ def _create_views(connection: duckdb.DuckDBPyConnection, store: ObjectStore) -> 
     files: list[Path] = []
     for name, table in TABLES.items():
         paths = local_files(store, table_files(store, table))
-        connection.execute(f"CREATE VIEW {name} AS {rows_query(table, paths)}")
+        with damage_told(table):
+            connection.execute(f"CREATE VIEW {name} AS {rows_query(table, paths)}")
         files += paths
     return files
 

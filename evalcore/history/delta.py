@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 T = TypeVar("T")
+
+IF_DAMAGED: Final = "if it is damaged, `evalcore history rebuild` makes the tables anew"
+# deltalake's errors end in the frames of its threads.
+_BACKTRACE: Final = re.compile(r"\s+0: (?=\S)")
 
 _ATTEMPTS: Final = 12
 # What is no conflict the object store's client has tried again already.
@@ -42,7 +47,9 @@ def open_table(store: ObjectStore, table: HistoryTable) -> DeltaTable | None:
         except TableNotFoundError:
             return None
 
-    return repeated(table, "cannot be opened", opened, attempts=_OPENING_ATTEMPTS)
+    return repeated(
+        table, "cannot be opened", opened, attempts=_OPENING_ATTEMPTS, hint=f"; {IF_DAMAGED}"
+    )
 
 
 def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
@@ -70,11 +77,17 @@ def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
 
 
 def repeated(
-    table: HistoryTable, what: str, action: Callable[[], T], *, attempts: int = _ATTEMPTS
+    table: HistoryTable,
+    what: str,
+    action: Callable[[], T],
+    *,
+    attempts: int = _ATTEMPTS,
+    hint: str = "",
 ) -> T:
     """Return the action's value; it is tried again after a conflict or a fault of the store.
 
-    The action has to look at the table's newest version each time. Raises `StoreError`.
+    The action has to look at the table's newest version each time. Raises `StoreError`; `hint`
+    ends its message.
     """
     from deltalake.exceptions import DeltaError
 
@@ -84,8 +97,8 @@ def repeated(
         # OSError: what object stores answer, by deltalake.
         except (DeltaError, OSError) as error:
             if attempt == attempts - 1:
-                reason = " ".join(str(error).split())[:500]
-                raise StoreError(f"history/{table.name} {what}: {reason}") from error
+                reason = " ".join(_BACKTRACE.split(str(error))[0].split())[:500]
+                raise StoreError(f"history/{table.name} {what}: {reason}{hint}") from error
             longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
             time.sleep(longest_s * random.uniform(0.5, 1.0))  # noqa: S311
     raise AssertionError

@@ -6,17 +6,19 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
+import _duckdb as duckdb
+
 from evalcore.errors import StoreError
 from evalcore.history.columns import PARTITIONS, HistoryTable
-from evalcore.history.delta import open_table
+from evalcore.history.delta import IF_DAMAGED, open_table
 from evalcore.history.locations import partition_suite, table_prefix
 from evalcore.sql.connection import literal_path
 from evalcore.storage.object_store import ObjectStore
@@ -102,6 +104,16 @@ def local_files(store: ObjectStore, files: Sequence[TableFile]) -> list[Path]:
     if missing:
         prune_cache(folder.parent, now_s=time.time())
     return cached
+
+
+@contextmanager
+def damage_told(table: HistoryTable) -> Iterator[None]:
+    """Raise `StoreError` for data files of a table that are not what was written."""
+    try:
+        yield
+    except duckdb.Error as error:
+        reason = str(error).split("\n", 1)[0]
+        raise StoreError(f"history/{table.name} cannot be read: {reason}; {IF_DAMAGED}") from error
 
 
 def prune_cache(folder: Path, *, now_s: float, most_bytes: int = _CACHE_BYTES) -> None:

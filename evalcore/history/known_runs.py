@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.history.columns import RUNS
-from evalcore.history.files import read_table
+from evalcore.history.files import damage_told, read_table
 from evalcore.history.run_rows import is_ended
 from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import open_database
@@ -43,7 +43,7 @@ class EndedRun(NamedTuple):
 def known_runs(store: ObjectStore) -> dict[str, KnownRun]:
     """Return the runs in the table `runs`, by id."""
     rows = read_table(store, RUNS, ("run_id", "state", "ended_at"))
-    with open_database() as connection:
+    with open_database() as connection, damage_told(RUNS):
         listed = connection.execute(
             "SELECT run_id, any_value(epoch_us(ended_at)), any_value(state) "  # noqa: S608
             f"FROM ({rows}) GROUP BY run_id"

@@ -14,6 +14,7 @@ from evalcore.history.entering import COMMIT_ORDER, Entrance, Progress, Step, ig
 from evalcore.history.known_runs import ended_runs, known_runs, stored_runs, unknown_runs
 from evalcore.history.locations import HISTORY_PREFIX, log_prefix, table_prefix
 from evalcore.history.run_rows import manifest_version
+from evalcore.history.unreadable_files import remove_unreadable_files
 from evalcore.storage.object_store import ObjectStore
 
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
@@ -104,7 +105,9 @@ def _create_tables(store: ObjectStore, step: Step) -> None:
 
 
 def _mend(store: ObjectStore, table: HistoryTable) -> None:
-    """Take files that are gone out of the table's log; empty a table whose log is unreadable."""
+    """Take files that are gone or unreadable out of the table's log; empty a table whose log is
+    unreadable.
+    """
     try:
         current = open_table(store, table)
     except StoreError:
@@ -122,4 +125,5 @@ def _mend(store: ObjectStore, table: HistoryTable) -> None:
                 store.delete(info.key)
             return
     if current is not None:
+        remove_unreadable_files(store, table)
         repeated(table, "cannot be mended", current.repair)

@@ -9,7 +9,7 @@ from typing import Final
 import _duckdb as duckdb
 
 from evalcore.history.columns import TABLES
-from evalcore.history.files import local_files, rows_query, table_files
+from evalcore.history.files import damage_told, local_files, rows_query, table_files
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import run_id_time
 from evalcore.storage.object_store import ObjectStore
@@ -38,5 +38,6 @@ def open_history(
         query = rows_query(table, local_files(store, files))
         if since is not None:
             query = f"FROM ({query}) WHERE run_id >= '{run_id_time(since)}'"
-        connection.execute(f"CREATE VIEW {name} AS {query}")
+        with damage_told(table):
+            connection.execute(f"CREATE VIEW {name} AS {query}")
     return connection

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from evalcore.errors import StalledError, StoreError
+from evalcore.errors import RunGoneError, StalledError, StoreError
 from evalcore.execution.lanes.claims import unfinished_claims
 from evalcore.mistakes.wording import counted
 from evalcore.planning.shards import pending_shards
@@ -69,6 +69,8 @@ class Silence:
             plan = self._run.manifest().plan
             claimed = len(unfinished_claims(self._run))
             pending = len(pending_shards(plan, self._run.written_shards()))
+        except RunGoneError:
+            return "its manifest is no longer in the store"
         except StoreError as error:
             return f"the store does not answer ({error})"
         what = f"{pending} of {counted(plan.shards, 'shard')} without a result"

@@ -32,6 +32,11 @@ def not_found(kind: str, identifier: str) -> ServiceError:
     return ServiceError(404, f"{kind} '{identifier[:80]}' does not exist")
 
 
+def lacking(kind: str, identifier: str, part: str, part_id: str) -> ServiceError:
+    """Return the refusal of a part that a resource of the caller's project does not have."""
+    return ServiceError(404, f"{kind} '{identifier[:80]}' has no {part} '{part_id[:80]}'")
+
+
 def mistake(loc: Sequence[str | int], message: str, kind: str = "value_error") -> ServiceError:
     """Return the refusal of a request with one mistake at a place of it."""
     return ServiceError(422, [{"loc": list(loc), "msg": message, "type": kind}])

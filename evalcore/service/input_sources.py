@@ -11,7 +11,7 @@ from sqlalchemy import select
 from evalcore.checks.conditions.eval_assertion import FileHandle, Handle
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
-from evalcore.service.failure import ServiceError, mistake, not_found
+from evalcore.service.failure import ServiceError, lacking, mistake, not_found
 from evalcore.service.files import find_files
 from evalcore.service.parts import Parts
 from evalcore.service.wire.evals import ManualSource, RunStepSource
@@ -92,7 +92,7 @@ def _the_step(
         for step in steps:
             if step.id == source.step_id:
                 return step
-        raise not_found(f"step of block '{block_id}'", source.step_id)
+        raise lacking("block", block_id, "step", source.step_id)
     if not steps:
         raise ServiceError(404, f"block '{block_id}' did not run in '{source.run_id}'")
     if len(steps) > 1 or steps[0].round is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from evalcore.mistakes.shape_lookup import fields_of, inner_shapes, member_of
-from evalcore.mistakes.wording import did_you_mean, suggest
+from evalcore.mistakes.wording import did_you_mean, known_names, suggest
 
 # Names of earlier interfaces, and the fields of today.
 _LEGACY: Final[Mapping[str, str]] = {
@@ -31,6 +31,16 @@ def wire_mistakes(errors: Iterable[Mapping[str, Any]], shape: Any) -> list[dict[
         }
         for error in errors
     ]
+
+
+def unknown_parameter(name: str, parameters: Collection[str]) -> dict[str, Any]:
+    """Return the mistake of a query parameter that a route does not have."""
+    hint = did_you_mean(_LEGACY.get(name, name), sorted(parameters)) + f" {known_names(parameters)}"
+    return {
+        "loc": ["query", _loc_part(name)],
+        "msg": f"Extra inputs are not permitted.{hint}",
+        "type": "extra_forbidden",
+    }
 
 
 def _loc_part(part: Any) -> str | int:

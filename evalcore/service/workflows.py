@@ -14,7 +14,7 @@ from evalcore.formats.workflow_harness.registered import read_registered_workflo
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_owned, select_rows
 from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
-from evalcore.service.failure import ServiceError, not_found, refuse_nul
+from evalcore.service.failure import ServiceError, lacking, not_found, refuse_nul
 from evalcore.service.handles import blocks_of
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.pages import PageRequest, read_page, read_values
@@ -142,7 +142,7 @@ async def find_version(
     )
     row = cast("WorkflowVersionRow | None", rows.first())
     if row is None:
-        raise not_found(f"version of workflow '{workflow_id}'", version_id)
+        raise lacking("workflow", workflow_id, "version", version_id)
     return row
 
 

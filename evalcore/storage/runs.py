@@ -17,6 +17,7 @@ from evalcore.errors import (
     DamagedRunError,
     ObjectNotFoundError,
     RunConflictError,
+    RunGoneError,
     RunNotFoundError,
     StoreError,
 )
@@ -88,13 +89,19 @@ class StoredRun:
 
     def manifest(self) -> Manifest:
         """Return the manifest; raise `DamagedRunError` if it is none, `StoreError` for another
-        version's.
+        version's, `RunGoneError` if it is not there any more.
         """
-        stored = self.last_manifest.stored = self.store.get(self.keys.manifest)
+        stored = self.last_manifest.stored = self._stored_manifest()
         manifest = parse_manifest(stored.data, self.keys)
         if self.seal is not None:
             self.seal.check_manifest(manifest)
         return manifest
+
+    def _stored_manifest(self) -> StoredObject:
+        try:
+            return self.store.get(self.keys.manifest)
+        except ObjectNotFoundError as error:
+            raise RunGoneError(self.run_id, self.store.url) from error
 
     def known_manifest(self) -> Manifest:
         """Return the manifest as this process has read or written it last; else read it."""
@@ -108,7 +115,7 @@ class StoredRun:
         """
         stored = self.last_manifest.stored
         for _ in range(_SWAP_ATTEMPTS):
-            stored = stored or self.store.get(self.keys.manifest)
+            stored = stored or self._stored_manifest()
             changed = change(parse_manifest(stored.data, self.keys))
             data = encode_manifest(changed)
             etag = self.store.compare_and_swap(self.keys.manifest, data, stored.etag)

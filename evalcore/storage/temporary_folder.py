@@ -5,17 +5,12 @@ It costs no result: the run goes on when there is room.
 
 from __future__ import annotations
 
-import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-from evalcore.errors import StoreError
-
-# No space, no quota, a file larger than the process may write, a broken disk.
-_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+from evalcore.trust.machine_faults import DISK_FAULTS, unwritable
 
 
 @contextmanager
@@ -27,14 +22,14 @@ def temporary_folder(prefix: str = "evalcore-") -> Iterator[Path]:
     try:
         directory = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
-        raise _unwritable(error) from error
+        raise unwritable(error) from error
     with directory as folder:
         try:
             yield Path(folder)
         except OSError as error:
             if not _is_written_in(Path(folder), error):
                 raise
-            raise _unwritable(error) from error
+            raise unwritable(error) from error
 
 
 def _is_written_in(folder: Path, error: OSError) -> bool:
@@ -42,13 +37,4 @@ def _is_written_in(folder: Path, error: OSError) -> bool:
     name = error.filename
     if isinstance(name, str):
         return Path(name).is_relative_to(folder)
-    return name is None and error.errno in _FAULTS
-
-
-def _unwritable(error: OSError) -> StoreError:
-    try:
-        where = f" below {tempfile.gettempdir()}"
-    except OSError:  # its message names the folders that were tried
-        where = ""
-    reason = error.strerror or str(error)
-    return StoreError(f"cannot write{where}: {reason} (TMPDIR chooses another folder)")
+    return name is None and error.errno in DISK_FAULTS

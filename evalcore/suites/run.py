@@ -135,7 +135,17 @@ def names_chosen(names: Iterable[str] | None, key: str) -> frozenset[str]:
     """Return names; raise `UsageError` for a text, whose letters would be the names."""
     if isinstance(names, str):
         raise UsageError(f"'{key}' is a list, as in {key}=[{repr(names)[:80]}]")
-    return frozenset(names or ())
+    chosen = None if names is not None and not isinstance(names, Iterable) else tuple(names or ())
+    if chosen is None or not all(isinstance(name, str) for name in chosen):
+        raise UsageError(f"'{key}' is a list of texts, not {repr(names)[:80]}")
+    return frozenset(chosen)
+
+
+def name_chosen(name: object, key: str) -> str | None:
+    """Return a name, None if there is none; raise `UsageError` for what is no text."""
+    if name is None or (isinstance(name, str) and name):
+        return name
+    raise UsageError(f"'{key}' is a text that is not empty, not {repr(name)[:80]}")
 
 
 def chosen_store(store: Store | None) -> ObjectStore:
@@ -173,6 +183,7 @@ class _Call:
                 "run_suite() takes what define_suite() returns; `evalcore run FILE` runs a file"
             )
         check_mode(mode, "run_suite(suite, mode='live')")
+        _check_store(store)
         self._suite, self._mode, self._store = suite, mode, store
         self._chosen, self._stopper = chosen, stopper
 
@@ -188,8 +199,9 @@ class _Call:
         suite, chosen = self._suite, self._chosen
         options = PlanOptions(mode=self._mode)
         changed: dict[str, Any] = {}
-        if chosen.get("baseline") is not None:
-            changed["baseline"] = chosen["baseline"]
+        baseline = name_chosen(chosen.get("baseline"), "baseline")
+        if baseline is not None:
+            changed["baseline"] = baseline
         loaded = suite.read(self._load_options(), **changed)
         check_ready(loaded, mode=self._mode, reuse=False)
         allowed = names_chosen(chosen.get("allow_imports"), "allow_imports")
@@ -218,11 +230,20 @@ class _Call:
             tags=names_chosen(chosen.get("tags"), "tags"),
             excluded_tags=names_chosen(chosen.get("excluded_tags"), "excluded_tags"),
             variants=names_chosen(chosen.get("variants"), "variants"),
-            baseline=chosen.get("baseline_run"),
+            baseline=name_chosen(chosen.get("baseline_run"), "baseline_run"),
             strict=chosen.get("strict", False),
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
             option_names=_OPTION_NAMES,
         ).configured(read_settings(os.environ, Path.cwd()), os.environ, _address(self._store))
+
+
+def _check_store(store: object) -> None:
+    """Raise `UsageError` for what is no store."""
+    is_address = store is None or isinstance(store, str | os.PathLike)
+    if not is_address and not isinstance(getattr(store, "url", None), str):
+        raise UsageError(
+            f"'store' is a folder, 's3://bucket/prefix' or an open store, not {repr(store)[:80]}"
+        )
 
 
 def _address(store: Store | None) -> str | None:

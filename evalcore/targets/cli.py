@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
@@ -25,6 +24,7 @@ from evalcore.targets.program_ending import (
     program_error,
     too_long,
 )
+from evalcore.targets.program_files import program_files
 from evalcore.targets.shell_templates import shell_command, variable_reference
 from evalcore.targets.work import Work, with_attachments
 from evalcore.trust.attachments import attached_paths
@@ -74,7 +74,7 @@ class CliTarget:
 
     async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
         is_batch = self._batches is not None
-        with _prepared(work, prompt, is_batch=is_batch) as run:
+        async with _prepared(work, prompt, is_batch=is_batch) as run:
             started = time.perf_counter()
             text = await self._output(self._options.command, work, run)
             latency_ms = (time.perf_counter() - started) * 1000
@@ -131,7 +131,7 @@ class CliTarget:
             if check.url is not None:
                 await asyncio.to_thread(_get, check.url, timeout_s)
                 return
-            with _prepared(work, "", is_batch=False) as run:
+            async with _prepared(work, "", is_batch=False) as run:
                 cwd = check.cwd or self._options.cwd
                 command = check.command or ""
                 result = await self._started(command, work, run, cwd, timeout_s)
@@ -149,19 +149,17 @@ def conversation_prompt(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
 
 
-@contextmanager
-def _prepared(work: Work, prompt: str, *, is_batch: bool) -> Iterator[_Run]:
+@asynccontextmanager
+async def _prepared(work: Work, prompt: str, *, is_batch: bool) -> AsyncIterator[_Run]:
     try:
         files = [] if is_batch else attached_paths(work.messages, work.folder)
     except EvalError as error:
         raise TargetError("input", str(error)) from error
-    with TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True) as folder:
-        prompt_file = Path(folder) / "prompt.txt"
-        prompt_file.write_bytes(prompt.encode(errors="replace"))
-        output = Path(folder) / ("output.jsonl" if is_batch else "output.json")
+    async with program_files({"prompt.txt": prompt}) as folder:
+        output = folder / ("output.jsonl" if is_batch else "output.json")
         values = {
             "PROMPT": "" if is_batch else prompt,
-            "PROMPT_FILE": str(prompt_file),
+            "PROMPT_FILE": str(folder / "prompt.txt"),
             "OUTPUT_FILE": str(output),
             "EVAL_ID": "batch" if is_batch else work.case.id,
             "ATTEMPT": str(work.iteration),

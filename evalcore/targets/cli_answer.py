@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
 from evalcore.judging.texts import content_text
+from evalcore.mistakes.wording import path_text
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.targets.command_batch import EvidenceOf
 
@@ -41,27 +42,40 @@ class _Answer(TypedDict, total=False):
     output: list[_Message]
     output_messages: list[_Message]
     text: Any
-    token_usage: _Tokens
-    cost_usd: float
-    duration_ms: float
+
+
+@with_config(_OPEN)
+class _Measures(TypedDict, total=False):
+    token_usage: _Tokens | None
+    cost_usd: float | None
+    duration_ms: float | None
 
 
 _ANSWER: Final[TypeAdapter[Any]] = TypeAdapter(_Answer)
+_MEASURES: Final[TypeAdapter[Any]] = TypeAdapter(_Measures)
 
 
 def read_answer(text: str, measured_ms: float) -> Evidence:
     """Return the evidence that a program's answer is.
 
     JSON counts if it is an object with `output` (messages) or `text`; any other answer is the
-    output as it stands. Without `duration_ms` the latency is `measured_ms`.
+    output as it stands, with a warning if only its measures have a wrong shape. Without
+    `duration_ms` the latency is `measured_ms`.
     """
     answer = _object_in(text)
-    evidence = None if answer is None else evidence_in(answer, measured_ms)
-    return evidence or Evidence(text, metrics=Metrics(latency_ms=measured_ms))
+    details: Mapping[str, Any] = NOTHING
+    try:
+        evidence = None if answer is None else evidence_in(answer, measured_ms)
+    except TargetError as error:
+        evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
+    return evidence or Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
 
 
 def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
-    """Return the evidence in an object; None if it has neither `output` nor `text`."""
+    """Return the evidence in an object; None if it has neither `output` nor `text`.
+
+    Raises `TargetError` of kind `metrics` where its measures have a wrong shape.
+    """
     try:
         _ANSWER.validate_python(answer)
     except ValidationError:
@@ -69,8 +83,12 @@ def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidenc
     messages = answer.get("output") or answer.get("output_messages") or []
     if not messages and "text" not in answer:
         return None
+    try:
+        _MEASURES.validate_python(answer)
+    except ValidationError as error:
+        raise TargetError("metrics", f"the answer's {_mistake(error, answer)}") from error
     output = last_text(messages) if messages else _as_text(answer["text"])
-    tokens = answer.get("token_usage", {})
+    tokens = answer.get("token_usage") or {}
     latency_ms = _measure(answer, "duration_ms")
     metrics = Metrics(
         latency_ms=measured_ms if latency_ms is None else latency_ms,
@@ -103,7 +121,11 @@ def read_batch(text: str) -> EvidenceOf:
             raise TargetError("command", f"the batch's answer {problem}")
         if name not in records:
             raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
-        return evidence_in(records[name], share_ms) or Evidence("")
+        evidence = evidence_in(records[name], share_ms)
+        if evidence is None:
+            message = f"the batch's answer to {name!r} has neither messages in 'output' nor 'text'"
+            raise TargetError("command", message)
+        return evidence
 
     return evidence_of
 
@@ -114,6 +136,13 @@ def last_text(messages: Sequence[Mapping[str, Any]]) -> str:
         if message.get("role") == "assistant" and message.get("content") is not None:
             return content_text(message["content"])
     return ""
+
+
+def _mistake(error: ValidationError, answer: Mapping[str, Any]) -> str:
+    from evalcore.mistakes.shape_errors import explain
+
+    loc, message = next(iter(explain(error, answer, _Measures)))
+    return f"{path_text(loc)}: {message}"
 
 
 def _measure(answer: Mapping[str, Any], name: str) -> float | None:

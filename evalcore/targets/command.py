@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -24,6 +23,7 @@ from evalcore.targets.program_ending import (
     program_error,
     too_long,
 )
+from evalcore.targets.program_files import program_files
 from evalcore.targets.program_options import ProgramSeconds, ProgramVariables
 from evalcore.targets.shell_templates import shell_command, variable_reference
 from evalcore.targets.work import Work, with_attachments
@@ -124,7 +124,7 @@ class CommandTarget:
         return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
 
     async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
-        with self._files(work, prompt) as files:
+        async with self._files(work, prompt) as files:
             started = time.perf_counter()
             result = await self._run(work, prompt, files)
             latency_ms = (time.perf_counter() - started) * 1000
@@ -135,19 +135,16 @@ class CommandTarget:
         # What a program prints is stored; its keys must not be.
         return ProgramAnswer(redact(text, self._secrets), latency_ms)
 
-    @contextmanager
-    def _files(self, work: Work, prompt: str) -> Iterator[_Files | None]:
+    @asynccontextmanager
+    async def _files(self, work: Work, prompt: str) -> AsyncIterator[_Files | None]:
         if not self._named & {"prompt_file", "messages_file", "output_file"}:
             yield None
             return
-        with TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True) as folder:
-            root = Path(folder)
-            files = _Files(root / "prompt.txt", root / "messages.json", root / "output.txt")
-            files.prompt.write_bytes(prompt.encode(errors="replace"))
-            if "messages_file" in self._named:
-                messages = json_text([dict(message) for message in work.messages])
-                files.messages.write_bytes(messages.encode(errors="replace"))
-            yield files
+        texts = {"prompt.txt": prompt}
+        if "messages_file" in self._named:
+            texts["messages.json"] = json_text([dict(message) for message in work.messages])
+        async with program_files(texts) as root:
+            yield _Files(root / "prompt.txt", root / "messages.json", root / "output.txt")
 
     async def _run(self, work: Work, prompt: str, files: _Files | None) -> CommandResult:
         options = self._options

@@ -137,7 +137,10 @@ def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
             raise TargetError(_KIND, f"{file}:{number}: {_mistake(error, record)}") from error
         except (ValueError, RecursionError) as error:
             raise TargetError(_KIND, f"{file}:{number}: is no JSON: {error}") from error
-        evidence = evidence_in(record, None)
+        try:
+            evidence = evidence_in(record, None)
+        except TargetError as error:
+            raise TargetError(_KIND, f"{file}:{number}: {error}") from error
         if evidence is None:
             message = "'output' has to be messages with a 'role'"
             raise TargetError(_KIND, f"{file}:{number}: {message}")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from evalcore.trust.machine_faults import told_as_fault, unwritable, waited_out
 from evalcore.trust.process_privacy import hide_process
 from evalcore.trust.watchdog import MARK_NAME, watchdog
 
@@ -25,6 +26,7 @@ _INHERITED: Final = ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")
 # when something that it left running still holds them open.
 _TERMINATE_GRACE_S: Final = 2.0
 _PIPE_GRACE_S: Final = 1.0
+_NO_PROCESS: Final = "the machine has too many processes or open files, or too little memory"
 
 
 class CommandResult(NamedTuple):
@@ -64,15 +66,20 @@ async def run_command(
     `output_limit` bytes are kept: the beginning of stdout, the end of stderr. `memory_limit`
     bounds the address space of each process in bytes. The program cannot read this process's
     environment or memory. A program that cannot be started is a result
-    too, not an exception.
+    too, not an exception. Raises `StoreError` if the machine has no room for its input or no
+    process for it, after pauses.
     """
     collector = _Collector(output_limit)
-    with _input_file(stdin) as source:
-        try:
+
+    async def start() -> asyncio.SubprocessTransport:
+        with _input_file(stdin) as source, told_as_fault("cannot start a program", _NO_PROCESS):
             program = _program(argv, memory_limit)
-            process = await _started(program, source, collector, cwd, _environment(env or {}))
-        except (OSError, ValueError) as error:
-            return _not_started(argv, cwd, error)
+            return await _started(program, source, collector, cwd, _environment(env or {}))
+
+    try:
+        process = await waited_out(start)
+    except (OSError, ValueError) as error:
+        return _not_started(argv, cwd, error)
     timed_out = await _wait(process, collector, timeout_s)
     exit_code = process.get_returncode()
     return CommandResult(
@@ -197,9 +204,13 @@ def _input_file(data: bytes) -> Iterator[int | IO[bytes]]:
     if not data:
         yield subprocess.DEVNULL
         return
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile())
+            file.write(data)
+            file.seek(0)
+        except OSError as error:
+            raise unwritable(error) from error
         yield file
 
 

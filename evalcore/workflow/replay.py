@@ -41,6 +41,8 @@ async def replay_block(
     block = definition.blocks.get(block_id)
     if block is None:
         raise WorkflowError(f"the workflow has no block '{block_id}'")
+    if lacking := _handles_without_value(block, inputs):
+        raise WorkflowError(f"block '{block_id}': {lacking}")
     execution = WorkflowExecution(
         definition, services, _state(block, inputs), EventLog(services.store)
     )
@@ -50,6 +52,22 @@ async def replay_block(
         raise WorkflowError(f"block '{block_id}': {error}") from error
     outputs = block_outputs(block, value, execution.state.outputs)
     return BlockReplay(value, outputs, tuple(execution.calls))
+
+
+def _handles_without_value(block: Block, inputs: Mapping[str, Any]) -> str:
+    """Return which handles of a block have neither a value nor a default; empty if all have one."""
+    sources = block.sources or {}
+    lacking = [
+        f"'{handle.handle_id}' (input '{handle.name}')"
+        for handle in input_handles(declared_inputs(block))
+        if handle.name is not None
+        and handle.handle_id not in inputs
+        and not sources[handle.name].has_default
+    ]
+    if not lacking:
+        return ""
+    rest = ", ".join(inputs) or "none"
+    return f"no value for {', '.join(lacking)}; the eval has values for {rest}"
 
 
 def _state(block: Block, inputs: Mapping[str, Any]) -> WorkflowState:

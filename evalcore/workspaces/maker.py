@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from evalcore.errors import EvalError, TargetError
+from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.model.workspace import WorkspaceSpec
 from evalcore.trust.files import place_inside, repository_root, resolve_folder
+from evalcore.trust.machine_faults import told_as_fault, waited_out
 from evalcore.workspaces.file_changes import FileState, look
-from evalcore.workspaces.process_folder import ProcessFolder
+from evalcore.workspaces.process_folder import OTHER_FOLDER, ProcessFolder, remove_folder
 from evalcore.workspaces.repositories import Checkout, Repositories
 from evalcore.workspaces.template import WorkspaceTemplate
 
@@ -47,10 +48,10 @@ class WorkspaceMaker:
             return self._process_folder
 
     async def make(self, spec: WorkspaceSpec, name: str) -> NewWorkspace:
-        """Return a new workspace; raise `TargetError`."""
+        """Return a new workspace; raise `TargetError`, `StoreError` if there is no room for it."""
         try:
-            path, files = await asyncio.to_thread(self._copied, spec, name)
-        except TargetError:
+            path, files = await waited_out(lambda: asyncio.to_thread(self._copied, spec, name))
+        except (TargetError, StoreError):
             raise
         except (EvalError, OSError) as error:
             raise TargetError("workspace", str(error)) from error
@@ -70,8 +71,13 @@ class WorkspaceMaker:
             path.mkdir(parents=True, exist_ok=True)
             return path, {}
         template = None if spec.template is None else self._template(spec.template)
-        folder = self.process_folder.new_folder(name)
-        return folder, {} if template is None else template.copy_to(folder)
+        with told_as_fault(f"no workspace can be made below {self._root}", OTHER_FOLDER):
+            folder = self.process_folder.new_folder(name)
+            try:
+                return folder, {} if template is None else template.copy_to(folder)
+            except OSError:
+                remove_folder(folder)
+                raise
 
     def _template(self, name: str) -> WorkspaceTemplate:
         with self._lock:

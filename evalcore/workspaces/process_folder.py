@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
+from evalcore.trust.machine_faults import told_as_fault
 from evalcore.trust.watchdog import MARK_NAME, watchdog
 
+OTHER_FOLDER: Final = "EVALCORE_WORKSPACES chooses another folder"
 _OWNER: Final = "owner"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS: Final = 60
@@ -38,7 +40,10 @@ def workspaces_root(configured: str | None) -> Path:
 
 
 class ProcessFolder:
-    """A process's own folder below the root, made at once; raise `UsageError` if it cannot be."""
+    """A process's own folder below the root, made at once.
+
+    Raises `UsageError` if it cannot be made, `StoreError` if the disk has no room for it.
+    """
 
     def __init__(self, root: Path, run_id: str) -> None:
         self._run = root / run_id
@@ -47,14 +52,15 @@ class ProcessFolder:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if root.stat().st_uid != os.getuid():
                 raise UsageError(f"{root} belongs to another user: set EVALCORE_WORKSPACES")
-            self.folder.mkdir(mode=0o700, parents=True)
-            self._lock = (self.folder / _OWNER).open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self._lock.write(watchdog().mark)
-            self._lock.flush()
+            with told_as_fault(f"no workspace can be made below {root}", OTHER_FOLDER):
+                self.folder.mkdir(mode=0o700, parents=True)
+                self._lock = (self.folder / _OWNER).open("w")
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                self._lock.write(watchdog().mark)
+                self._lock.flush()
         except OSError as error:
             reason = f"no workspace can be made below {root}: {error.strerror or error}"
-            raise UsageError(f"{reason} (EVALCORE_WORKSPACES chooses another folder)") from error
+            raise UsageError(f"{reason} ({OTHER_FOLDER})") from error
 
     def new_folder(self, name: str) -> Path:
         """Return a new empty folder that is called like this, as far as a file system allows."""

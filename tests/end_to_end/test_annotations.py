@@ -226,6 +226,32 @@ def test_all_wrong_rows_are_named_and_nothing_is_stored(suite: Path) -> None:
     assert not (suite.parent / "store" / "annotations").exists()
 
 
+@pytest.mark.parametrize("times", [{}, {"at": "2026-05-18T10:00:00Z"}], ids=["without", "equal"])
+def test_labels_that_contradict_each_other_are_a_mistake_of_both_lines(
+    suite: Path, times: dict[str, str]
+) -> None:
+    command(suite, "run", suite)
+    rows = [label("hello", "human", value, "ann", **times) for value in ("yes", "yes", "no")]
+
+    ended = command(suite, "annotations", "import", "-", stdin=lines(*rows))
+
+    assert ended.code == 2
+    assert "standard input:3: label: 'ann' says 'no' here and 'yes' in line 2" in ended.err
+    assert not (suite.parent / "store" / "annotations").exists()
+
+
+def test_of_labels_with_different_times_the_later_one_counts(suite: Path) -> None:
+    command(suite, "run", suite)
+    rows = [
+        label("hello", "human", "no", "ann", at="2026-05-18T10:00:01Z"),
+        label("hello", "human", "yes", "ann", at="2026-05-18T10:00:00Z"),
+    ]
+
+    assert command(suite, "annotations", "import", "-", stdin=lines(*rows)).code == 0
+    (row,) = command(suite, "annotations", "export", "latest").lines
+    assert row["label"] == "no"
+
+
 def test_an_old_export_does_not_undo_a_change_of_mind(suite: Path) -> None:
     command(suite, "run", suite)
     old = label("hello", "human", "no", "ann", at="2026-01-01T00:00:00Z")
@@ -271,8 +297,8 @@ def test_a_judge_is_compared_with_the_people_who_answered(suite: Path, tmp_path:
         "utf-8",
     )
     command(suite, "run", suite)
-    rows = (*ALL, label("hello", "human", "no", "ann"))
-    command(suite, "annotations", "import", "-", stdin=lines(*rows))
+    for rows in (ALL, (label("hello", "human", "no", "ann"),)):
+        command(suite, "annotations", "import", "-", stdin=lines(*rows))
 
     several = command(suite, "judge", "calibrate", "--annotations", "latest", "--suite", judged)
     assert several.code == 2

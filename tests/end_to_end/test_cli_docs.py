@@ -185,6 +185,8 @@ def test_every_suite_that_a_page_shows_loads(page: str, text: str, tmp_path: Pat
     path.write_text(text, "utf-8")
     (tmp_path / "graders").mkdir()
     (tmp_path / "graders/tone.md").write_text("Is {{output}} calm?", "utf-8")
+    (tmp_path / "graders/check.py").write_text("", "utf-8")
+    (tmp_path / "judge.py").write_text("", "utf-8")
     (tmp_path / "my_assistant.py").write_text("def answer(case): ...", "utf-8")
     ended = evalcore("validate", "--strict", path, env={"OPENAI_API_KEY": "key"})
     assert (ended.code, ended.err) == (0, "")

@@ -29,10 +29,11 @@ from evalcore.errors import (
     UsageError,
     WorkersFailedError,
 )
+from evalcore.model.run import State
 from evalcore.pipeline import ExecuteOptions
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, list_runs
 from evalcore.trust.imports import ImportPolicy
 from flows.cluster_tasks import run_on_cluster, wait_until_left
 from flows.clusters import ShardCluster, _reached
@@ -46,7 +47,7 @@ from flows.task_calls import run_called_task, task_call
 from tests.support.prefect_runs import flow_run_of, stored_report
 from tests.support.prefect_server import PrefectServer
 from tests.support.reports import stable_report
-from tests.support.shell import environment
+from tests.support.shell import environment, evalcore
 from tests.support.worker_runs import (
     calls,
     finished_report,
@@ -334,12 +335,88 @@ def test_a_worker_of_ray_that_hangs_when_it_starts_does_not_hold_up_the_run(
     assert "100 items" in output
 
 
-def test_a_cluster_of_ray_that_does_not_start_is_one_message() -> None:
+def raylet_of(parent: int) -> int:
+    """Return the process that is the node of a process's own cluster of Ray."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            is_raylet = path.read_text().split("\0")[0].endswith("/raylet")
+            if is_raylet and parent in ancestors(int(path.parent.name)):
+                return int(path.parent.name)
+    raise AssertionError("there is no raylet")
+
+
+def lets_make_namespaces() -> bool:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.extended
+@pytest.mark.multiprocess
+def test_a_raylet_that_is_killed_ends_a_run_below_process_1_with_a_message(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("prefect_ray")
+    if not lets_make_namespaces():
+        pytest.skip("needs a namespace of process ids")
+    suite = write_suite(tmp_path, items=300, sleep_s=0.1)
+    store = tmp_path / "store"
+    # As in a container: Ray takes a program whose parent is process 1 for one of its own.
+    command = [
+        *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+        *("sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, "run", str(suite)),
+        *("--store", str(store), "--prefect", "--runner", "ray", "--workers", "2"),
+    ]
+    log = tmp_path / "output.txt"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment() | prefect.environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + 240
+        while not list(store.rglob("*.parquet")):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        os.kill(raylet_of(process.pid), signal.SIGKILL)
+        process.wait(timeout=120)
+    finally:
+        process.kill()
+    written = log.read_text()
+    assert process.returncode == 4, written
+    (run,) = list_runs(LocalStore(store))
+    assert f"go on with: evalcore run --resume {run.id}" in written
+    assert run.state is State.CANCELLED
+    resumed = evalcore("run", "--resume", run.id, "--json", store=store, cwd=tmp_path)
+    whole = undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
+    assert stable_report(resumed.out) == whole
+
+
+def test_a_cluster_of_ray_that_does_not_start_is_one_message_and_no_mistake(
+    tmp_path: Path,
+) -> None:
+    run = plan_shared(write_suite(tmp_path), LocalStore(tmp_path / "store"))
+    told = r"runner 'ray' does not start: The current node timed .*; go on with: evalcore run --r"
     with (
-        pytest.raises(UsageError, match=r"runner 'ray': The current node timed out"),
-        _reached(RunnerChoice(RunnerKind.RAY)),
+        pytest.raises(WorkersFailedError, match=told),
+        _reached(RunnerChoice(RunnerKind.RAY), run),
     ):
         raise Exception("The current node timed out during startup.")
+
+
+def test_a_cluster_that_is_not_at_its_address_is_a_mistake_of_the_command(tmp_path: Path) -> None:
+    run = plan_shared(write_suite(tmp_path), LocalStore(tmp_path / "store"))
+    with (
+        pytest.raises(UsageError, match=r"no scheduler answers for the runner 'ray=ray://nowhere"),
+        _reached(RunnerChoice(RunnerKind.RAY, "ray://nowhere:1"), run),
+    ):
+        raise Exception("no route")
 
 
 @pytest.mark.extended

@@ -306,6 +306,26 @@ def test_the_filters_of_runs_and_results_hold_together(served: Service) -> None:
     assert answer.status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "parameter", "says"),
+    [
+        (RUNS, "eval", "Did you mean 'eval_id'? Known: after, before, eval_id, exclude_status, "),
+        (RUNS, "test_id", "Did you mean 'eval_id'?"),
+        (RESULTS, "page", "Known: after, before, "),
+        ("/v1/workflows/wf_none", "version", "Did you mean 'version_id'? Known: version_id."),
+        ("/v1/files/file_none", "x", "There is none."),
+    ],
+)
+def test_an_unknown_filter_is_a_mistake_that_names_the_known_ones(
+    served: Service, path: str, parameter: str, says: str
+) -> None:
+    answer = served.client.get(path, params={parameter: "x"})
+    (mistake,) = answer.json()["detail"]
+    assert answer.status_code == 422
+    assert (mistake["loc"], mistake["type"]) == (["query", parameter], "extra_forbidden")
+    assert says in mistake["msg"]
+
+
 LOOP = {
     "blocks": {
         "again": {"type": "loop", "inner_block_refs": ["step"], "max_rounds": 3},
@@ -329,7 +349,13 @@ def test_a_step_of_a_loop_is_named(served: Service) -> None:
     body["source"] = {**source, "step_id": rounds[2]}
     assert served.post(EVALS, body)["source"] == body["source"]
     body["source"] = {**source, "step_id": "step_absent"}
-    assert refused(served, EVALS, body)[0] == 404
+    assert refused(served, EVALS, body) == (404, "block 'step' has no step 'step_absent'")
+
+
+def test_a_version_that_a_workflow_does_not_have_is_told(served: Service, workflow: str) -> None:
+    answer = served.client.get(f"/v1/workflows/{workflow}", params={"version_id": "v99"})
+    detail = answer.json()["detail"]
+    assert (answer.status_code, detail) == (404, f"workflow '{workflow}' has no version 'v99'")
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from evalcore.cli.worker_process import WorkerFault, WorkerProcess
 from evalcore.cli.workers import _Workers
-from evalcore.errors import WorkersFailedError
+from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.lanes.crashes import Abandoned
+from evalcore.pipeline.silence import Silence
 from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
+from evalcore.storage.object_store import ObjectInfo
 from evalcore.storage.runs import StoredRun, open_run
 from tests.support.model_server import Failure, model_server
 from tests.support.reports import stable_report
@@ -106,6 +111,39 @@ def test_a_shard_that_is_left_three_times_is_named_whatever_else_was_open(run: S
         workers._note_end("signal 9 (SIGKILL)", Abandoned(free=(1, 3)))
 
 
+class FullStore(LocalStore):
+    """Takes nothing, and says so."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        raise StoreError(f"{prefix}: cannot write: No space left on device")
+
+
+class FullWorker(WorkerProcess):
+    """Has ended with the store's error."""
+
+    def __init__(self) -> None:
+        self.name, self.isolated = "worker-1", None
+
+    def poll(self) -> int | None:
+        return 4
+
+    def fault(self) -> WorkerFault | None:
+        return WorkerFault("results/00003: No space left on device", 4, False, False)
+
+
+def test_silence_that_a_full_store_makes_is_told_as_that(run: StoredRun, tmp_path: Path) -> None:
+    workers = _Workers(run, (), 0, lambda: False, {})
+    workers._running = [FullWorker()]
+    seconds = iter((0.0, 100.0))
+    silence = Silence(run, 60.0, LEASE_S, clock=lambda: next(seconds))
+    full = replace(run, store=FullStore(tmp_path / "store"))
+    workers._run = full
+
+    workers.tend()
+    with pytest.raises(WorkersFailedError, match=r"results/00003: No space left on device; go on"):
+        workers.check(silence)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_suite(tmp_path)
@@ -150,6 +188,44 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
     assert ended.returncode == 4, ended.stderr
     assert ended.stderr.count("cannot ") == 1, ended.stderr
     assert f"go on with: evalcore run --resume {run.run_id}" in ended.stderr
+    resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
+# The run's manifest is deleted before a worker reads it.
+GONE = """\
+from evalcore.cli import workers
+
+class Workers(workers._Workers):
+    def __init__(self, run, *rest):
+        run.store.delete(run.keys.manifest)
+        super().__init__(run, *rest)
+
+workers._Workers = Workers
+from evalcore.cli.main import main
+main()
+"""
+
+
+def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_no_mistake_of_the_command(
+    run: StoredRun, folder: Path
+) -> None:
+    (manifest,) = (folder / "store").rglob("manifest.json")
+    text = manifest.read_bytes()
+    ended = subprocess.run(
+        [sys.executable, "-c", GONE, "run", "--resume", run.run_id, "--workers", "2"],
+        cwd=folder,
+        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    assert ended.stderr.count("its manifest was deleted") == 1, ended.stderr
+
+    manifest.write_bytes(text)
     resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     assert stable_report(resumed.out) == whole

@@ -28,18 +28,19 @@ class UniqueIds:
         """The ids so far."""
         return self._positions.keys()
 
-    def note(self, name: object, loc: Loc, problems: Problems) -> None:
+    def note(self, name: object, loc: Loc, problems: Problems, *, key: str | None = None) -> None:
         """Remember the id of what stands at `loc`; note it if another has it.
 
-        What is no text or empty is a mistake of its shape, and no id.
+        What is no text or empty is a mistake of its shape, and no id. `key` is that of this id
+        where it is not that of the others.
         """
         if not isinstance(name, str) or not name:
             return
         if name in self._positions:
             message = self._message.format(name) + self._first_place(name, problems)
-            problems.add((*loc, self._key), message)
+            problems.add((*loc, key or self._key), message)
             return
-        position: Any = problems.locate(loc) if problems.cheap else loc
+        position: Any = problems.locate(loc) if problems.cheap else (*loc, key or self._key)
         if problems is not self._first_file:
             self._first_file = self._first_file or problems
             position = (problems, position)
@@ -62,6 +63,6 @@ class UniqueIds:
         foreign = isinstance(position, tuple) and position[:1] and isinstance(position[0], Problems)
         collector: Any
         collector, position = position if foreign else (self._first_file, position)
-        line = position if collector.cheap else collector.locate((*position, self._key))
+        line = position if collector.cheap else collector.locate(position)
         other = "" if collector.file == problems.file else f" of {collector.file}"
         return f" (first at line {line}{other})" if line else other and f" (first{other})"

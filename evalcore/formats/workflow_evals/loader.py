@@ -67,8 +67,8 @@ def load_workflow_evals(
     common = eval_questions(section.get("human", ()), ("evalcore", "human"), problems)
     for index, written in enumerate(_of_type(raw.get("evals"), list)):
         loc: Loc = ("evals", index)
-        identity = _identity(written, index)
-        ids.note(identity, loc, problems)
+        identity, key = _identity(written, index)
+        ids.note(identity, loc, problems, key=key)
         own = own_questions(written, OwnSection, loc, problems, eval_questions)
         saved = _read_eval(without_section(written), loc, problems, blocks)
         if saved is None:
@@ -126,11 +126,12 @@ def eval_case(saved: FileEval, identity: str, questions: tuple[Assertion, ...] =
     )
 
 
-def _identity(written: Any, index: int) -> str:
-    """Return the id of an eval's case: its name, else its id, else its number."""
+def _identity(written: Any, index: int) -> tuple[str, str]:
+    """Return the id of an eval's case, its name, else its id, else its number; and its key."""
     fields = _of_type(written, dict)
-    texts = (fields.get(key) for key in ("name", "id"))
-    return next((text for text in texts if text and isinstance(text, str)), f"eval-{index + 1}")
+    texts = ((fields.get(key), key) for key in ("name", "id"))
+    named = ((text, key) for text, key in texts if text and isinstance(text, str))
+    return next(named, (f"eval-{index + 1}", "name"))
 
 
 def _of_type(value: Any, type_: type) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Annotated, Any, Final
 
 import jiter
 import orjson
 from fastapi import Depends, Query, Request, Response, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
@@ -19,6 +20,7 @@ from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
 from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.failure import OUTAGES, ServiceError, mistake, refuse_nul
+from evalcore.service.mistakes import unknown_parameter
 from evalcore.service.pages import PageRequest
 from evalcore.service.parts import Parts
 from evalcore.service.payloads import DamagedPayloadError
@@ -75,6 +77,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, given a `StrictRequest`."""
         handle = super().get_route_handler()
+        parameters = frozenset(_query_names(self.dependant))
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
@@ -84,6 +87,7 @@ class StrictRoute(APIRoute):
             try:
                 # Before the body is read: without a token nothing of it is looked at.
                 await authenticated(strict)
+                _refuse_unknown_query(strict, parameters)
                 response = await handle(strict)
                 status = response.status_code
                 return response
@@ -105,6 +109,24 @@ class StrictRoute(APIRoute):
                     await _audit(parts_of(request), caller, request, status)
 
         return strictly
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of the query parameters that a route reads."""
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
+
+
+def _refuse_unknown_query(request: Request, parameters: frozenset[str]) -> None:
+    """Raise `ServiceError` 422 for parameters that the route does not read.
+
+    A filter that is mistyped must not return everything.
+    """
+    unknown = [name for name in request.query_params if name not in parameters]
+    if unknown:
+        raise ServiceError(422, [unknown_parameter(name, parameters) for name in unknown])
 
 
 async def _audit(parts: Parts, caller: Caller, request: Request, status: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.pipeline import evaluate, load
+from evalcore.storage.local import LocalStore
 
 WORKFLOW = """\
 workflow:
@@ -124,6 +127,30 @@ def test_a_mistake_of_the_file_has_its_place(tmp_path: Path, text: str, place: s
     with pytest.raises(LoadError) as raised:
         load_suite(file, LoadOptions(format="workflow-evals"))
     assert place in {problem.path for problem in raised.value.problems}
+
+
+def test_a_duplicate_is_told_at_the_key_that_names_the_eval(tmp_path: Path) -> None:
+    by_id = saved("a", **{"- name:": "- id:"})
+    text = f"{WORKFLOW}evals:\n{by_id}{by_id}{saved('a')}"
+    problems = mistakes(tmp_path, text)
+    first = 1 + text.splitlines().index("  - id: a")
+    told = f"two evals are called 'a' (first at line {first})"
+    assert [(path, message) for _, path, message in problems] == [
+        ("evals[1].id", told),
+        ("evals[2].name", told),
+    ]
+
+
+def test_an_eval_that_lacks_an_input_names_the_handle(tmp_path: Path) -> None:
+    text = f"{WORKFLOW}evals:\n" + saved("a", **{"{input-json-0: {type: json, data: 1}}": "{}"})
+    (tmp_path / "evals.yaml").write_text(text)
+    suite = load(tmp_path / "evals.yaml")
+    with evaluate(suite, LocalStore(tmp_path / "store")) as view:
+        (batch,) = view.cases()
+    (item,) = json.loads(batch[0])["items"]
+    assert item["error"]["message"] == (
+        "block 'total': no value for 'input-json-0' (input 'invoice'); the eval has values for none"
+    )
 
 
 def test_a_file_of_saved_evals_is_a_suite(tmp_path: Path) -> None:

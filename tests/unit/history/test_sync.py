@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import UsageError
+from evalcore.errors import StoreError, UsageError
 from evalcore.history.compaction import compact
 from evalcore.history.locations import partition_suite
 from evalcore.history.sync import rebuild, sync
@@ -243,3 +243,21 @@ def log_folder(store: LocalStore, table: str) -> Path:
     log = store.local_path(f"history/{table}/_delta_log/00000000000000000000.json")
     assert log is not None
     return log.parent
+
+
+@pytest.mark.parametrize("table", ["runs", "cases"])
+@pytest.mark.parametrize("pattern", ["*.parquet", "*.json"])
+def test_a_damaged_table_is_told_and_can_be_made_anew(
+    store: LocalStore, tmp_path: Path, table: str, pattern: str
+) -> None:
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    (damaged, *_) = sorted((tmp_path / "store" / "history" / table).rglob(pattern))
+    damaged.write_bytes(damaged.read_bytes()[:300])
+
+    with pytest.raises(StoreError, match=rf"history/{table} .*`evalcore history rebuild`") as told:
+        open_history(store)
+    assert "<unknown>" not in str(told.value)
+
+    rebuild(store)
+    assert count_rows(store) == expected_rows(store, [run])

@@ -38,7 +38,7 @@ ANY_TEXT = st.text(st.characters())
         ("<img src=x> & more", "&lt;img src=x&gt; &amp; more"),
         ("a\nb\r\n\tc", "a b c"),
         ("@team, see https://x.example and :tada:",
-         r"\@team, see https\://x.example and \:tada:"),
+         r"&#64;team, see https\://x.example and \:tada:"),
         ("www.example.com", r"www\.example.com"),
         ("$x^2$ #12", r"\$x^2\$ \#12"),
         ("\x1b[31m \u202e", r"\\x1b\[31m \\u202e"),

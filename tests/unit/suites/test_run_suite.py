@@ -234,6 +234,11 @@ def test_another_baseline_may_be_chosen_among_the_variants(tmp_path: Path) -> No
         ({"variants": ["bas"]}, "Did you mean 'base'?"),
         ({"iterations": 0}, "iterations is a whole number"),
         ({"allow_imports": "os"}, "'allow_imports' is a list, as in allow_imports=['os']"),
+        ({"baseline_run": 5}, "'baseline_run' is a text that is not empty, not 5"),
+        ({"baseline": 5}, "'baseline' is a text that is not empty, not 5"),
+        ({"baseline_run": ""}, "'baseline_run' is a text that is not empty, not ''"),
+        ({"cases": 5}, "'cases' is a list of texts, not 5"),
+        ({"tags": [5]}, "'tags' is a list of texts, not [5]"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_refused(
@@ -242,6 +247,11 @@ def test_a_choice_that_does_not_fit_is_refused(
     with pytest.raises(UsageError) as raised:
         run(tmp_path, **choices)
     assert mistake in str(raised.value)
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(UsageError, match="'store' is a folder, 's3://bucket/prefix' or an open"):
+        run_suite(suite_of(), store=5)  # type: ignore[arg-type]
 
 
 def test_it_runs_inside_of_a_running_event_loop(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -102,7 +103,6 @@ def test_json_answers_have_messages_and_measures(
         '{"total": 3}',
         '{"output": "no messages"}',
         '{"output": [{"role": "assistant", "tool_calls": [{"name": "no tool"}]}]}',
-        '{"text": "x", "cost_usd": "1"}',
         "[1]",
     ],
 )
@@ -110,6 +110,45 @@ def test_an_answer_of_another_shape_is_the_output_as_it_stands(text: str) -> Non
     evidence = read_answer(text, 3.0)
     assert (evidence.output, evidence.metrics.latency_ms) == (text, 3.0)
     assert not evidence.details
+
+
+@pytest.mark.parametrize(
+    ("measures", "mistake"),
+    [
+        (
+            {"token_usage": {"input": "7", "output": 5}},
+            "token_usage.input: expected a whole number",
+        ),
+        ({"token_usage": {"prompt_tokens": 7}}, "token_usage.input: is required"),
+        ({"token_usage": [7, 5]}, "token_usage: expected a mapping, got a list"),
+        ({"cost_usd": "1"}, "cost_usd: expected a number"),
+    ],
+)
+def test_measures_of_a_wrong_shape_are_told(
+    tmp_path: Path, measures: dict[str, Any], mistake: str
+) -> None:
+    text = json.dumps({"text": "x", **measures})
+    evidence = read_answer(text, 3.0)
+    assert evidence.output == text
+    (warning,) = evidence.details["warnings"]
+    assert warning.startswith(f"the answer's {mistake}")
+
+    line = shlex.quote(json.dumps({"id": "a", "text": "x", **measures}))
+    options = {"command": f"echo {line}", "batch_requests": True}
+    with pytest.raises(TargetError, match=re.escape(mistake)):
+        asyncio.run(build(Target("t", "cli", options)).answer(work_on(tmp_path, "hi", "a")))
+
+
+def test_measures_that_are_null_are_not_measured() -> None:
+    nothing = {"token_usage": None, "cost_usd": None, "duration_ms": None}
+    evidence = read_answer(json.dumps({"text": "x", **nothing}), 3.0)
+    assert (evidence.output, evidence.metrics.input_tokens) == ("x", None)
+
+
+def test_a_line_of_a_batch_without_an_answer_is_an_error(tmp_path: Path) -> None:
+    options = {"command": """echo '{"id": "a", "answer": "x"}'""", "batch_requests": True}
+    with pytest.raises(TargetError, match="neither messages in 'output' nor 'text'"):
+        asyncio.run(build(Target("t", "cli", options)).answer(work_on(tmp_path, "hi", "a")))
 
 
 def test_a_negative_measure_is_none() -> None:

@@ -123,6 +123,8 @@ def test_a_test_without_an_answer_is_an_error_that_names_near_ones(tmp_path: Pat
         ('{"test_id": "a", "source_target": "agent"}', "output: is required"),
         ('{"test_id": 1, "source_target": "agent", "output": [{}]}', "test_id: expected text"),
         ('{"test_id": "a", "source_target": "agent", "output": [{}]}', "messages with a 'role'"),
+        (json.dumps({**record(), "token_usage": {"input": 1}}), "token_usage.output: is required"),
+        (json.dumps({**record(), "cost_usd": "1"}), "cost_usd: expected a number"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, reason: str) -> None:

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from pathlib import Path
 from typing import Any, TypeVarTuple
 
 import pytest
 
+from evalcore.errors import StoreError
+from evalcore.trust import machine_faults
 from evalcore.trust.commands import CommandResult, run_command
 
 
@@ -240,3 +244,29 @@ def test_many_commands_run_side_by_side(tmp_path: Path) -> None:
         return await asyncio.gather(*calls)
 
     assert [int(result.stdout) for result in asyncio.run(all_of_them())] == list(range(20))
+
+
+@contextmanager
+def no_file_can_be_opened() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_machine_that_lets_no_program_start_is_a_fault_and_no_ending_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_faults, "_RETRIES_S", ())
+
+    async def start() -> CommandResult:
+        await run_command(["true"], cwd=tmp_path, timeout_s=30)
+        with no_file_can_be_opened():
+            return await run_command(["true"], cwd=tmp_path, timeout_s=30)
+
+    with pytest.raises(StoreError, match="cannot start a program: Too many open files"):
+        asyncio.run(start())

@@ -1,0 +1,80 @@
+"""Faults of the machine under an item: no room for files on their way, no process to be had.
+
+They are no results (docs/decisions/0137-faults-of-the-machine.md): they are waited out, and if they
+last they stop the run.
+"""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+from evalcore.errors import StoreError
+
+T = TypeVar("T")
+
+# No space, no quota, a file larger than the process may write, a broken disk.
+DISK_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# Too many processes, no memory for one, too many open files.
+_PROCESS_FAULTS: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+_RETRIES_S: Final = (0.5, 2.0, 5.0)
+
+# What is entered around an action of the item that is being executed.
+_NOTING: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
+    "noting of machine faults", default=nullcontext
+)
+
+
+@contextmanager
+def faults_noted_by(noting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Enter `noting()` around each action that may meet such a fault, as long as the context.
+
+    Checks and engines turn what they meet into results of their own, so the fault is noted.
+    """
+    token = _NOTING.set(noting)
+    try:
+        yield
+    finally:
+        _NOTING.reset(token)
+
+
+def noting_faults() -> AbstractContextManager[None]:
+    """Return the context in which the item's `StoreError` is noted."""
+    return _NOTING.get()()
+
+
+async def waited_out(action: Callable[[], Awaitable[T]]) -> T:
+    """Return what the action returns, tried again after pauses while it raises `StoreError`."""
+    import asyncio
+
+    with noting_faults():
+        for delay_s in _RETRIES_S:
+            with suppress(StoreError):
+                return await action()
+            await asyncio.sleep(delay_s)
+        return await action()
+
+
+@contextmanager
+def told_as_fault(subject: str, remedy: str) -> Iterator[None]:
+    """Raise `StoreError` for an error of the disk or of starting a process in the context."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_FAULTS | _PROCESS_FAULTS:
+            raise
+        raise StoreError(f"{subject}: {error.strerror or error} ({remedy})") from error
+
+
+def unwritable(error: OSError) -> StoreError:
+    """Return what is told where nothing can be written below TMPDIR."""
+    try:
+        where = f" below {tempfile.gettempdir()}"
+    except OSError:  # its message names the folders that were tried
+        where = ""
+    reason = error.strerror or str(error)
+    return StoreError(f"cannot write{where}: {reason} (TMPDIR chooses another folder)")

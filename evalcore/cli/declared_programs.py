@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.cli.declared_modules import problem_of
-from evalcore.errors import LoadError
+from evalcore.errors import Problem
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Suite
 
 _TARGETS: Final = frozenset({"cli", "command"})
 # What a shell does more with than start one program.
 _SHELL: Final = re.compile(r"[|&;<>()$`*?~#\n\\]")
+_INTERPRETER: Final = re.compile(
+    r"(?:python|pypy)[\d.]*|uv|uvx|poetry|pipenv|node|npx|tsx|ts-node|bun|bunx|deno|pnpm|yarn"
+    r"|bash|sh|zsh|dash|ruby|perl|php|lua|Rscript|env"
+)
 _SCRIPT: Final = re.compile(r".+\.(py|js|mjs|cjs|ts|mts|sh|rb|pl|php|lua|R)")
 # What stands after these is code or a module.
 _CODE: Final = frozenset({"-c", "-e", "-m", "-p", "--eval", "--print"})
@@ -32,8 +36,8 @@ class _Named(NamedTuple):
     where: str
 
 
-def check_programs(suite: Suite, file: str) -> None:
-    """Raise `LoadError` for files of programs that grade or answer, and that are missing.
+def missing_programs(suite: Suite, file: str) -> tuple[Problem, ...]:
+    """Return the files of programs that grade or answer, and that are missing.
 
     Nothing is started. A suite with workspaces is not judged: its hooks may write such files, and
     targets start in the workspace.
@@ -47,19 +51,17 @@ def check_programs(suite: Suite, file: str) -> None:
         text = named.command if isinstance(named.command, str) else program
         missing.setdefault(text, (named, program))
     if not missing or any(case.workspace for case in suite.cases):
-        return
-    raise LoadError(
-        tuple(
-            problem_of(file, text, named.where, _message(folder / named.cwd, program))
-            for text, (named, program) in missing.items()
-        )
+        return ()
+    return tuple(
+        problem_of(file, text, named.where, _message(folder / named.cwd, program))
+        for text, (named, program) in missing.items()
     )
 
 
 def program_file(command: str | Sequence[str]) -> str | None:
     """Return the file that a command starts, by its path from where it starts; None if none shows.
 
-    It is the first word if that is a relative path, else the script that another program is given.
+    It is the first word if that is a relative path, else the script that an interpreter is given.
     """
     if isinstance(command, str):
         if _SHELL.search(command):
@@ -74,6 +76,8 @@ def program_file(command: str | Sequence[str]) -> str | None:
         return None
     if "/" in words[0]:
         return None if words[0].startswith("/") or "{" in words[0] else words[0]
+    if _INTERPRETER.fullmatch(words[0]) is None:
+        return None
     for word in words[1:]:
         if word in _CODE or "{" in word:
             return None

@@ -10,7 +10,7 @@ import click
 import orjson
 
 from evalcore.cli.declared_modules import check_modules
-from evalcore.cli.declared_programs import check_programs
+from evalcore.cli.declared_programs import missing_programs
 from evalcore.cli.loading import Named, check_baseline, load_named, load_suites, with_scripts
 from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import (
@@ -24,6 +24,7 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import counted
+from evalcore.model.suite import Suite
 from evalcore.pipeline import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
@@ -81,11 +82,27 @@ def _validated(
         try:
             check_baseline(suite.definition)
             check_modules(suite, named.path)
-            check_programs(suite, named.path)
+            entry["warnings"] = _with_programs(suite, named.path, strict=options.strict)
         except LoadError as error:
             yield _invalid(entry, error), error
         else:
             yield entry, None
+
+
+def _with_programs(suite: Suite, file: str, *, strict: bool) -> tuple[str, ...]:
+    """Return a suite's warnings, those about missing programs last: a build may make them.
+
+    With `strict` these raise `LoadError`.
+    """
+    missing = missing_programs(suite, file)
+    if missing and strict:
+        raise LoadError(missing)
+    return (*suite.warnings, *map(_warning, missing))
+
+
+def _warning(problem: Problem) -> str:
+    line = "" if problem.line is None else f"line {problem.line}: "
+    return f"{line}{problem.path}: {problem.message}"
 
 
 def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:

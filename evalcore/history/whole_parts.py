@@ -25,7 +25,7 @@ def whole_parts(run: StoredRun, manifest: Manifest) -> Iterator[dict[int, Path]]
         if run.are_results_dropped():
             raise ResultsDroppedError(run.run_id)
         missing = min(set(range(plan.shards)) - set(shards))
-        raise DamagedRunError(run.run_id, (Damage(f"shard {missing}", "has no result", missing),))
+        raise DamagedRunError(run.run_id, (_no_result(missing),))
     with run.result_files(plan, shards) as parts:
         files = dict(zip(shards, parts, strict=True))
         check_parts(manifest, files)
@@ -40,7 +40,11 @@ def check_parts(manifest: Manifest, files: Mapping[int, Path], *, thorough: bool
     shards = {shard: manifest.plan.shard_items(shard) for shard in files}
     suspects: set[int] = set(files) if thorough else set()
     if manifest.parts is not None:
-        now = stored_parts(files, shards)
+        try:
+            now = stored_parts(files, shards)
+        except FileNotFoundError as error:  # deleted since they were listed
+            gone = [shard for shard, path in files.items() if not path.exists()]
+            raise DamagedRunError(manifest.id, tuple(map(_no_result, gone))) from error
         changed = set(changed_parts(files, now, manifest.parts))
         suspects |= changed
     else:
@@ -49,3 +53,7 @@ def check_parts(manifest: Manifest, files: Mapping[int, Path], *, thorough: bool
     damages = describe_parts(files, shards, suspects, changed)
     if damages:
         raise DamagedRunError(manifest.id, tuple(damages))
+
+
+def _no_result(shard: int) -> Damage:
+    return Damage(f"shard {shard}", "has no result", shard)

@@ -17,6 +17,7 @@ from evalcore.viewer.regrading import COMMAND
 _PATIENCE_S: Final = 10.0
 # More work items than these are entered by a process of its own, whose memory is free afterwards.
 _MOST_ITEMS: Final = 20_000
+_LEAVING_S: Final = 5.0
 _LONGEST_MESSAGE: Final = 1_000
 
 
@@ -62,11 +63,16 @@ class HistorySync:
             return self._synced == version
 
     def close(self) -> None:
-        """End a process that syncs; what it has committed stays."""
-        process = self._process
+        """End a process that syncs, wait for a thread; what it has committed stays.
+
+        A thread within the database may not outlive the interpreter, which would abort.
+        """
+        process, thread = self._process, self._thread
         if process is not None:
             with suppress(ProcessLookupError):
                 process.terminate()
+        if thread is not None:
+            thread.join(_LEAVING_S)
 
     def _sync(self, version: str) -> None:
         from evalcore.history.sync import sync

@@ -11,6 +11,7 @@ import pytest
 from evalcore.errors import DamagedRunError, ResultsDroppedError
 from evalcore.history.closed import ask
 from evalcore.history.run_items import item_relation
+from evalcore.history.whole_parts import check_parts
 from evalcore.storage.local import LocalStore
 from evalcore.storage.run_names import choose_run
 from tests.support.history_stores import case_of, end_run, stop_run, suite_of
@@ -55,6 +56,15 @@ def test_a_damaged_run_has_no_items(
         pass
     with pytest.raises(DamagedRunError, match="shard"):
         item_relation(choose_run(store, "latest"))
+
+
+def test_a_part_that_goes_after_it_was_listed_is_damage(
+    parts: list[Path], store: LocalStore
+) -> None:
+    run = choose_run(store, "latest")
+    parts[1].unlink()
+    with pytest.raises(DamagedRunError, match="shard 1 has no result"):
+        check_parts(run.manifest(), dict(enumerate(parts)))
 
 
 def test_dropped_results_are_named_as_dropped(parts: list[Path], store: LocalStore) -> None:

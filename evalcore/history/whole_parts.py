@@ -42,9 +42,9 @@ def check_parts(manifest: Manifest, files: Mapping[int, Path], *, thorough: bool
     if manifest.parts is not None:
         try:
             now = stored_parts(files, shards)
-        except FileNotFoundError as error:  # deleted since they were listed
-            gone = [shard for shard, path in files.items() if not path.exists()]
-            raise DamagedRunError(manifest.id, tuple(map(_no_result, gone))) from error
+        except FileNotFoundError as error:  # since they were listed
+            deleted = [shard for shard, path in files.items() if not path.exists()]
+            raise DamagedRunError(manifest.id, tuple(map(_no_result, deleted))) from error
         changed = set(changed_parts(files, now, manifest.parts))
         suspects |= changed
     else:

@@ -93,7 +93,7 @@ class OpenedRuns:
             yield opened
         except EvalError:
             raise
-        except Exception:  # whatever failed, the results may be the cause
+        except Exception:  # results that have gone may be the cause
             self._require_whole(run_id, opened)
             raise
         finally:

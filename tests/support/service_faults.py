@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
 import time
 from collections import Counter
@@ -56,7 +57,9 @@ class MarkedRun:
         With `held_after` no more blocks than so many end before `open_gate`.
         """
         file = served.folder / name
-        workflow = served.register(_marking(file, sleep_s, held_after or evals), "marks")
+        # A block that is killed runs again: without a gate nothing is counted.
+        most = sys.maxsize if held_after is None else held_after
+        workflow = served.register(_marking(file, sleep_s, most), "marks")
         children = {
             served.save(workflow, PASSES, path=None, amount=number): number
             for number in range(evals)

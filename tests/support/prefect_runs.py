@@ -92,7 +92,8 @@ def recorded(client: SyncPrefectClient, read: Callable[[], list[TaskRun]]) -> li
             if all(map(has_ended, runs)):
                 return sorted(runs, key=lambda run: run.name)
         time.sleep(0.2)
-    raise AssertionError("the server does not record how task runs ended")
+    left = [(run.name, run.state_name) for run in read() if not has_ended(run)]
+    raise AssertionError(f"the server does not record how task runs ended: {left}")
 
 
 def is_recorded(client: SyncPrefectClient, task_run: UUID) -> bool:

@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import pytest
 from prefect import Task, flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 
 from evalcore.errors import (

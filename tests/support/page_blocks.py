@@ -23,6 +23,11 @@ _VOLATILE = (
 )
 
 
+# On a busy machine a call may take more than the 50 ms below which latencies count as equal.
+_SLOW = re.compile(r"^[▼▲] .* against .*\blatency \d", re.MULTILINE)
+_TRIES = 5
+
+
 class PageBlock(NamedTuple):
     """A code block: `kind` and `argument` of the comment before it (`<!-- file: NAME -->`)."""
 
@@ -74,7 +79,10 @@ def _check(
     program, *arguments = shlex.split(command, comments=True)
     where = f"{block.page}:{block.line}: $ {command}"
     assert program == "evalcore", where
-    ended = evalcore(*arguments, cwd=folder, env=env)
+    for _ in range(_TRIES):
+        ended = evalcore(*arguments, cwd=folder, env=env)
+        if not _SLOW.search(ended.out):
+            break
     assert ended.code == int(block.argument or 0), f"{where}\n{ended.out}{ended.err}"
     printed = _stable(ended)
     missing = [line for line in shown if _plain(line) not in printed]

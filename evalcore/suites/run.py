@@ -1,4 +1,4 @@
-"""`run_suite`: a suite in code through the pipeline; the report as Python values."""
+"""`run_suite`: a suite through the pipeline; the report as Python values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -26,6 +27,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
+from evalcore.suites.suite_file import SuiteInFile, as_suite_file, file_options
 from evalcore.trust.imports import ImportPolicy
 
 Store = ObjectStore | str | os.PathLike[str]
@@ -45,8 +47,9 @@ class RunChoices(TypedDict, total=False):
     `variants`, `cases`, `tags` and `excluded_tags` leave only those; `baseline` is another variant;
     `baseline_run` an earlier run's id, or a named baseline. `iterations` is a number, `auto` or
     `auto:MAX`. `allow_imports` are modules that the
-    suite may name from anywhere. `isolation` is `inline` (the default) or `process`, for functions
-    that the suite names as `module:function`.
+    suite may name from anywhere. `isolation` is `inline` or `process`, for functions that the suite
+    names as `module:function`; the default is `inline` for a suite of `define_suite`, and what the
+    configuration says (`process`) for a file.
     """
 
     variants: Iterable[str]
@@ -63,7 +66,7 @@ class RunChoices(TypedDict, total=False):
 
 
 def run_suite(
-    suite: EvalSuite,
+    suite: EvalSuite | str | os.PathLike[str],
     mode: str = Mode.LIVE,
     *,
     store: Store | None = None,
@@ -71,9 +74,11 @@ def run_suite(
 ) -> SuiteReport:
     """Run the suite and return its report; `mode` is live, record, replay or auto.
 
-    The run stands in the store: a folder, `s3://bucket/prefix`, or an open store; by default that
-    of the command line (EVALCORE_STORE, else `.evalcore`), so that later runs have a history.
-    Raises `SuiteError` for choices that do not fit the suite, `UsageError` for unknown ones.
+    The suite is what `define_suite` returned, or the path of a file in any format. The run stands
+    in the store: a folder, `s3://bucket/prefix`, or an open store; by default that of the command
+    line (EVALCORE_STORE, else `.evalcore`), so that later runs have a history.
+    Raises `SuiteError` (for a file `LoadError`) for choices that do not fit the suite, with every
+    mistake in it, `UsageError` for unknown ones.
     """
     stopper = Stopper()
     call = _Call(suite, mode, store, chosen, stopper)
@@ -81,7 +86,7 @@ def run_suite(
 
 
 async def run_suite_async(
-    suite: EvalSuite,
+    suite: EvalSuite | str | os.PathLike[str],
     mode: str = Mode.LIVE,
     *,
     store: Store | None = None,
@@ -168,7 +173,7 @@ class _Call:
 
     def __init__(
         self,
-        suite: EvalSuite,
+        suite: EvalSuite | str | os.PathLike[str],
         mode: str,
         store: Store | None,
         chosen: RunChoices,
@@ -178,13 +183,15 @@ class _Call:
         if unknown:
             hint = suggest(min(unknown), RunChoices.__annotations__)
             raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
-        if not isinstance(suite, EvalSuite):
+        named = suite if isinstance(suite, EvalSuite) else as_suite_file(suite)
+        if named is None:
             raise UsageError(
-                "run_suite() takes what define_suite() returns; `evalcore run FILE` runs a file"
+                "run_suite() takes what define_suite() returns, or the path of a suite file, not "
+                f"{repr(suite)[:80]}"
             )
         check_mode(mode, "run_suite(suite, mode='live')")
         _check_store(store)
-        self._suite, self._mode, self._store = suite, mode, store
+        self._suite, self._mode, self._store = named, mode, store
         self._chosen, self._stopper = chosen, stopper
 
     def run(self) -> SuiteReport:
@@ -196,28 +203,35 @@ class _Call:
             raise
 
     def _run(self) -> SuiteReport:
-        suite, chosen = self._suite, self._chosen
+        chosen = self._chosen
         options = PlanOptions(mode=self._mode)
-        changed: dict[str, Any] = {}
-        baseline = name_chosen(chosen.get("baseline"), "baseline")
-        if baseline is not None:
-            changed["baseline"] = baseline
-        loaded = suite.read(self._load_options(), **changed)
+        allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
+        loaded = self._read(allowed)
         check_ready(loaded, mode=self._mode, reuse=False)
-        allowed = names_chosen(chosen.get("allow_imports"), "allow_imports")
-        imports = import_policy(suite.source.folder, allowed)
+        imports = import_policy(loaded.definition.source.folder, allowed)
+        configured = read_settings(os.environ, Path.cwd())
+        default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
         execute = ExecuteOptions(
             imports=imports,
             concurrency=chosen.get("concurrency"),
             on_start=self._stopper.watch,
             stopped=lambda: self._stopper.stopped,
-            settings=read_settings(os.environ, Path.cwd()),
-            objects=suite.objects,
-            isolation=_isolation(chosen.get("isolation")),
+            settings=configured,
+            objects=loaded.objects,
+            isolation=_isolation(chosen.get("isolation"), default),
         )
-        decide = DecideOptions(imports, suite.objects)
+        decide = DecideOptions(imports, loaded.objects)
         with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
             return report_of(view, loaded)
+
+    def _read(self, allowed: tuple[str, ...]) -> Suite:
+        """Return the suite with what the call lays over it, and its functions."""
+        suite, options = self._suite, self._load_options()
+        baseline = name_chosen(self._chosen.get("baseline"), "baseline")
+        if isinstance(suite, SuiteInFile):
+            return suite.read(file_options(options, allowed), baseline=baseline)
+        changed = {} if baseline is None else {"baseline": baseline}
+        return replace(suite.read(options, **changed), objects=suite.objects)
 
     def _load_options(self) -> LoadOptions:
         chosen = self._chosen
@@ -252,9 +266,9 @@ def _address(store: Store | None) -> str | None:
     return os.fspath(store) if isinstance(store, os.PathLike) else store.url
 
 
-def _isolation(name: str | None) -> Isolation:
+def _isolation(name: str | None, default: str) -> Isolation:
     if name is None:
-        return Isolation.INLINE
+        return Isolation(default)
     if name not in set(Isolation):
         raise UsageError(f"isolation is {' or '.join(Isolation)}, not {name!r}")
     return Isolation(name)

@@ -1,0 +1,57 @@
+"""A suite that stands in a file, where a suite of `define_suite` may stand as well."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.frozen import frozen
+from evalcore.mistakes.missing_files import missing_file
+from evalcore.model.suite import Suite
+from evalcore.pipeline import load
+from evalcore.settings import read_settings
+from evalcore.suites.suite_module import SUFFIX, load_module_suites
+from evalcore.trust.imports import ImportPolicy
+
+
+@frozen
+class SuiteInFile:
+    """The path of a suite in any format; a Python file has to have one suite."""
+
+    path: Path
+
+    def read(self, options: LoadOptions, *, baseline: str | None = None) -> Suite:
+        """Return the suite, compared with the variant `baseline` if that is named.
+
+        Raises `LoadError` with every mistake in the file, `UsageError` for a Python file of several
+        suites.
+        """
+        name = str(self.path)
+        if not self.path.exists():
+            raise LoadError((Problem(name, None, "", missing_file(self.path)),))
+        if baseline is not None:
+            options = replace(options, baseline=baseline)
+        if self.path.suffix != SUFFIX:
+            return load(self.path, options)
+        roots = (self.path.resolve().parent, Path.cwd())
+        allowed = options.allow_imports or ()
+        suites = load_module_suites(self.path, options, ImportPolicy(roots, allowed))
+        if len(suites) > 1:
+            names = ", ".join(suite.definition.name for suite in suites)
+            raise UsageError(f"{name} has {len(suites)} suites ({names}): import the one to run")
+        return suites[0]
+
+
+def file_options(options: LoadOptions, allow_imports: tuple[str, ...]) -> LoadOptions:
+    """Return the options with the modules that the configuration and the caller allow to import."""
+    allowed = read_settings(os.environ, Path.cwd()).allow_imports
+    return replace(options, allow_imports=(*allowed, *allow_imports))
+
+
+def as_suite_file(suite: Any) -> SuiteInFile | None:
+    """Return the file that a path names; None for what is no path."""
+    return SuiteInFile(Path(suite)) if isinstance(suite, str | os.PathLike) and suite else None

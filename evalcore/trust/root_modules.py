@@ -2,8 +2,9 @@
 
 Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one folder is
 being loaded, the modules of the other folders are out of sight; afterwards everything that stood in
-`sys.modules` before stands there again, and a module that has the name of an installed package
-(`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. An import inside a
+`sys.modules` before stands there again, and a module that has the name of another package that is
+installed (`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. A package
+that is installed from the folder itself (as editable) is the same one for everybody. An import inside a
 function, made when the function is called, finds modules of every folder loaded so far, after
 everything installed; where two folders have the same name it gets the one that was loaded first.
 """
@@ -95,6 +96,9 @@ class _RootFinder(MetaPathFinder):
             return None
         if path is not None and str(self.root.joinpath(*packages[:-1])) not in path:
             return None
+        if top != fullname and top not in self._located:
+            # Python has loaded the package from here by itself, and will load the rest of it.
+            return None
         file = locate(self.root, fullname)
         if file is None:
             return None
@@ -124,7 +128,8 @@ class _RootFinder(MetaPathFinder):
     def hide_shadows(self) -> None:
         """Take out the modules that hide an installed package of the same name from everyone."""
         for name, module in self.modules.items():
-            if sys.modules.get(name) is module and _is_installed(name.partition(".")[0]):
+            top = name.partition(".")[0]
+            if sys.modules.get(name) is module and _is_installed(top, but_not_in=self.root):
                 del sys.modules[name]
 
     def hide_orphans(self) -> None:
@@ -207,8 +212,14 @@ def _hide_strangers(name: str, root: Path) -> None:
         del sys.modules[other]
 
 
-def _is_installed(top: str) -> bool:
-    return PathFinder.find_spec(top) is not None
+def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:
+    """Whether Python finds a package by itself, and elsewhere than below a certain root."""
+    spec = PathFinder.find_spec(top)
+    if spec is None or but_not_in is None or (file := locate(but_not_in, top)) is None:
+        return spec is not None
+    if spec.has_location and spec.origin is not None:
+        return Path(spec.origin).resolve() != file.resolve()
+    return str(file) not in list(spec.submodule_search_locations or ())
 
 
 def _is_from(module: ModuleType, path: Path) -> bool:

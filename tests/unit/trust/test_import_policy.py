@@ -128,6 +128,26 @@ def test_module_named_like_an_installed_package_hides_it_from_nobody_else(tmp_pa
     assert importlib.import_module("sacrebleu").__version__
 
 
+@pytest.mark.parametrize("loaded_before", [False, True])
+def test_package_installed_from_the_current_folder_is_the_same_for_everybody(
+    tmp_path: Path, loaded_before: bool
+) -> None:
+    project = write(tmp_path / "project", ours____init__="", ours__kinds="class Kind: ...\n")
+    text = "from ours.kinds import Kind\ndef answer(): return Kind\n"
+    suite = write(project / "suites", mine=text)
+    other = write(tmp_path / "other", hers=text)
+    sys.path.insert(0, str(project))  # as an editable installation does
+    if loaded_before:
+        importlib.import_module("ours")
+
+    kinds = {
+        ImportPolicy(roots=(suite, project)).load("mine:answer")(),
+        ImportPolicy(roots=(other, project)).load("hers:answer")(),
+        importlib.import_module("ours.kinds").Kind,
+    }
+    assert len(kinds) == 1
+
+
 def test_what_another_thread_imports_meanwhile_is_the_installed_one(tmp_path: Path) -> None:
     write(
         tmp_path,

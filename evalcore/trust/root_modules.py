@@ -3,10 +3,11 @@
 Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one folder is
 being loaded, the modules of the other folders are out of sight; afterwards everything that stood in
 `sys.modules` before stands there again, and a module that has the name of another package that is
-installed (`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. A package
-that is installed from the folder itself (as editable) is the same one for everybody. An import inside a
-function, made when the function is called, finds modules of every folder loaded so far, after
-everything installed; where two folders have the same name it gets the one that was loaded first.
+installed (`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. A
+package that is installed from the folder itself (as editable) is the same one for everybody. An
+import inside a function, made when the function is called, finds modules of every folder loaded so
+far, after everything installed; where two folders have the same name it gets the one that was
+loaded first.
 """
 
 from __future__ import annotations

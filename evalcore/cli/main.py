@@ -194,9 +194,13 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
     try:
         _check_texts(sys.argv[1:] if arguments is None else arguments)
         code = (command or cli).main(arguments, prog_name="evalcore", standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("evalcore: aborted", err=True)
-        code = ExitCode.ERRORS
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        # To click the end of any input aborts the command; at a question it gives no cause.
+        if isinstance(error.__cause__, EOFError):
+            code = _tell_fault(error.__cause__)
+        else:
+            click.echo("evalcore: aborted", err=True)
+            code = ExitCode.ERRORS
     except click.ClickException as error:
         show_usage_error(error)
         code = ExitCode.USAGE
@@ -212,16 +216,21 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
             raise
         code = ExitCode.ERRORS
     # A fault of ours must not look like a failed gate, whose exit code Python's own is.
-    except Exception as error:
-        if os.environ.get("EVALCORE_TRACEBACK"):
-            from evalcore.redaction.exceptions import cover_exception
-
-            cover_exception(error)
-            raise
-        mistake = _name_mistake(error)
-        show_error(mistake or _output_fault(error) or _unexpected(error))
-        code = ExitCode.ERRORS if mistake is None else mistake.exit_code
+    except Exception as error:  # noqa: BLE001 - told, or raised again
+        code = _tell_fault(error)
     return int(code or 0)
+
+
+def _tell_fault(error: Exception) -> int:
+    """Say what went wrong without being foreseen; return the exit code."""
+    if os.environ.get("EVALCORE_TRACEBACK"):
+        from evalcore.redaction.exceptions import cover_exception
+
+        cover_exception(error)
+        raise error
+    mistake = _name_mistake(error)
+    show_error(mistake or _output_fault(error) or _unexpected(error))
+    return ExitCode.ERRORS if mistake is None else mistake.exit_code
 
 
 def _unexpected(error: Exception) -> EvalError:

@@ -194,7 +194,7 @@ def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
         start_evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder, out=out)
         for out in outs
     ]
-    assert [process.wait(60) for process in both] == [both[0].returncode] * 2
+    assert [process.wait(120) for process in both] == [both[0].returncode] * 2
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     for out in outs:
         assert stable_report(out.read_text().splitlines()[-1]) == whole

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
 from tests.support.servers import free_port, running, wait_until_ready
+from tests.support.viewer import pages_with_history
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -224,7 +225,10 @@ def local_service(
         application, running.tokens = asyncio.run(
             service_application(folder, database, workers=workers, projects=projects)
         )
-        with TestClient(application, running.url, raise_server_exceptions=False) as client:
+        with (
+            pages_with_history(),
+            TestClient(application, running.url, raise_server_exceptions=False) as client,
+        ):
             running.client = cast(httpx.Client, client)  # with the same methods
             if projects:
                 running.client.headers["Authorization"] = f"Bearer {running.tokens[0]}"

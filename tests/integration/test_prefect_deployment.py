@@ -51,7 +51,7 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-_ENDED_S = 150.0
+_ENDED_S = 300.0
 _HELD_CASES = 8
 # Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
 # later, and would end a retry that has begun.

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.multiprocess,
     pytest.mark.xdist_group("prefect"),
 ]
-_RECORDED_S = 150.0
+_RECORDED_S = 300.0
 RUNS = "/v1/workflows/evals/runs"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-_ENDED_S = 120.0
+_ENDED_S = 300.0
 WORKFLOW: Mapping[str, Any] = {
     "blocks": {
         "extract": {
@@ -115,7 +115,7 @@ class Service:
         """Send the process a signal; return its exit code when it has ended."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=120)
 
     def results(self, run: Mapping[str, Any]) -> list[Any]:
         """Return the results of a run, the newest first."""

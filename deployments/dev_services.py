@@ -22,10 +22,9 @@ from evalcore.errors import UsageError
 from evalcore.settings import read_settings
 
 POOL = "evalcore"
-# The first start makes the database, and may have to compile Prefect's modules.
-_SERVER_READY_S = 180.0
-_WORKER_READY_S = 60.0
-_SERVICE_READY_S = 60.0
+# The first start makes the database, and may have to compile Prefect's modules. On a busy machine
+# a minute is too little for any of them; one that ends is noticed at once.
+_READY_S = 180.0
 _EVALCORE = "from evalcore.cli.main import main; main()"
 # A worker waits for its flow runs.
 _PATIENCE_S = 15.0
@@ -95,12 +94,12 @@ class Services:
         self._report(f"starting Prefect's server on port {plan.port}")
         arguments = ("server", "start", "--host", HOST, "--port", str(plan.port))
         server = self._start("Prefect's server", "server.log", arguments)
-        server.wait_until_ready(f"{plan.api}/health", _SERVER_READY_S)
+        server.wait_until_ready(f"{plan.api}/health", _READY_S)
         self._deploy()
         service = self._start_service()
         of_worker = ("worker", "start", "--pool", POOL, "--type", "process", "--name", "dev")
         worker = self._start("the worker", "worker.log", of_worker)
-        service.wait_until_ready(f"{plan.service}/readyz", _SERVICE_READY_S)
+        service.wait_until_ready(f"{plan.service}/readyz", _READY_S)
         self._wait_for_worker(worker)
         self._write_environment()
 
@@ -182,7 +181,7 @@ class Services:
     def _wait_for_worker(self, worker: Server) -> None:
         """Return once the server has heard of the worker; raise `ServerError`."""
         url = f"{self._plan.api}/work_pools/{POOL}/workers/filter"
-        deadline = time.monotonic() + _WORKER_READY_S
+        deadline = time.monotonic() + _READY_S
         while time.monotonic() < deadline:
             worker.check()
             request = urllib.request.Request(  # noqa: S310  (our own server)

@@ -18,7 +18,7 @@ from evalcore.errors import UsageError
 
 BUCKET = "evalcore"
 _ACCESS_KEY = "evalcore-dev"
-_READY_S = 60.0
+_READY_S = 180.0
 # SeaweedFS's own parts talk gRPC there, under every setting.
 _GRPC_OFFSET = 10_000
 _FIRST_PORT, _LAST_PORT = 12_000, 22_000

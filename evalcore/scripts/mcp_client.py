@@ -15,7 +15,8 @@ from evalcore.trust.process_privacy import hide_process
 if TYPE_CHECKING:
     import asyncio
 
-_CONNECT_S: Final = 30.0
+# As long as imports of code may take: a server is another program, that may have to be downloaded.
+_CONNECT_S: Final = 120.0
 _CALL_S: Final = 300.0
 
 

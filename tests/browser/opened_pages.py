@@ -12,6 +12,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from tests.support.viewer import pages_with_history
+
 
 @dataclass
 class Browser:
@@ -61,7 +63,8 @@ def served(application: FastAPI) -> Iterator[str]:
         time.sleep(0.02)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield f"http://127.0.0.1:{port}"
+        with pages_with_history():
+            yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(20)

@@ -22,12 +22,13 @@ from tests.support.prefect_runs import write_suite
 from tests.support.prefect_server import NewDatabase
 from tests.support.servers import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
+# Several servers start one after another, which may take minutes on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.multiprocess, pytest.mark.timeout(900)]
 
 BIN = Path(sys.executable).parent
 EVALCORE = str(BIN / "evalcore")
-_READY_S = 180.0
-_STOPPED_S = 60.0
+_READY_S = 300.0
+_STOPPED_S = 120.0
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -201,7 +202,7 @@ def refused(folder: Path, *arguments: str) -> str:
         env=environment(folder),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert ended.returncode == 2, ended.stdout + ended.stderr
@@ -257,7 +258,7 @@ def test_without_its_program_the_s3_store_is_refused(tmp_path: Path) -> None:
         env=environment(tmp_path) | {"PATH": "/nowhere"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert ended.returncode == 2

@@ -45,7 +45,7 @@ def asks_sync(case_input, context):
 
 def waits(case_input, context):
     context.logger.info("waiting for %s", context.case_id)
-    stopped = context.cancel.wait(30)
+    stopped = context.cancel.wait(600)
     if stopped:
         open("cancelled", "w").close()
     return "late"

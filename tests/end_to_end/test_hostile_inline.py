@@ -45,7 +45,7 @@ async def cancels_all(input):
 async def stops_the_loop(input):
     asyncio.get_running_loop().stop()
     raise ValueError
-async def blocks(input): time.sleep(30)
+async def blocks(input): time.sleep(15)
 def prints(input):
     print("PRINTED")
     os.write(1, b"WRITTEN")
@@ -71,7 +71,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
             {"name": name, "provider": "python", "callable": f"mine:{name}", "isolation": "inline"}
             for name in names
         ],
-        "evalcore": {"limits": {"timeout_s": 1}},
+        # Long enough for what answers, also on a busy machine.
+        "evalcore": {"limits": {"timeout_s": 10}},
         "tests": [
             {
                 "id": name,

@@ -43,7 +43,7 @@ def ends_beside_a_busy_parent(input):
 def slow(input):
     import time
     open(os.environ["EVAL_PIDS"], "a").write(f"{os.getpid()} {os.getppid()}\\n")
-    time.sleep(60)
+    time.sleep(3600)
 """
 
 

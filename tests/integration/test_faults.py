@@ -25,6 +25,7 @@ from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     ENDLESS_LEASE_S,
     LEASE_S,
+    NO_BYTECODE,
     Worker,
     calls,
     finished_report,
@@ -194,7 +195,7 @@ def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
         start_evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder, out=out)
         for out in outs
     ]
-    assert [process.wait(60) for process in both] == [both[0].returncode] * 2
+    assert [process.wait(120) for process in both] == [both[0].returncode] * 2
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     for out in outs:
         assert stable_report(out.read_text().splitlines()[-1]) == whole
@@ -386,7 +387,7 @@ shard._LANE_RETRIES_S = (0.1,)
 def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
-    worker = Worker(run, folder, before=FULL_DISK)
+    worker = Worker(run, folder, before=FULL_DISK, **NO_BYTECODE)
     started.append(worker)
     assert worker.end() == 4, worker.said()
     assert "Traceback" not in worker.said()

@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 ITEMS = 200
-_PATIENCE_S = 100.0
+_PATIENCE_S = 300.0
 
 
 def wait_until(happened: Callable[[], bool], project: Project) -> None:

@@ -277,7 +277,7 @@ def test_a_token_of_one_project_sees_nothing_of_another(
         assert [two.client.get(path).status_code for path in paths] == [404] * 4
         assert two.get("/v1/workflows")["data"] == []
         assert two.get("/v1/workflows/evals/results")["data"] == []
-        without = httpx.get(f"{one.url}{paths[0]}")
+        without = httpx.get(f"{one.url}{paths[0]}", timeout=60)
         assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
 
 

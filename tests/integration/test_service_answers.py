@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +80,10 @@ def test_a_cursor_of_another_list_is_refused(paused: Service) -> None:
 def test_a_day_to_which_runs_are_listed_counts_as_a_whole(paused: Service) -> None:
     workflow = paused.register()
     paused.save(workflow, EXISTS)
-    run, today = queue(paused, workflow), f"{datetime.now(UTC):%Y-%m-%d}"
-    page = paused.get(RUNS, workflow_id=workflow, from_date=today, to_date=today)
+    run = queue(paused, workflow)
+    (queued,) = paused.get(RUNS, workflow_id=workflow)["data"]
+    day = queued["timing"]["created_at"][: len("2026-01-31")]
+    page = paused.get(RUNS, workflow_id=workflow, from_date=day, to_date=day)
     assert [row["id"] for row in page["data"]] == [run]
 
 

@@ -50,7 +50,7 @@ async def die(worker: QueueWorker[Any]) -> None:
     await worker.start()
     with suppress(KilledError):
         assert worker._task is not None
-        await asyncio.wait_for(worker._task, 30)
+        await asyncio.wait_for(worker._task, 120)
     await lease_ended(worker.parts)
 
 

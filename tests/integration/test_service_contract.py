@@ -250,7 +250,9 @@ FILE_NAME = {
 def test_a_file_of_an_input_outlives_its_upload(served: Service) -> None:
     workflow = served.register({"blocks": {"extract": FILE_NAME}})
     uploaded = httpx.post(
-        f"{served.url}/v1/files", files={"file": ("invoice.pdf", b"%PDF", "application/pdf")}
+        f"{served.url}/v1/files",
+        files={"file": ("invoice.pdf", b"%PDF", "application/pdf")},
+        timeout=60,
     )
     assert uploaded.status_code == 201
     stored = uploaded.json()

@@ -487,7 +487,7 @@ def test_mcp_without_a_valid_token_is_401(tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("tokens")
     with service(folder, token=token_of(folder, "one")) as served:
         for headers in ({}, {"Authorization": "Bearer evc_x_y"}, {"Authorization": "Basic x"}):
-            answer = httpx.post(f"{served.url}/mcp", json={}, headers=headers)
+            answer = httpx.post(f"{served.url}/mcp", json={}, headers=headers, timeout=60)
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
         without = Service(served.url, folder)
         message = connected(
@@ -515,7 +515,8 @@ def test_calls_beyond_the_rate_are_errors_of_the_tool(
     ids=["another origin", "a name that is rebound"],
 )
 def test_web_pages_of_other_origins_are_refused(served: Service, headers: dict[str, str]) -> None:
-    assert httpx.post(f"{served.url}/mcp", json={}, headers=headers).status_code == 403
+    answer = httpx.post(f"{served.url}/mcp", json={}, headers=headers, timeout=60)
+    assert answer.status_code == 403
 
 
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": '
@@ -534,7 +535,7 @@ def test_a_malformed_message_is_a_mistake_of_the_client(served: Service, content
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
     }
-    answer = httpx.post(f"{served.url}/mcp", content=content, headers=headers)
+    answer = httpx.post(f"{served.url}/mcp", content=content, headers=headers, timeout=60)
     assert answer.status_code < 500
     assert answer.json()["error"]["code"] in {-32602, -32600, -32700}
 

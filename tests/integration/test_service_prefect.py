@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.multiprocess,
     pytest.mark.xdist_group("prefect"),
 ]
-_RECORDED_S = 150.0
+_RECORDED_S = 300.0
 RUNS = "/v1/workflows/evals/runs"
 
 
@@ -71,7 +71,8 @@ def flow_states(server: PrefectServer, run_id: str) -> list[str]:
     import httpx
 
     key = {"flow_runs": {"idempotency_key": {"any_": [f"evalcore-run-{run_id}"]}}}
-    rows: list[dict[str, Any]] = httpx.post(f"{server.url}/flow_runs/filter", json=key).json()
+    answer = httpx.post(f"{server.url}/flow_runs/filter", json=key, timeout=60)
+    rows: list[dict[str, Any]] = answer.json()
     return [row["state"]["name"] for row in rows]
 
 

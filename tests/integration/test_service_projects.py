@@ -183,7 +183,9 @@ def test_without_a_token_nothing_of_a_request_is_read(projects: Projects) -> Non
     for token in (None, "evc_x_y", "Basic x", "evc_" + "a" * 22 + "_" + "b" * 43):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         for path, content in ((EVALS, b"{"), ("/v1/files", b"x"), (EVALS, b"a" * 11_000_000)):
-            answer = httpx.post(f"{projects.owner.url}{path}", content=content, headers=headers)
+            answer = httpx.post(
+                f"{projects.owner.url}{path}", content=content, headers=headers, timeout=60
+            )
             assert answer.status_code == 401, answer.text
             assert answer.headers["www-authenticate"] == "Bearer"
             assert token is None or token not in answer.text

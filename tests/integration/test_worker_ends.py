@@ -28,6 +28,7 @@ from tests.support.shell import Ended, environment, evalcore
 from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     LEASE_S,
+    NO_BYTECODE,
     Worker,
     held_processes,
     open_gate,
@@ -179,7 +180,7 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
     ended = subprocess.run(
         command,
         cwd=folder,
-        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S)),
+        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S), **NO_BYTECODE),
         capture_output=True,
         text=True,
         timeout=120,

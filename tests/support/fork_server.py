@@ -49,6 +49,9 @@ _MODULES = (
     "evalcore.targets.python",
     "genai_prices",
 )
+# In a command's environment: its comparisons take all latencies for equal. Else what they say would
+# depend on whether the machine is busy, on which a call takes more than `CLOCK_NOISE_MS`.
+LATENCIES_ARE_EQUAL = {"TESTS_LATENCIES_ARE_EQUAL": "1"}
 # Python reads these, and the loader of libraries, when an interpreter starts.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "COV_", "COVERAGE_", "OPENBLAS_", "OMP_")
 
@@ -244,6 +247,10 @@ def _main(control: int) -> None:
     arguments = _ForkServer(socket.socket(fileno=control)).serve()
     if arguments is None:
         return
+    if LATENCIES_ARE_EQUAL.items() <= os.environ.items():
+        from evalcore.pipeline import opened_baseline
+
+        opened_baseline.CLOCK_NOISE_MS = float("inf")
     # As the console script does.
     from evalcore.cli.main import main
 

@@ -22,7 +22,7 @@ async def over_http(served: Service, mode: str = "auto") -> AsyncIterator[Client
 
     headers = {} if served.token is None else {"Authorization": f"Bearer {served.token}"}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode=mode) as client,
     ):
         yield client

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class Receiver:
-    """An HTTP server that keeps what it is sent."""
+    """An HTTP server that keeps what it is sent; it answers while `answers` is set."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.status, self.delay_s = 200, 0.0
+        self.status = 200
+        self.answers = threading.Event()
+        self.answers.set()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                time.sleep(receiver.delay_s)
+                receiver.answers.wait(120)
                 receiver.messages.append(json.loads(body))
                 self.send_response(receiver.status)
                 self.end_headers()

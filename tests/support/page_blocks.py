@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.fork_server import LATENCIES_ARE_EQUAL
 from tests.support.shell import ROOT, Ended, evalcore
 
 _BLOCK = re.compile(
@@ -21,11 +22,6 @@ _VOLATILE = (
     (re.compile(r"file:///.*?/\.evalcore"), "STORE"),
     (re.compile(r" *\b\d+(?:\.\d+)? (?:ms|s)\b"), " TIME"),
 )
-
-
-# On a busy machine a call may take more than the 50 ms below which latencies count as equal.
-_SLOW = re.compile(r"^[▼▲] .* against .*\blatency \d", re.MULTILINE)
-_TRIES = 5
 
 
 class PageBlock(NamedTuple):
@@ -79,10 +75,7 @@ def _check(
     program, *arguments = shlex.split(command, comments=True)
     where = f"{block.page}:{block.line}: $ {command}"
     assert program == "evalcore", where
-    for _ in range(_TRIES):
-        ended = evalcore(*arguments, cwd=folder, env=env)
-        if not _SLOW.search(ended.out):
-            break
+    ended = evalcore(*arguments, cwd=folder, env={**env, **LATENCIES_ARE_EQUAL})
     assert ended.code == int(block.argument or 0), f"{where}\n{ended.out}{ended.err}"
     printed = _stable(ended)
     missing = [line for line in shown if _plain(line) not in printed]

@@ -47,7 +47,7 @@ class PostgreSQL:
         """Start the server; return when it answers."""
         options = " ".join([f"-p {self.port} -h 127.0.0.1 -k {self.folder}", *_LOADED])
         log = str(self.folder / "log")
-        self._control("-w", "-t", "60", "-l", log, "-o", options, "start")
+        self._control("-w", "-t", "240", "-l", log, "-o", options, "start")
 
     def stop(self) -> None:
         """End all connections, then the server."""
@@ -74,7 +74,7 @@ class PostgreSQL:
         # Not through pipes: the server would keep them open.
         with (self.folder / "calls").open("ab") as output:
             subprocess.run(
-                command, cwd=self.folder, check=True, stdout=output, stderr=output, timeout=120
+                command, cwd=self.folder, check=True, stdout=output, stderr=output, timeout=300
             )
 
 

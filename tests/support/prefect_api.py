@@ -18,7 +18,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 
 from tests.support.prefect_project import Project
 
-_ENDED_S = 150.0
+_ENDED_S = 300.0
 
 
 def deployment(name: str) -> DeploymentResponse:

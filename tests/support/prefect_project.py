@@ -75,7 +75,7 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

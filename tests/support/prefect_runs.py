@@ -37,7 +37,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from flows.evaluate import evaluate
 
-_RECORDED_S = 150.0
+_RECORDED_S = 300.0
 
 
 @dataclass(frozen=True)

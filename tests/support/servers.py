@@ -27,7 +27,7 @@ BUCKET = "evalcore"
 
 _GRPC_OFFSET = 10_000  # SeaweedFS's worker looks for the admin server's gRPC port there
 # On a busy machine Prefect's server takes a minute, most of it for its new database.
-_READY_S = 180.0
+_READY_S = 300.0
 _HOP_HEADERS = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 

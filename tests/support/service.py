@@ -20,12 +20,13 @@ from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
 from tests.support.servers import free_port, running, wait_until_ready
+from tests.support.viewer import pages_with_history
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-_ENDED_S = 120.0
+_ENDED_S = 300.0
 WORKFLOW: Mapping[str, Any] = {
     "blocks": {
         "extract": {
@@ -114,7 +115,7 @@ class Service:
         """Send the process a signal; return its exit code when it has ended."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=120)
 
     def results(self, run: Mapping[str, Any]) -> list[Any]:
         """Return the results of a run, the newest first."""
@@ -224,7 +225,10 @@ def local_service(
         application, running.tokens = asyncio.run(
             service_application(folder, database, workers=workers, projects=projects)
         )
-        with TestClient(application, running.url, raise_server_exceptions=False) as client:
+        with (
+            pages_with_history(),
+            TestClient(application, running.url, raise_server_exceptions=False) as client,
+        ):
             running.client = cast(httpx.Client, client)  # with the same methods
             if projects:
                 running.client.headers["Authorization"] = f"Bearer {running.tokens[0]}"

@@ -261,7 +261,7 @@ class _Writer:
     def _write(self, url: str, ends: threading.Event) -> None:
         assert self._workflow is not None
         body = eval_body(self._workflow, {"kind": "exists"})
-        with httpx.Client(base_url=url, timeout=30) as client:
+        with httpx.Client(base_url=url, timeout=60) as client:
             for number in itertools.count():
                 if ends.is_set():
                     return

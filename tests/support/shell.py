@@ -65,7 +65,7 @@ def evalcore(
     command = [*map(str, arguments)]
     if forked and is_alike(complete):
         return Ended(
-            *run_forked(command, cwd=cwd, environment=complete, stdin=stdin, timeout_s=120)
+            *run_forked(command, cwd=cwd, environment=complete, stdin=stdin, timeout_s=300)
         )
     ended = subprocess.run(
         [PROGRAM, *command],
@@ -75,7 +75,7 @@ def evalcore(
         encoding="utf-8",
         cwd=cwd,
         env=complete,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)

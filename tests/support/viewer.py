@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from starlette.testclient import TestClient
 
@@ -30,8 +31,19 @@ def run_suite(folder: Path, document: dict[str, Any], *flags: str) -> str:
 def viewer(store: Path, prefix: str = "") -> Iterator[TestClient]:
     """Give a client of the viewer's application."""
     application = create_viewer(Site(open_store(str(store)), prefix))
-    with TestClient(application, base_url="http://127.0.0.1") as client:
+    with pages_with_history(), TestClient(application, base_url="http://127.0.0.1") as client:
         yield client
+
+
+@contextmanager
+def pages_with_history() -> Iterator[None]:
+    """Let the pages of this process wait for the history, however busy the machine is.
+
+    After ten seconds they would show what the history has by then.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evalcore.viewer.history_sync._PATIENCE_S", 120.0)
+        yield
 
 
 def own_page(client: TestClient) -> None:

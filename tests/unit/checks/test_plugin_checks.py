@@ -227,7 +227,7 @@ def test_a_number_passes_from_the_threshold_on(tmp_path: Path) -> None:
 
 
 def test_a_callable_that_does_not_return_is_an_error(tmp_path: Path) -> None:
-    ended = python_result(tmp_path, "time.sleep(5)", timeout_s=0.1)
+    ended = python_result(tmp_path, "time.sleep(60)", timeout_s=0.1)
     assert ended.outcome is ERROR
     assert ended.message == "my_checks:check did not return within 0.1 s"
 
@@ -251,7 +251,7 @@ def test_a_callable_that_is_not_allowed_is_an_error(tmp_path: Path) -> None:
 def test_a_slow_callable_does_not_hold_up_the_others(tmp_path: Path) -> None:
     (tmp_path / "pair.py").write_text(
         "import threading\nmeet = threading.Barrier(2)\n"
-        "def check(output, context):\n    meet.wait(10)\n    return True\n"
+        "def check(output, context):\n    meet.wait(60)\n    return True\n"
     )
 
     async def both() -> list[Outcome]:

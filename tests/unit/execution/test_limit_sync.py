@@ -230,7 +230,7 @@ def test_a_process_gives_back_what_it_does_not_need_before_another_skips(run: St
             await asyncio.sleep(0)
         return await asyncio.gather(*waiting, return_exceptions=True)
 
-    granted = asyncio.run(asyncio.wait_for(scenario(), 20))
+    granted = asyncio.run(asyncio.wait_for(scenario(), 60))
     assert [type(each) for each in granted] == [Grant] * 4
 
 
@@ -250,7 +250,7 @@ def test_a_call_that_nobody_can_pay_is_skipped_by_both_processes(run: StoredRun)
             await asyncio.sleep(0)
         return await asyncio.gather(*waiting, return_exceptions=True)
 
-    outcomes = asyncio.run(asyncio.wait_for(scenario(), 20))
+    outcomes = asyncio.run(asyncio.wait_for(scenario(), 60))
     assert [type(each) for each in outcomes] == [SkippedError] * 2
 
 

@@ -73,7 +73,7 @@ def run_shard() -> tuple[Items, Shard]:
         items = Items()
         open_shards = OpenShards(cast(ItemRunner, items), shard)
         context = RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=ITEMS))
-        await asyncio.wait_for(Pool(open_shards, context).run(range(1)), 30)
+        await asyncio.wait_for(Pool(open_shards, context).run(range(1)), 120)
         return items
 
     return asyncio.run(run()), shard

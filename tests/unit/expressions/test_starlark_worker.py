@@ -41,7 +41,7 @@ class Process:
 
     def end(self) -> int:
         """Close its input; return its exit code."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
         return self._process.returncode
 
 

@@ -102,7 +102,7 @@ def test_a_claim_names_a_process_of_a_cluster_or_none(
 
 def spawned(count: int) -> Iterator[subprocess.Popen[bytes]]:
     for _ in range(count):
-        yield subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        yield subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 
 
 def state_of(process: subprocess.Popen[bytes]) -> str:
@@ -121,8 +121,8 @@ def test_stopped_and_named_processes_of_the_same_parent_are_killed_and_no_other(
         [
             sys.executable,
             "-c",
-            "import os, time; print(os.spawnlp(1, 'sleep', 'sleep', '60'),"
-            "flush=True); time.sleep(60)",
+            "import os, time; print(os.spawnlp(1, 'sleep', 'sleep', '3600'),"
+            "flush=True); time.sleep(3600)",
         ],
         stdout=subprocess.PIPE,
     )
@@ -138,7 +138,7 @@ def test_stopped_and_named_processes_of_the_same_parent_are_killed_and_no_other(
             text=True,
         )
         assert sorted(json.loads(killed.stdout)) == sorted([named.pid, stopped.pid])
-        assert named.wait(10) == stopped.wait(10) == -signal.SIGKILL
+        assert named.wait(60) == stopped.wait(60) == -signal.SIGKILL
         assert lives.poll() is None
         assert Path(f"/proc/{stranger}").exists()
     finally:

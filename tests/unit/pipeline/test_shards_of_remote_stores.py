@@ -76,7 +76,7 @@ def test_the_plan_of_the_next_shard_is_on_its_way_while_a_shard_runs(tmp_path: P
 
     def ended(end: ItemEnd) -> None:
         if end.number == 0:
-            early.append(requested.wait(20))
+            early.append(requested.wait(60))
 
     execute_run(run, ExecuteOptions(progress=ended))
     assert early == [True]

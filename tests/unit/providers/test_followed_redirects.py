@@ -54,7 +54,7 @@ def ask_in_turn(address: str, *paths: str) -> list[str]:
                 request = Request(
                     Endpoint("http", "site", address),
                     parameters={"url": address + path},
-                    attempt_timeout_s=10,
+                    attempt_timeout_s=60,
                 )
                 try:
                     heard.append((await send(session, request)).text)

@@ -19,7 +19,7 @@ from evalcore.trust.commands import CommandResult, run_command
 
 
 def run(argv: Sequence[str] | str, cwd: Path, **options: Any) -> CommandResult:
-    return asyncio.run(run_command(argv, cwd=cwd, **{"timeout_s": 30, **options}))
+    return asyncio.run(run_command(argv, cwd=cwd, **{"timeout_s": 120, **options}))
 
 
 Ts = TypeVarTuple("Ts")

@@ -76,6 +76,7 @@ from flows.runner_choice import (
     require_installed,
 )
 from flows.shard_workers import own_environment
+from flows.task_run_ends import RECORDED_S, TaskRunEnds
 from flows.tasks import execute_shard, wait_for_turn
 
 # Submitted beyond those that are executed, so that no thread waits for the next one.
@@ -232,17 +233,29 @@ def _execute_by(
 ) -> None:
     """Execute the run's shards by this runner."""
     if choice.is_cluster:
-        environment = own_environment(execution.run, execution.imports)
-        processes = parameters.lanes or None
-        with opened_cluster(choice, execution.run, environment, processes) as cluster:
-            _execute(execution, partial(run_on_cluster, cluster))
-            wait_until_left(execution.run)
+        _execute_on_cluster(choice, execution, parameters.lanes or None)
         return
     lanes = _lanes(choice, execution, parameters)
     if lanes:
         _execute_in_lanes(execution, lanes, parameters)
     else:
         _execute(execution)
+
+
+def _execute_on_cluster(
+    choice: RunnerChoice, execution: FlowExecution, processes: int | None
+) -> None:
+    environment = own_environment(execution.run, execution.imports)
+    ends = TaskRunEnds(execution.run)
+    try:
+        with opened_cluster(choice, execution.run, environment, processes) as cluster:
+            _execute(execution, partial(run_on_cluster, cluster, ends))
+            wait_until_left(execution.run)
+    finally:
+        if not execution.left:
+            with best_effort("end the task runs of workers that were lost"):
+                # An interrupted command does not wait for what the server records later.
+                ends.settle(quiet_s=0.0 if execution.stopped else RECORDED_S)
 
 
 def _lanes(choice: RunnerChoice, execution: FlowExecution, parameters: EvaluateParameters) -> int:

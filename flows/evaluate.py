@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
@@ -143,6 +144,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice = _runner(parameters)
     execution = local_execution() or _plan(parameters, choice)
     run = execution.run
+    execution.flow_run = UUID(str(runtime.flow_run.id))
     introduce(run)
     with best_effort("end the shards of the attempt before"):
         end_earlier_shards()

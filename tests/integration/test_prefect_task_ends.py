@@ -1,7 +1,8 @@
-"""Task runs of a cluster whose worker has not told Prefect's server how they ended."""
+"""Runs whose end on Prefect's server nothing but the flow run, or the command, can tell."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from evalcore.pipeline import ExecuteOptions, execute_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from flows import task_run_ends
+from flows import runner, task_run_ends
+from flows.attended import AttendedFlow
+from flows.evaluate import evaluate
+from flows.execution import FlowExecution
 from flows.task_run_ends import TaskRunEnds, unfinished_task_runs
 from flows.tasks import execute_assigned_shard
 from tests.support.prefect_server import PrefectServer
@@ -156,3 +160,27 @@ def test_unfinished_task_runs_are_read_to_the_last_page(
     ((begun, unfinished),) = found
     assert len(unfinished) == len(begun)
     assert set(unfinished) == begun
+
+
+def test_an_interrupted_command_ends_the_flow_run_of_a_flow_that_does_not_return(
+    run: StoredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_NOTE_STOP_S", 0.0)
+    monkeypatch.setattr(runner, "_TELL_STOP_S", 100.0)
+    execution = FlowExecution(run, ExecuteOptions())
+    with get_client(sync_client=True) as client:
+        execution.flow_run = client.create_flow_run(evaluate, state=Running()).id
+        task_run = client.create_task_run(
+            execute_assigned_shard, execution.flow_run, dynamic_key="0", state=Running()
+        )
+        returns = threading.Event()
+        flow = AttendedFlow(returns.wait, lambda: True)
+        flow.start()
+        runner._stop(run, execution, flow)
+        flow_run = client.read_flow_run(execution.flow_run)
+        ended = client.read_task_run(task_run.id)
+    returns.set()
+    assert flow_run.state is not None
+    assert flow_run.state.is_cancelled()
+    assert run.run_id in str(flow_run.state.message)
+    assert ended.state_name == "Cancelled"

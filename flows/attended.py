@@ -62,6 +62,11 @@ class AttendedFlow:
         """Begin the flow."""
         self._thread.start()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the flow has returned."""
+        return self._ended.is_set()
+
     def join(self, timeout_s: float) -> None:
         """Wait until the flow has returned, for so long at most."""
         self._ended.wait(timeout_s)

@@ -25,6 +25,7 @@ from flows.execution import FlowExecution
 from flows.lanes import request_cancel
 from flows.publish import RunProgress
 from flows.shard_workers import IDLE_S
+from flows.task_run_ends import TaskRunEnds
 from flows.tasks import execute_assigned_shard, wait_for_turn
 
 # Tasks that the scheduler has for each that it executes: none waits for this process.
@@ -37,14 +38,18 @@ _SILENT_AFTER_LEASES: Final = EXPIRED_AFTER_LEASES + 1
 
 
 def run_on_cluster(
-    cluster: ShardCluster, execution: FlowExecution, shards: Sequence[int], progress: RunProgress
+    cluster: ShardCluster,
+    ends: TaskRunEnds,
+    execution: FlowExecution,
+    shards: Sequence[int],
+    progress: RunProgress,
 ) -> None:
-    """Execute shards as tasks of a cluster, and return when each has ended.
+    """Execute shards as tasks of a cluster, and return when each has ended; note it in `ends`.
 
     Raises `WorkersFailedError` once every shard was tried if some have no result, `StalledError`
     if no worker shows a sign of life, and at once what a worker refuses the run with.
     """
-    attended = _ClusterShards(cluster, execution, shards, progress)
+    attended = _ClusterShards(cluster, ends, execution, shards, progress)
     attended.run()
     attended.raise_failures()
 
@@ -53,11 +58,13 @@ class _ClusterShards:
     def __init__(
         self,
         cluster: ShardCluster,
+        ends: TaskRunEnds,
         execution: FlowExecution,
         shards: Sequence[int],
         progress: RunProgress,
     ) -> None:
         self._cluster, self._execution, self._progress = cluster, execution, progress
+        self._ends = ends
         self._run, self._shards = execution.run, tuple(shards)
         self._name = execution.namer()
         self._waiting = deque(shards)
@@ -113,6 +120,7 @@ class _ClusterShards:
                 "store": self._run.store.url,
             }
             future = self._cluster.submit(task, parameters)
+            self._ends.note_submitted(future.task_run_id, shard)
             self._submitted += 1
             self._in_flight.add(shard)
             future.add_done_callback(partial(self._note_end, shard))
@@ -128,7 +136,7 @@ class _ClusterShards:
             self._silence.check(lambda: request_cancel(self._run))
             return
         self._in_flight.discard(shard)
-        end = _end_of(future)
+        end = self._note_task_end(future)
         if isinstance(end, ShardReceipt):
             self._execution.note_committed(end)
         elif isinstance(end, Exception):
@@ -138,6 +146,21 @@ class _ClusterShards:
         done = self._execution.executed_items
         self._silence.note_items(done)
         self._progress.show(done)
+
+    def _note_task_end(self, future: PrefectFuture[Any]) -> object:
+        """Return what a task returned, or the exception that it or its scheduler ended with."""
+        try:
+            end: object = future.result(timeout=_LOOK_S, raise_on_failure=False)
+        except (futures.CancelledError, asyncio.CancelledError):
+            end = StoreError("the cluster's scheduler is gone, or it has cancelled the tasks")
+        # The scheduler's own: the worker died too often.
+        except Exception as error:  # noqa: BLE001
+            end = error
+        else:
+            self._ends.note_state(future.task_run_id, future.state)
+            return end
+        self._ends.note_failure(future.task_run_id, end)
+        return end
 
     def _replace_silent(self) -> None:
         """Let others execute the shards of workers that hang, as lanes do with expired leases."""
@@ -178,17 +201,6 @@ class _ClusterShards:
 def _escaped(name: str) -> str:
     """Return a name that Prefect does not take for a template of its parameters."""
     return name.replace("{", "{{").replace("}", "}}")
-
-
-def _end_of(future: PrefectFuture[Any]) -> object:
-    """Return what a task returned, or the exception that it or its scheduler ended with."""
-    try:
-        return future.result(timeout=_LOOK_S, raise_on_failure=False)
-    except (futures.CancelledError, asyncio.CancelledError):
-        return StoreError("the cluster's scheduler is gone, or it has cancelled the tasks")
-    # The scheduler's own: the worker died too often.
-    except Exception as error:  # noqa: BLE001
-        return error
 
 
 def wait_until_left(run: StoredRun) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
@@ -76,6 +77,7 @@ from flows.runner_choice import (
     require_installed,
 )
 from flows.shard_workers import own_environment
+from flows.task_run_ends import RECORDED_S, TaskRunEnds
 from flows.tasks import execute_shard, wait_for_turn
 
 # Submitted beyond those that are executed, so that no thread waits for the next one.
@@ -142,6 +144,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice = _runner(parameters)
     execution = local_execution() or _plan(parameters, choice)
     run = execution.run
+    execution.flow_run = UUID(str(runtime.flow_run.id))
     introduce(run)
     with best_effort("end the shards of the attempt before"):
         end_earlier_shards()
@@ -232,17 +235,29 @@ def _execute_by(
 ) -> None:
     """Execute the run's shards by this runner."""
     if choice.is_cluster:
-        environment = own_environment(execution.run, execution.imports)
-        processes = parameters.lanes or None
-        with opened_cluster(choice, execution.run, environment, processes) as cluster:
-            _execute(execution, partial(run_on_cluster, cluster))
-            wait_until_left(execution.run)
+        _execute_on_cluster(choice, execution, parameters.lanes or None)
         return
     lanes = _lanes(choice, execution, parameters)
     if lanes:
         _execute_in_lanes(execution, lanes, parameters)
     else:
         _execute(execution)
+
+
+def _execute_on_cluster(
+    choice: RunnerChoice, execution: FlowExecution, processes: int | None
+) -> None:
+    environment = own_environment(execution.run, execution.imports)
+    ends = TaskRunEnds(execution.run)
+    try:
+        with opened_cluster(choice, execution.run, environment, processes) as cluster:
+            _execute(execution, partial(run_on_cluster, cluster, ends))
+            wait_until_left(execution.run)
+    finally:
+        if not execution.left:
+            with best_effort("end the task runs of workers that were lost"):
+                # An interrupted command does not wait for what the server records later.
+                ends.settle(quiet_s=0.0 if execution.stopped else RECORDED_S)
 
 
 def _lanes(choice: RunnerChoice, execution: FlowExecution, parameters: EvaluateParameters) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from uuid import UUID
 
 from prefect import get_run_logger
 
@@ -60,6 +61,8 @@ class FlowExecution:
         # What became of the work item of each shard that has a single one.
         self.item_ends: dict[int, str] = {}
         self.left = False
+        # The flow run that executes the run, once it has begun.
+        self.flow_run: UUID | None = None
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
             options = replace(options, rates=PrefectRates())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from prefect import runtime
@@ -10,20 +10,15 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterParentFlowRunId,
-    TaskRunFilter,
-    TaskRunFilterFlowRunId,
-    TaskRunFilterState,
-    TaskRunFilterStateType,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.states import Crashed
 
 from evalcore.storage.object_store import ObjectStore
 from flows.publish import RUN_LABEL, STORE_LABEL
-
-_UNFINISHED: Final = (StateType.PENDING, StateType.RUNNING)
+from flows.task_run_ends import unfinished_task_runs
 
 
 def earlier_run(store: ObjectStore) -> str | None:
@@ -48,13 +43,9 @@ def end_earlier_shards() -> None:
     context = FlowRunContext.get()
     if context is None or context.flow_run is None or (context.flow_run.run_count or 0) < 2:
         return
-    unfinished = TaskRunFilter(
-        flow_run_id=TaskRunFilterFlowRunId(any_=[context.flow_run.id]),
-        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=list(_UNFINISHED))),
-    )
     crashed: State[Any] = Crashed(message="the process that executed it was killed")
     with get_client(sync_client=True) as client:
-        for task_run in client.read_task_runs(task_run_filter=unfinished):
+        for task_run in unfinished_task_runs(client, context.flow_run.id):
             client.set_task_run_state(task_run.id, crashed, force=True)
 
 

@@ -53,9 +53,11 @@ _SETTINGS = {
 }
 
 
-# How long Prefect may take to note that a run was stopped, and to send the rest of its history:
-# together with the end of the process (`evalcore.cli.main`) three seconds.
-_NOTE_STOP_S = 1.6
+# How long Prefect may take to note that a run was stopped, to be told so without its flow, and to
+# send the rest of its history: together with the end of the process (`evalcore.cli.main`) three
+# seconds.
+_NOTE_STOP_S = 1.2
+_TELL_STOP_S = 0.4
 _SEND_STOPPED_S = 0.4
 _SEND_S = 15.0
 # Of a run whose shards are executed in threads of this process.
@@ -219,6 +221,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
     """End a run whose user has interrupted it; a second interrupt leaves at once."""
     from flows.lanes import request_cancel
+    from flows.stopped import end_stopped
     from flows.unsent import send_unsent, silence_log_handlers
 
     click.echo("stopping (again to leave at once) …", err=True)
@@ -228,6 +231,8 @@ def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
     execution.wait_until_idle()
     flow.join(_NOTE_STOP_S)
     _note_stop(run, execution.receipts)
+    if not flow.has_ended:
+        end_stopped(execution.flow_run, run.run_id, within_s=_TELL_STOP_S)
     send_unsent(_SEND_STOPPED_S)
 
 

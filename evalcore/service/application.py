@@ -28,6 +28,7 @@ from evalcore.service.web.project_pages import PagesRoute, ProjectPages
 from evalcore.version import VERSION
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
+_FORM = "multipart/form-data"
 _RETRY_AFTER = {"Retry-After": "5"}
 # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
 _ROUTERS = (operations, files, eval_runs, evals, workflow_runs, workflows)
@@ -80,8 +81,23 @@ class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the document; it is made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = add_examples(super().openapi())
+            self.openapi_schema = add_examples(_with_closed_forms(super().openapi()))
         return self.openapi_schema
+
+
+def _with_closed_forms(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an OpenAPI document whose forms have no other fields: routes refuse those.
+
+    FastAPI makes the shape of a form itself, and leaves it open.
+    """
+    shapes = document["components"]["schemas"]
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
+            if form is not None:
+                shape = shapes[form["schema"]["$ref"].rpartition("/")[2]]
+                shape["additionalProperties"] = False
+    return document
 
 
 def operation_id(route: APIRoute) -> str:

@@ -85,8 +85,10 @@ def requests_with(ids: Mapping[str, str]) -> list[tuple[str, str, Any]]:
     workflow, saved = f"/v1/workflows/{ids['workflow']}", f"{EVALS}/{ids['eval']}"
     started, run = f"/v1/workflows/runs/{ids['workflow_run']}", f"{RUNS}/{ids['run']}"
     single = {"type": "single", "eval_id": ids["eval"]}
-    cursors = [(EVALS, "eval"), (RUNS, "run"), (RESULTS, "result"), ("/v1/workflows", "workflow")]
     scope = f"workflow_id={ids['workflow']}"
+    scoped = [(EVALS, "eval"), (RUNS, "run"), (RESULTS, "result")]
+    cursors = [(f"{path}?{scope}&", kind) for path, kind in scoped]
+    cursors.append(("/v1/workflows?", "workflow"))
     return [
         ("GET", workflow, None),
         ("GET", f"{workflow}?version_id={ids['version']}", None),
@@ -117,7 +119,7 @@ def requests_with(ids: Mapping[str, str]) -> list[tuple[str, str, Any]]:
         ("GET", f"{RESULTS}?run_id={ids['run']}", None),
         ("GET", f"{RESULTS}?{scope}", None),
         ("GET", f"{RESULTS}/{ids['result']}", None),
-        *(("GET", f"{path}?{scope}&{side}={ids[kind]}", None)
+        *(("GET", f"{path}{side}={ids[kind]}", None)
           for path, kind in cursors for side in ("before", "after")),
     ]  # fmt: skip
 

@@ -7,6 +7,7 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
+import orjson
 import pytest
 
 from evalcore.errors import StoreError, UsageError
@@ -15,6 +16,8 @@ from evalcore.history.locations import partition_suite
 from evalcore.history.sync import rebuild, sync
 from evalcore.history.tables import open_history
 from evalcore.model.evidence import Evidence
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Policy, ScoreRule
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.repair import reopen_damaged
@@ -205,6 +208,23 @@ def test_what_was_not_measured_is_null(store: LocalStore) -> None:
     assert [row[name] for name in measures] == [None] * 5
     assert [row["score_low"], row["score_high"], row["model"]] == [None] * 3
     assert [case[name] for name in ("latency_ms", "cost_usd", "tokens", "cluster")] == [None] * 4
+
+
+def test_the_interval_of_a_score_is_that_of_the_clusters(store: LocalStore) -> None:
+    cases = [
+        case_of(number, passes=number < 3, metadata={"customer": f"c{number // 2}"})
+        for number in range(6)
+    ]
+    policy = Policy(ScoreRule.BLOCKS, (GateSpec("errors"),), cluster="customer")
+    run = complete_run(store, suite_of(cases, policy=policy))
+    sync(store)
+
+    (row,) = rows_of(store, "runs")
+    report = orjson.loads(store.get(find_run(store, run).keys.report).data)
+    interval = report["summary"]["intervals"]["score"]
+    assert "clustered" in interval["method"]
+    ends = [row["score_low"], row["score_high"]]
+    assert ends == pytest.approx([interval["low"], interval["high"]], abs=1e-6)
 
 
 def test_a_rebuild_changes_nothing_and_keeps_deleted_runs(store: LocalStore) -> None:

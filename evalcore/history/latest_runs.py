@@ -9,6 +9,7 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.history.changes import describe_changes
 from evalcore.history.tables import open_history
 from evalcore.history.trend import RunPoint, run_points
+from evalcore.history.unreadable_files import damage_located
 from evalcore.storage.object_store import ObjectStore
 
 _RUNS: Final = 2
@@ -29,7 +30,7 @@ class LatestRun(NamedTuple):
 
 def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
     """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
-    with open_history(store, tables={"runs"}) as connection:
+    with open_history(store, tables={"runs"}) as connection, damage_located(store):
         rows = connection.execute(query_text("history_latest"), {"most": _RUNS}).fetchall()
     points: dict[str, list[RunPoint]] = {}
     for row, point in zip(rows, run_points([row[1:] for row in rows]), strict=True):

@@ -231,6 +231,20 @@ def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_no_mistake_of_the_c
     assert stable_report(resumed.out) == whole
 
 
+def test_a_manifest_that_is_deleted_ends_a_run_whose_workers_wait(tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out.txt"
+    run = plan_shared(write_suite(tmp_path, held=True), open_store(str(store)))
+    arguments = ("run", "--resume", run.run_id, "--workers", "2")
+    env = {"EVALCORE_STALL_S": "600"}
+    process = start_evalcore(*arguments, store=store, cwd=tmp_path, out=out, env=env)
+    wait_for(lambda: len(held_processes(tmp_path)) == 2 or process.poll() is not None)
+    (manifest,) = store.rglob("manifest.json")
+    manifest.unlink()
+
+    assert process.wait(120) == 4, out.read_text()
+    assert out.read_text().count("its manifest was deleted") == 1, out.read_text()
+
+
 def test_what_no_worker_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
     with model_server() as server:
         target = {"name": "m", "provider": "openai", "model": "no-such-model"}

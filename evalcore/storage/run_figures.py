@@ -36,15 +36,18 @@ def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
     """
     facts = manifest.execution
     if "pass_rate" in facts:
-        numbers = map(_number, map(facts.get, ("score", "pass_rate", "cost_usd")))
-        return RunFigures(*numbers, _ends(facts.get("pass_rate_interval")))
+        score, rate, cost = (
+            _number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd")
+        )
+        return RunFigures(score, rate, cost, _ends(facts.get("pass_rate_interval")))
     try:
         head = orjson.loads(_head(run))
         summary = head["summary"]
         figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
     except (StoreError, ValueError, LookupError, TypeError, OSError):
         return RunFigures()
-    return RunFigures(*map(_number, figures))
+    score, rate, cost = map(_number, figures)
+    return RunFigures(score, rate, cost)
 
 
 def read_interval(run: StoredRun) -> tuple[float, float] | None:

@@ -26,7 +26,13 @@ from evalcore.trust.imports import ImportPolicy
 
 @click.command("assert")
 @click.option("--format", "format_", required=True, metavar="FORMAT", help="Whose assertions.")
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
+@click.option(
+    "--allow-import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="May be imported; repeatable.",
+)
 def assert_(format_: str, imports: tuple[str, ...]) -> int:
     """Grade outputs: {"id", "assertion", "output", "measured"?} a line on standard input.
 

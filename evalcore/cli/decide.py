@@ -24,7 +24,13 @@ from evalcore.trust.imports import ImportPolicy
 
 
 @click.command()
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
+@click.option(
+    "--allow-import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="May be imported; repeatable.",
+)
 def decide(imports: tuple[str, ...]) -> int:
     """Decide gates: {"id", "gate", "baseline", "variants"} a line on standard input.
 

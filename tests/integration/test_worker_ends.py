@@ -162,7 +162,8 @@ def run(folder: Path) -> StoredRun:
     return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
 
 
-# As on a full disk, in this process and its children, every larger write fails.
+# As on a full disk, in this process and its children, every larger write fails. Python would leave
+# cut caches of the modules that it compiles, for every other process.
 FULL_DISK = """\
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -179,7 +180,9 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
     ended = subprocess.run(
         command,
         cwd=folder,
-        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S)),
+        env=environment(
+            folder / "store", EVALCORE_LEASE_S=str(LEASE_S), PYTHONDONTWRITEBYTECODE="1"
+        ),
         capture_output=True,
         text=True,
         timeout=120,

@@ -220,7 +220,10 @@ for write in (
 def test_a_file_that_cannot_be_finished_changes_nothing(root: Path, store: LocalStore) -> None:
     """A limit on file sizes stands for the full disk: writing fails in the middle."""
     output = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(root)], capture_output=True, text=True, check=True
+        [sys.executable, "-B", "-c", FULL_DISK, str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert output.splitlines() == [
         f"{key}: cannot write in {root}: File too large" for key in ("a/b", "a/c", "a/b")

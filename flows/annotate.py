@@ -21,6 +21,7 @@ from prefect.states import Cancelled, Completed, Scheduled
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalcore.annotations.judging import latest_by_annotator
+from evalcore.annotations.labels import check_annotator
 from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import EvalError, UsageError
@@ -184,7 +185,7 @@ def _ask(queue: AnnotationQueue, tasks: Sequence[AnnotationTask], pause_key: str
             continue
         records = latest_by_annotator(queue.book.content_records(task.key), task.form)
         # The flow comes by here after each form: what was changed since then stays changed.
-        if suite_key(values["annotator"]) not in records:
+        if suite_key(check_annotator(values["annotator"])) not in records:
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             queue.answer(task, values["annotator"], answer, at=at)
 

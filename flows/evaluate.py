@@ -218,6 +218,7 @@ def _plan(parameters: EvaluateParameters, choice: RunnerChoice) -> FlowExecution
             reuse=HISTORY if parameters.reuse else None,
             workers=workers,
             single_items=choice.is_cluster or not parameters.lanes,
+            warn=lambda message: get_run_logger().warning("%s", logged(message)),
         )
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
         note_flow_run(run)

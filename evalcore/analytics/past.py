@@ -54,7 +54,7 @@ class PastVariant(NamedTuple):
 
 def open_past(connection: BoundedConnection, past: PastTables) -> None:
     """Make the tables `past_runs` and `past_cases`, and the views of the run that gates pair them
-    with: `measured_cases`, `variant_measures`.
+    with: `measured_cases`, `variant_figures`, `variant_measures`.
     """
     tables = {"past_runs": (past.runs_file, past.runs), "past_cases": (past.cases_file, past.cases)}
     for name, (path, rows) in tables.items():
@@ -70,7 +70,7 @@ def open_past(connection: BoundedConnection, past: PastTables) -> None:
             connection.execute(insert, {"rows": orjson.dumps(rows).decode()})
     if past.cases:
         connection.execute(_MARK_CHANGES)
-    for view in ("measured_cases", "variant_measures"):
+    for view in ("measured_cases", "variant_figures", "variant_measures"):
         connection.execute(query_text(view))
 
 

@@ -184,7 +184,10 @@ class Aggregates:
         figures: dict[int, tuple[float | None, float | None]]
         figures = {number: of_all for number, *_ in rows[:1]}
         if len(rows) > 1:
-            measured = self._run("variant_figures").fetchall()
+            self._run("variant_figures")
+            measured = self.connection.execute(
+                "SELECT variant_number, p50_latency_ms, total_cost_usd FROM variant_figures"
+            ).fetchall()
             figures = {number: (latency, cost) for number, latency, cost in measured}
         unknown = (NO_SAMPLE, NO_SAMPLE)
         return tuple(

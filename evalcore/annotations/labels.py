@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
+from unicodedata import normalize
 
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError, with_config
@@ -74,8 +75,11 @@ def parse_label_key(key: str) -> LabelAddress | None:
 
 
 def check_annotator(name: str) -> str:
-    """Return the name of an annotator without outer blanks; raise `UsageError`."""
-    stripped = name.strip()
+    """Return the name of an annotator without outer blanks; raise `UsageError`.
+
+    In Unicode's composed form (NFC): keyboards and files spell the same `é` in two ways.
+    """
+    stripped = normalize("NFC", name.strip())
     if not stripped or len(stripped) > _LONGEST_ANNOTATOR or _CONTROL.search(stripped):
         raise UsageError(
             f"{quote(name)} cannot be the name of an annotator: 1 to {_LONGEST_ANNOTATOR} "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,21 @@ from evalcore.execution.output_grading import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Workers, own_workers
 from evalcore.judging.asking import NO_JUDGES, Judges
-from evalcore.mistakes.wording import describe
+from evalcore.mistakes.wording import describe, did_you_mean, known_names
+from evalcore.model.evidence import Metrics
 from evalcore.model.suite import Format
 from evalcore.trust.imports import ImportPolicy
 
 
 @click.command("assert")
 @click.option("--format", "format_", required=True, metavar="FORMAT", help="Whose assertions.")
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
+@click.option(
+    "--allow-import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="May be imported; repeatable.",
+)
 def assert_(format_: str, imports: tuple[str, ...]) -> int:
     """Grade outputs: {"id", "assertion", "output", "measured"?} a line on standard input.
 
@@ -40,7 +48,9 @@ def assert_(format_: str, imports: tuple[str, ...]) -> int:
     allowed = (*settings().allow_imports, *imports)
     policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
     with own_workers(settings().isolation) as workers:
-        return answer_lines(lambda raw: _graded(format_, raw, policy, workers), _error)
+        return answer_lines(
+            lambda raw: _graded(format_, raw, policy, workers), _error, _unread_measures
+        )
 
 
 def _error(identity: object, message: str) -> dict[str, Any]:
@@ -67,6 +77,16 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
         "outcome": result.outcome,
         "message": result.message,
     }
+
+
+def _unread_measures(raw: Any) -> Iterator[str]:
+    """Yield a warning for each name in `measured` that is no measure."""
+    measures = [measure.name for measure in fields(Metrics)]
+    measured = raw.get("measured")
+    for name in measured if isinstance(measured, Mapping) else ():
+        if name not in measures:
+            hint = did_you_mean(name, measures) or f" {known_names(measures)}"
+            yield f"measured.{name} is not read.{hint}"
 
 
 def _check_measured(measured: Any) -> None:

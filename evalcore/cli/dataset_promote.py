@@ -28,13 +28,17 @@ _KEYS = "a accept, e edit, + assertion, m mask, r refuse, n next, q quit"
 @click.command("promote")
 @click.argument("name")
 @click.option("--all", "every", is_flag=True, help="Every pending capture.")
-@click.option("--ids", multiple=True, metavar="ID,ID", help="These captures; beginnings will do.")
+@click.option(
+    "--ids", multiple=True, metavar="ID,ID", help="These captures (beginnings will do); repeatable."
+)
 @click.option("--assert", "assertions", type=click.Path(path_type=Path), metavar="FILE",
               help="Assertions of the cases: a list in YAML or JSON.")  # fmt: skip
 @click.option("--expect-output", is_flag=True, help="The captured output is given and expected.")
 @click.option("--reference-output", is_flag=True, help="The captured output is expected only.")
-@click.option("--mask", "personal", multiple=True, metavar="TEXT", help="Mask this text.")
-@click.option("--tag", "tags", multiple=True, help="A tag of the cases.")
+@click.option(
+    "--mask", "personal", multiple=True, metavar="TEXT", help="Mask this text; repeatable."
+)
+@click.option("--tag", "tags", multiple=True, help="A tag of the cases; repeatable.")
 @click.option("--refuse", "refused", is_flag=True, help="Refuse them instead.")
 @store_option
 @json_option

@@ -12,7 +12,7 @@ from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
-from evalcore.formats.single_gate import GateQuestion, read_question
+from evalcore.formats.single_gate import GateQuestion, read_question, unread_keys
 from evalcore.gates.own_functions import CustomGate
 from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
@@ -24,7 +24,13 @@ from evalcore.trust.imports import ImportPolicy
 
 
 @click.command()
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
+@click.option(
+    "--allow-import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="May be imported; repeatable.",
+)
 def decide(imports: tuple[str, ...]) -> int:
     """Decide gates: {"id", "gate", "baseline", "variants"} a line on standard input.
 
@@ -34,7 +40,7 @@ def decide(imports: tuple[str, ...]) -> int:
     """
     allowed = (*settings().allow_imports, *imports)
     policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    return answer_lines(lambda raw: _answer(raw, policy), _error)
+    return answer_lines(lambda raw: _answer(raw, policy), _error, unread_keys)
 
 
 def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import click
 
 from evalcore.errors import UsageError
 
-EXPORT_HELP = "Write the rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to this file."
+EXPORT_HELP = (
+    "Write the rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to this file; repeatable."
+)
 REPORT_FORMS: Final = {"xml": "junit", "html": "html"}
 ROW_FORMS: Final = ("jsonl", "csv", "parquet")
 

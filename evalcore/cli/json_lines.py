@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -25,21 +25,31 @@ class NoQuestionError(Exception):
 
 
 def answer_lines(
-    answer: Callable[[Any], Mapping[str, Any]], refuse: Callable[[object, str], Mapping[str, Any]]
+    answer: Callable[[Any], Mapping[str, Any]],
+    refuse: Callable[[object, str], Mapping[str, Any]],
+    unread: Callable[[Any], Iterable[str]],
 ) -> ExitCode:
     """Print an answer for each line of standard input that is not blank; return the exit code.
 
     A byte-order mark before the first line is dropped, as in files.
     `refuse` makes the answer to what no suite could have: a line that is no question, whose message
-    names it and which makes the exit code 2, or one with a number of more than 64 bits.
+    names it and which makes the exit code 2, or one with a number of more than 64 bits. `unread`
+    yields warnings about keys that nothing reads; each is told once, on standard error.
     """
     code = ExitCode.PASS
+    told: set[str] = set()
     for number, read in enumerate(sys.stdin.buffer, start=1):
         line = read.removeprefix(BOM_UTF8) if number == 1 else read
         if not line.strip():
             continue
         try:
-            reply = _answered(line, answer, refuse)
+            raw = _parsed(line)
+            reply = _answered(line, raw, answer, refuse)
+            for warning in unread(raw):
+                if warning not in told:
+                    told.add(warning)
+                    text = f"standard input:{number}: warning: {warning}"
+                    click.echo(sanitize_terminal(text), err=True)
         except NoQuestionError as error:
             code = ExitCode.USAGE
             message = f"standard input:{number}: {error}"
@@ -49,15 +59,19 @@ def answer_lines(
     return code
 
 
+def _parsed(line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except ValueError as error:
+        raise NoQuestionError(f"not valid JSON: {error}") from error
+
+
 def _answered(
     line: bytes,
+    raw: Any,
     answer: Callable[[Any], Mapping[str, Any]],
     refuse: Callable[[object, str], Mapping[str, Any]],
 ) -> Mapping[str, Any]:
-    try:
-        raw = parse_json(line)
-    except ValueError as error:
-        raise NoQuestionError(f"not valid JSON: {error}") from error
     problem = too_large_number(line, raw)
     if problem is None:
         return answer(raw)

@@ -106,7 +106,7 @@ def import_option(command: F) -> F:
         "imports",
         multiple=True,
         metavar="MODULE",
-        help="A module that suites may import although it is not beside them.",
+        help="A module that suites may import although it is not beside them; repeatable.",
     )(command)
 
 
@@ -130,11 +130,15 @@ def override_options(command: F) -> F:
         click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
         click.option("--script", metavar="FILE", help=_SCRIPT_HELP),
         click.option("--target", metavar="NAME", help="Target instead of the suite's."),
-        click.option("--variant", "variants", multiple=True, help="Only this variant."),
-        click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case."),
+        click.option("--variant", "variants", multiple=True, help="Only this variant; repeatable."),
+        click.option(
+            "--case", "cases", multiple=True, metavar="ID", help="Only this case; repeatable."
+        ),
         click.option("--cases", "case_lists", multiple=True, metavar="ID,ID", hidden=True),
-        click.option("--tag", "tags", multiple=True, help="Only cases with this tag."),
-        click.option("--exclude-tag", "excluded", multiple=True, help="No case with this tag."),
+        click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable."),
+        click.option(
+            "--exclude-tag", "excluded", multiple=True, help="No case with this tag; repeatable."
+        ),
         click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
         click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
         click.option("--threshold", type=NumberRange(0, 1), help="Instead of the suite's."),
@@ -169,7 +173,7 @@ _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _CONCURRENCY_HELP = "Items at the same time, in each process of the run."
 _STOP_HELP = "Run cases in random order, and stop as soon as the gates are decided."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
-_GATE_HELP = f"A gate in place of the suite's: {option_forms()}."
+_GATE_HELP = f"A gate in place of the suite's, repeatable: {option_forms()}."
 
 
 def settings() -> Settings:

@@ -86,6 +86,7 @@ class RunOptions:
             reuse=self.reuse,
             workers=self.workers or 1,
             isolation=self.isolation,
+            warn=tell_warning,
         )
         if self.prefect:
             return replace(options, workers=self.planned_workers, single_items=True)

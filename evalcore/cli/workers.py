@@ -6,8 +6,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,14 @@ from evalcore.cli.worker_process import (
     describe_end,
     is_interpreter_death,
 )
-from evalcore.errors import ExitCode, StalledError, StoreError, UsageError, WorkersFailedError
+from evalcore.errors import (
+    ExitCode,
+    RunGoneError,
+    StalledError,
+    StoreError,
+    UsageError,
+    WorkersFailedError,
+)
 from evalcore.execution.lanes.crashes import Abandoned, abandon_claims
 from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
@@ -55,7 +62,7 @@ def run_workers(
     Workers that die are started again, a few times, and not if they die in the same way. With no
     workers of its own it waits for those that are started elsewhere. Raises `WorkersFailedError` if
     no worker is left or none can do it, `UsageError` if they refuse the run, `StalledError` if none
-    shows a sign of life.
+    shows a sign of life, `RunGoneError` as soon as the run's manifest is deleted.
     """
     refuse_store_without_conditions(run)
     hide_process()
@@ -82,7 +89,7 @@ def run_workers(
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + _LOOK_S
                 # The workers cope with a store that is away for a while; so does their parent.
-                with suppress(StoreError):
+                with workers.store_may_be_away():
                     over, done = _look(run)
                     progress.committed(done)
                     if over:
@@ -162,12 +169,25 @@ class _Workers:
             code = worker.poll()
             if code is None or self._stopped():
                 continue
-            try:
+            with self.store_may_be_away(worker):
                 self._tend(worker, code)
-            except StoreError as error:  # it is tended again when the store is back
-                fault = worker.fault()
-                self._store_fault = str(error) if fault is None else fault.message
         return not self._running
+
+    @contextmanager
+    def store_may_be_away(self, ended: WorkerProcess | None = None) -> Iterator[None]:
+        """Go on after an error of the store; `ended` is tended again when the store is back.
+
+        Without the run's manifest nothing can go on: the workers are killed, the error is raised.
+        """
+        try:
+            yield
+        except RunGoneError:
+            self.kill()
+            raise
+        except StoreError as error:
+            if ended is not None:
+                fault = ended.fault()
+                self._store_fault = str(error) if fault is None else fault.message
 
     def check(self, silence: Silence) -> None:
         """Raise `StalledError` if no worker shows a sign of life.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -331,7 +331,9 @@ class ItemCalls:
         finally:
             self._waiting -= 1
             if not self._waiting and not clock.expired():
-                clock.reschedule(now() + self._left_s)
+                # An item of a batch may have ended before the others.
+                with suppress(RuntimeError):
+                    clock.reschedule(now() + self._left_s)
 
 
 def _guessed_tokens(request: Request) -> int:

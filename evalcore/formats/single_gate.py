@@ -15,6 +15,7 @@ from evalcore.gates.registry import parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.comparison import Tolerances
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy
@@ -105,7 +106,7 @@ class GateQuestion(NamedTuple):
 
 
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
-    """Return the question; keys may be in camelCase, unknown ones are left alone.
+    """Return the question; keys may be in camelCase, unknown ones are left alone (`unread_keys`).
 
     Raises `LoadError` with every mistake of the results, or `GateSyntaxError`.
     """
@@ -139,6 +140,33 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
             for number, run in enumerate(history, 1)
         ),
     )
+
+
+def unread_keys(raw: Any) -> Iterator[str]:
+    """Yield a warning for each key of a result and of the thresholds that nothing reads.
+
+    Keys beside the question are its writer's: a title, a note, what is expected.
+    """
+    question = _snake_keys(raw)
+    if not isinstance(question, dict):
+        return
+    runs = [question, *_objects(question.get("history"))]
+    variants = [variant for run in runs for variant in _objects(run.get("variants"))]
+    results = [result for variant in variants for result in _objects(variant.get("cases"))]
+    for where, shape, objects in (
+        ("a result's", _Result, results),
+        ("thresholds'", _Thresholds, _objects([question.get("thresholds")])),
+    ):
+        names = shape.__annotations__.keys()
+        for key in dict.fromkeys(key for each in objects for key in each if key not in names):
+            hint = did_you_mean(key, names) or f" {known_names(names)}"
+            yield f"{where} '{key}' is not read.{hint}"
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    """Return the objects of a JSON list; none of what is no list."""
+    members = values if isinstance(values, list) else []
+    return [value for value in members if isinstance(value, dict)]
 
 
 def _given_run(name: str, raw: Any) -> GivenRun:

@@ -34,10 +34,20 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
     return replace(result, remedy=remedy_of_threshold(sample, threshold))
 
 
+def _without_score(summary: Summary, policy: Policy) -> str | None:
+    """Return how many cases have no score, and why; None if each has one that needs one."""
+    cases, k = summary.cases - summary.score_sample.n, policy.iterations_of_score
+    if cases <= 0:
+        return None
+    if k is not None:
+        return f"{counted(cases, 'case')} with fewer than {k} iterations that count"
+    return f"{counted(cases, 'case')} skipped by a limit" if summary.counts.skipped else None
+
+
 @frozen(slots=False)
 class ScoreAtLeast(Gate, example="0.8"):
     """The run's score is at least this. Without a score the gate fails. Where a limit left cases
-    out, a pass is inconclusive.
+    out, or errors left fewer than `k` iterations of a case, a pass is inconclusive.
     """
 
     value_key: ClassVar[str] = "score"
@@ -50,8 +60,14 @@ class ScoreAtLeast(Gate, example="0.8"):
         return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        missing = None if policy.partial_scores else _without_score(summary, policy)
         if summary.score is None:
-            return self.fails("no case has a score", threshold=self.threshold)
+            message = "no case has a score"
+            if missing is None or not policy.iterations_of_score:
+                return self.fails(message, threshold=self.threshold)
+            details = {"threshold": self.threshold}
+            outcome = GateOutcome.INCONCLUSIVE
+            return GateResult(self.gate, outcome, f"{message}: {missing}", details)
         passed = reaches(summary.score, self.threshold)
         failed = summary.cases - summary.passed_cases
         message = f"score {compared(summary.score, '≥' if passed else '<', self.threshold)}"
@@ -62,9 +78,8 @@ class ScoreAtLeast(Gate, example="0.8"):
             "threshold": self.threshold,
             "failed_cases": failed,
         }
-        skipped = summary.cases - summary.score_sample.n if summary.counts.skipped else 0
-        if passed and skipped > 0 and not policy.partial_scores:
-            message += f"; {counted(skipped, 'case')} skipped by a limit"
+        if passed and missing is not None:
+            message += f"; {missing}"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         result = self.passes_if(passed, message, details)
         return with_remedy(result, summary.score_sample, self.threshold)
@@ -217,6 +232,8 @@ class Errors(Gate):
         passed = allowed is not None and reaches(allowed, share) and not asserted
         if allowed is not None:
             message += f" (allowed share of items: {number(allowed)})"
+            if policy.iterations_of_score and (missing := _without_score(summary, policy)):
+                message += f"; {missing}, and no score"
         return self.passes_if(passed, message, details)
 
 

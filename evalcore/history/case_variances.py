@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.history.tables import open_history
+from evalcore.history.unreadable_files import damage_located
 from evalcore.storage.object_store import ObjectStore
 
 
@@ -25,7 +26,8 @@ class CaseVariances(NamedTuple):
 def read_case_variances(store: ObjectStore, suite: str, cases_sha256: str) -> CaseVariances:
     """Return the variances that the history of a suite shows."""
     parameters = {"suite": suite, "cases_sha256": cases_sha256}
-    with open_history(store, suites=[suite], tables=["runs", "cases"]) as connection:
+    opened = open_history(store, suites=[suite], tables=["runs", "cases"])
+    with opened as connection, damage_located(store):
         row = connection.execute(query_text("case_variances"), parameters).fetchone()
     runs, noise, observed, iterations = row or (0, None, None, None)
     difference = observed or None

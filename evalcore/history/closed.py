@@ -13,6 +13,7 @@ import _duckdb as duckdb
 from evalcore.history.columns import TABLES
 from evalcore.history.files import damage_told, local_files, rows_query, table_files
 from evalcore.history.statement import ITEMS, QueryError, parse_statement, short_reason
+from evalcore.history.unreadable_files import damage_located
 from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
@@ -35,15 +36,20 @@ class Answer:
     """The rows of a query, in batches; `columns` are their names, none twice."""
 
     def __init__(
-        self, relation: duckdb.DuckDBPyRelation, limits: QueryLimits, interrupted: threading.Event
+        self,
+        relation: duckdb.DuckDBPyRelation,
+        store: ObjectStore,
+        limits: QueryLimits,
+        interrupted: threading.Event,
     ) -> None:
         self._relation = relation
+        self._store = store
         self._limits = limits
         self._interrupted = interrupted
         self.columns: tuple[str, ...] = _distinct(relation.columns)
 
     def batches(self) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows; raise `QueryError`."""
+        """Yield the rows; raise `QueryError`, and `StoreError` where a file is damaged."""
         with self._explained():
             while batch := self._relation.fetchmany(BATCH_ROWS):
                 yield batch
@@ -55,7 +61,7 @@ class Answer:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        with explained(self._limits, self._interrupted):
+        with explained(self._limits, self._interrupted), damage_located(self._store):
             yield
 
 
@@ -90,10 +96,10 @@ def ask(
         timer.daemon = True
         timer.start()
         stack.callback(timer.cancel)
-        with explained(limits, interrupted):
+        with explained(limits, interrupted), damage_located(store):
             relation = connection.sql(statement.sql)
             relation = relation if limit is None else relation.limit(limit)
-            answer = Answer(relation, limits, interrupted)
+            answer = Answer(relation, store, limits, interrupted)
         yield answer
 
 
@@ -125,7 +131,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, store: ObjectStore) -> 
     files: list[Path] = []
     for name, table in TABLES.items():
         paths = local_files(store, table_files(store, table))
-        with damage_told(table):
+        with damage_told(table), damage_located(store):
             connection.execute(f"CREATE VIEW {name} AS {rows_query(table, paths)}")
         files += paths
     return files

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from evalcore.analytics.named_queries import query_text
 from evalcore.history.changes import describe_changes
 from evalcore.history.tables import open_history
-from evalcore.history.trend import RunPoint, run_points, wilson_ends
+from evalcore.history.trend import RunPoint, run_points
+from evalcore.history.unreadable_files import damage_located
 from evalcore.storage.object_store import ObjectStore
 
 _RUNS: Final = 2
@@ -23,25 +24,13 @@ class LatestRun(NamedTuple):
 
     run_id: str
     decision: str
-    cases: int
-    passed_cases: int
     before: str | None
     changes: tuple[str, ...]
-
-    @property
-    def pass_rate(self) -> float | None:
-        """The share of the cases that passed; None without cases."""
-        return self.passed_cases / self.cases if self.cases else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ends of the pass rate's 95 % interval (Wilson); None without cases."""
-        return wilson_ends(self.passed_cases, self.cases)
 
 
 def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
     """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
-    with open_history(store, tables={"runs"}) as connection:
+    with open_history(store, tables={"runs"}) as connection, damage_located(store):
         rows = connection.execute(query_text("history_latest"), {"most": _RUNS}).fetchall()
     points: dict[str, list[RunPoint]] = {}
     for row, point in zip(rows, run_points([row[1:] for row in rows]), strict=True):
@@ -61,8 +50,6 @@ def _latest(points: list[RunPoint]) -> LatestRun:
     return LatestRun(
         run_id=newest,
         decision=latest[0].decision,
-        cases=sum(point.cases or 0 for point in latest),
-        passed_cases=sum(point.passed_cases or 0 for point in latest),
         before=next((point.decision for point in reversed(points) if point.run_id != newest), None),
         changes=tuple(changes),
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.history.tables import open_history
+from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import literal_path
 from evalcore.storage.object_store import ObjectStore
 
@@ -38,6 +39,7 @@ class PastRows:
 
     def __init__(self, store: ObjectStore, suite: str) -> None:
         self._suite = suite
+        self._store = store
         self._connection = open_history(store, suites=[suite], tables=["runs", "cases"])
 
     def __enter__(self) -> PastRows:
@@ -49,7 +51,8 @@ class PastRows:
     def comparable(self, work: ComparedWork) -> Iterator[ListedRun]:
         """Yield the suite's runs, newest first."""
         parameters: Mapping[str, Any] = work._asdict()
-        rows = self._connection.execute(query_text("comparable_runs"), parameters).fetchall()
+        with damage_located(self._store):
+            rows = self._connection.execute(query_text("comparable_runs"), parameters).fetchall()
         yield from (ListedRun(*row) for row in rows)
 
     def write(self, run_ids: list[str], folder: Path) -> dict[str, Path]:
@@ -60,5 +63,6 @@ class PastRows:
             target = literal_path(files[name]).replace("'", "''")
             copied = f"COPY ({query_text(name)}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
             parameters = {"run_ids": run_ids, "suite": self._suite}
-            self._connection.execute(copied, parameters)
+            with damage_located(self._store):
+                self._connection.execute(copied, parameters)
         return files

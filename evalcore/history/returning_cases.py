@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.history.tables import open_history
+from evalcore.history.unreadable_files import damage_located
 from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
 from evalcore.storage.object_store import ObjectStore
 
@@ -24,7 +25,8 @@ def returning_cases(
     if not entries:
         return {}
     parameters = {"cases": [entry.case for entry in entries], "most": runs}
-    with open_history(store, suites=suites, tables=["runs", "cases"]) as connection:
+    opened = open_history(store, suites=suites, tables=["runs", "cases"])
+    with opened as connection, damage_located(store):
         rows = connection.execute(query_text("returning_cases"), parameters).fetchall()
     ready: dict[QuarantineEntry, tuple[str, ...]] = {}
     for entry in entries:

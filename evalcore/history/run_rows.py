@@ -13,6 +13,7 @@ import _duckdb as duckdb
 import orjson
 
 from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.spread import read_samples
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.gate import Gate
@@ -30,9 +31,11 @@ from evalcore.history.locations import partition_suite
 from evalcore.history.whole_parts import check_parts, whole_parts
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
+from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
+from evalcore.statistics.estimates import estimate_mean
 from evalcore.statistics.intervals import mean_interval, plain_moments
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
@@ -154,7 +157,13 @@ class _RunTables:
         result = self._execute("history_variants")
         names = [column[0] for column in result.description or ()]
         rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-        return {int(row.pop("variant_number")): row for row in rows}
+        variants = {int(row.pop("variant_number")): row for row in rows}
+        cluster = self._definition.policy.cluster
+        if cluster is not None:
+            samples = read_samples(self._connection, self._manifest.plan, cluster).variants
+            for number, row in variants.items():
+                row["clustered"] = samples.get(number, (NO_SAMPLE,))[0]
+        return variants
 
     def _run_rows(self, variants: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
         manifest, definition, plan = self._manifest, self._definition, self._manifest.plan
@@ -191,7 +200,7 @@ class _RunTables:
                 # What was not committed when the run was stopped has no row.
                 ended = sum(measured[name] for name in ("completed", "error", "skipped"))
                 measured["cancelled"] = shared["planned"] - ended
-            low, high = _interval(measured)
+            low, high = _interval(measured, measured.pop("clustered", None))
             cases = measured["cases"]
             rate = measured["passed_cases"] / cases if cases else None
             identity = {
@@ -291,10 +300,18 @@ def _no_rows(table: HistoryTable) -> str:
     return f"SELECT {columns} WHERE false"
 
 
-def _interval(measured: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of the score; None where groups or too few cases leave none."""
+def _interval(
+    measured: Mapping[str, Any], clustered: Sample | None
+) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the score; None where groups or too few cases leave none.
+
+    `clustered` is the sample of a suite whose cases come in clusters.
+    """
     if measured.get("groups") != 1:
         return None, None
+    if clustered is not None:
+        estimate = estimate_mean(clustered)
+        return estimate.low, estimate.high
     moments = plain_moments(measured["n"], measured["mean"], measured["square_sum"])
     if moments is None:
         return None, None

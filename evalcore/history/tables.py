@@ -10,6 +10,7 @@ import _duckdb as duckdb
 
 from evalcore.history.columns import TABLES
 from evalcore.history.files import damage_told, local_files, rows_query, table_files
+from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import run_id_time
 from evalcore.storage.object_store import ObjectStore
@@ -38,6 +39,6 @@ def open_history(
         query = rows_query(table, local_files(store, files))
         if since is not None:
             query = f"FROM ({query}) WHERE run_id >= '{run_id_time(since)}'"
-        with damage_told(table):
+        with damage_told(table), damage_located(store):
             connection.execute(f"CREATE VIEW {name} AS {query}")
     return connection

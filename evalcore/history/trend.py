@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-import _duckdb as duckdb
-
 from evalcore.analytics.assertion_counts import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import UsageError
 from evalcore.history.changes import Fingerprint, describe_changes
 from evalcore.history.locations import partition_suite
 from evalcore.history.tables import open_history
+from evalcore.history.unreadable_files import damage_located
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
@@ -143,6 +142,7 @@ class SuiteHistory:
         opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
         tables = {name for name, is_opened in opened.items() if is_opened}
         self._connection = open_history(store, suites=[suite], since=since, tables=tables)
+        self._store = store
         self.suite = suite
         if not self._has_runs():
             self.suite = _similar_suite(store, suite)
@@ -186,7 +186,7 @@ class SuiteHistory:
 
     def case(self, case_id: str, variant: str | None = None) -> tuple[CaseHistory, ...]:
         """Return a case's outcomes for each of its groups and variants; raises `UsageError`."""
-        rows = self._execute("history_case", case_id=case_id).fetchall()
+        rows = self._rows("history_case", case_id=case_id)
         outcomes = [CaseOutcome(row[0], _utc(row[1]), *row[2:]) for row in rows]
         if variant is not None:
             outcomes = [outcome for outcome in outcomes if outcome.variant == variant]
@@ -207,7 +207,7 @@ class SuiteHistory:
 
     def flaky(self, variant: str | None = None) -> tuple[FlakyCase, ...]:
         """Return the cases that differ without a change of their work, the most often first."""
-        rows = self._execute("history_flaky", variant=variant).fetchall()
+        rows = self._rows("history_flaky", variant=variant)
         return tuple(
             FlakyCase(case, group, name, FlipRate(*between[:2]), FlipRate(*between[2:]))
             for case, group, name, *between in rows
@@ -218,10 +218,11 @@ class SuiteHistory:
 
         Only with the history opened for its table `assertions`.
         """
-        return suite_assertion_counts(self._connection, partition_suite(self.suite), runs)
+        with damage_located(self._store):
+            return suite_assertion_counts(self._connection, partition_suite(self.suite), runs)
 
     def _points(self, variant: str | None) -> list[RunPoint]:
-        rows = self._execute("history_trend").fetchall()
+        rows = self._rows("history_trend")
         points = list(run_points(rows))
         if variant is None:
             return points
@@ -236,14 +237,16 @@ class SuiteHistory:
         return chosen
 
     def _has_runs(self) -> bool:
-        return self._execute("history_trend").fetchone() is not None
+        return bool(self._rows("history_trend"))
 
-    def _execute(self, query: str, **parameters: Any) -> duckdb.DuckDBPyConnection:
+    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         values = {"suite": partition_suite(self.suite), **parameters}
-        return self._connection.execute(query_text(query), values)
+        with damage_located(self._store):
+            return self._connection.execute(query_text(query), values).fetchall()
 
     def _unknown_case(self, case_id: str, variant: str | None) -> str:
-        rows = self._connection.execute("SELECT DISTINCT case_id FROM cases").fetchall()
+        with damage_located(self._store):
+            rows = self._connection.execute("SELECT DISTINCT case_id FROM cases").fetchall()
         hint = did_you_mean(case_id, [row[0] for row in rows])
         of = "" if variant is None else f" in variant '{variant}'"
         return f"the runs of suite '{self.suite}' have no case '{case_id}'{of}.{hint}"
@@ -251,7 +254,7 @@ class SuiteHistory:
 
 def _similar_suite(store: ObjectStore, suite: str) -> str:
     """Return the suite of the history that shares its key with this name; raise `UsageError`."""
-    with open_history(store, tables={"runs"}) as connection:
+    with open_history(store, tables={"runs"}) as connection, damage_located(store):
         rows = connection.execute("SELECT DISTINCT suite FROM runs ORDER BY 1").fetchall()
     suites = [str(row[0]) for row in rows]
     if suite in suites:

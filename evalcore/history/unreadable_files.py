@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import _duckdb as duckdb
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.history.columns import HistoryTable
-from evalcore.history.files import table_files
+from evalcore.history.columns import TABLES, HistoryTable
+from evalcore.history.files import local_files, table_files
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.temporary_folder import temporary_folder
+
+# What DuckDB raises for a query that is wrong or takes too much, whatever the files hold.
+_FAULTS_OF_QUERIES: Final = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.InterruptException,
+    duckdb.OutOfMemoryException,
+    duckdb.OutOfRangeException,
+    duckdb.ParserException,
+    duckdb.PermissionException,
+    duckdb.SyntaxException,
+)
+
+
+@contextmanager
+def damage_located(store: ObjectStore) -> Iterator[None]:
+    """Raise `StoreError` that names the data file for a query that failed by its damage.
+
+    An error of the query, and one that every file can be read in spite of, is raised as it is.
+    """
+    try:
+        yield
+    except _FAULTS_OF_QUERIES:
+        raise
+    except duckdb.Error as error:
+        for table in TABLES.values():
+            _require_readable(store, table, error)
+        raise
+
+
+def _require_readable(store: ObjectStore, table: HistoryTable, cause: duckdb.Error) -> None:
+    files = table_files(store, table)
+    with open_database() as connection:
+        for file, path in zip(files, local_files(store, files), strict=True):
+            if _is_readable(connection, path):
+                continue
+            helps = "`evalcore history rebuild` makes the tables anew"
+            if store.local_path(file.key) is None:
+                # The next query fetches it: this copy may have been damaged on this machine.
+                path.unlink(missing_ok=True)
+                helps = f"ask once more, its copy was removed; if it stays so, {helps}"
+            raise StoreError(f"{file.key} is damaged; {helps}") from cause
 
 
 def remove_unreadable_files(store: ObjectStore, table: HistoryTable) -> None:

@@ -198,6 +198,11 @@ class Policy:
         return self.stop_when_decided or self.auto_iterations
 
     @property
+    def iterations_of_score(self) -> int | None:
+        """How many iterations of a case have to count for a score; None if one is enough."""
+        return self.k if self.reducer in {Reducer.PASS_AT_K, Reducer.PASS_ALL_K} else None
+
+    @property
     def each_iteration_passes(self) -> bool:
         """Whether a case passes only if each of its iterations does."""
         if self.reducer in {Reducer.MEAN, Reducer.MEDIAN}:

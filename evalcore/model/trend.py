@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from evalcore.frozen import frozen
+from evalcore.model.latency_text import latency_text
 
 
 class Metric(StrEnum):
@@ -30,6 +31,8 @@ class Metric(StrEnum):
 
     def text(self, value: float | None) -> str:
         """Return a value for people, `–` for none."""
+        if self is Metric.LATENCY:
+            return latency_text(value)
         return "–" if value is None else _FORMS[self].format(value)
 
 
@@ -43,7 +46,6 @@ _TITLES: Mapping[Metric, str] = {
 _FORMS: Mapping[Metric, str] = {
     Metric.SCORE: "{:.4f}",
     Metric.PASS_RATE: "{:.1%}",
-    Metric.LATENCY: "{:,.0f}",
     Metric.COST: "{:,.4f}",
     Metric.TOKENS: "{:,.0f}",
 }

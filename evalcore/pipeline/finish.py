@@ -39,6 +39,7 @@ from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
+from evalcore.statistics.estimates import estimate_rate
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.transfers import at_once
 
@@ -173,10 +174,12 @@ def _store_report(view: RunView, *, keep_json: bool) -> None:
 
 def _figures(summary: Summary) -> dict[str, Any]:
     """Return what listings show of a run without reading its report; None is not measured."""
+    rate = estimate_rate(summary.pass_sample)
     return {
         "p50_latency_ms": summary.p50_latency_ms,
         "score": summary.score,
         "pass_rate": summary.pass_rate,
+        "pass_rate_interval": None if rate.low is None else [rate.low, rate.high],
         "cost_usd": summary.total_cost_usd,
     }
 

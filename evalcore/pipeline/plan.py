@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from evalcore.pipeline.kept_evidence import check_kept_evidence, kept_evidence_s
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
+from evalcore.pipeline.told_warnings import warn_on_standard_error
 from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     PILOT_ITEMS,
@@ -66,7 +67,8 @@ class PlanOptions:
     `isolation` says where the suite's Python runs; None leaves it to who executes.
     `run_id` is the id of the run (`new_run_id`), so that it is known before the run exists.
     `seed` is that of the random order of a run that stops early; None draws one.
-    `is_stored` says that the suite is that of the run `reuse`: its code is not read again.
+    `is_stored` says that the suite is that of the run `reuse`: its code is not read again. `warn`
+    is told what people should know.
     """
 
     mode: str = Mode.LIVE
@@ -77,6 +79,7 @@ class PlanOptions:
     run_id: str | None = None
     seed: int | None = None
     is_stored: bool = False
+    warn: Callable[[str], None] = warn_on_standard_error
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -210,7 +213,7 @@ def plan_run(
     if options.reuse is not None:
         from evalcore.pipeline.reuse import prepare_reuse
 
-        prepared = prepare_reuse(run, suite, plan, options.reuse)
+        prepared = prepare_reuse(run, suite, plan, options.reuse, options.warn)
         parts |= prepared.parts
         if prepared.settings:
             settings = {**manifest.settings, **prepared.settings}

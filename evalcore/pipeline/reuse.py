@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -28,7 +27,9 @@ from evalcore.storage.temporary_folder import temporary_folder
 _RUNS_LOOKED_AT = 20
 
 
-def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
+def earlier_runs(
+    store: ObjectStore, suite: str, warn: Callable[[str], None]
+) -> tuple[StoredRun, ...]:
     """Return those of the suite's last 20 completed runs that kept outputs, the newest first."""
     completed = (
         run
@@ -38,9 +39,7 @@ def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
     latest = tuple(islice(completed, _RUNS_LOOKED_AT))
     with_outputs = [run for run in latest if kept_evidence(run) is not EvidencePolicy.NONE]
     if latest and not with_outputs:
-        sys.stderr.write(
-            "Warning: nothing is reused: the earlier runs kept no outputs (evidence: none)\n"
-        )
+        warn("nothing is reused: the earlier runs kept no outputs (evidence: none)")
     return tuple(open_run(store, suite, run.id) for run in with_outputs)
 
 
@@ -54,13 +53,16 @@ class PreparedReuse(NamedTuple):
     settings: dict[str, Any]
 
 
-def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> PreparedReuse:
+def prepare_reuse(
+    run: StoredRun, suite: Suite, plan: Plan, source: str, warn: Callable[[str], None]
+) -> PreparedReuse:
     """Write, beside the plan, the stored rows that its items take over.
 
-    `source` is `HISTORY`, or the id of the one run whose evidence is graded again.
+    `source` is `HISTORY`, or the id of the one run whose evidence is graded again. `warn` is told
+    why evidence of earlier runs is not taken.
     """
     if source == HISTORY:
-        runs: Sequence[StoredRun] = earlier_runs(run.store, suite.definition.name)
+        runs: Sequence[StoredRun] = earlier_runs(run.store, suite.definition.name, warn)
     else:
         runs = (find_run(run.store, source),)
     with ExitStack() as stack, temporary_folder("evalcore-reuse-") as folder:
@@ -77,7 +79,7 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
                 if source != HISTORY:
                     raise
                 parts.append(())
-                sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
+                warn(f"nothing is taken from an earlier run: {error}")
         if not any(parts):
             return PreparedReuse(digests, {})
         errors = source != HISTORY
@@ -85,7 +87,8 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
         conversations = AskedConversations(None if source == HISTORY else runs[0])
         counts = rows.match(_planned_items(suite, plan, conversations))
         if source == HISTORY and counts.evidence < plan.items:
-            _report_changes(suite, plan, counts.evidence, runs[0])
+            amount = f"{plan.items - counts.evidence} of {plan.items} items"
+            _tell_changes(suite, runs[0], amount, warn)
         names = [earlier.run_id for earlier in runs]
         sources = [
             {"run": name, "items": count}
@@ -102,10 +105,11 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
         return PreparedReuse(digests, settings)
 
 
-def _report_changes(suite: Suite, plan: Plan, reused: int, newest: StoredRun) -> None:
+def _tell_changes(
+    suite: Suite, newest: StoredRun, amount: str, warn: Callable[[str], None]
+) -> None:
     for change in target_changes(suite.definition, newest):
-        amount = f"{plan.items - reused} of {plan.items} items"
-        sys.stderr.write(f"Not reused ({amount}): {change}\n")
+        warn(f"not reused ({amount}): {change}")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.run_observer import observer_of
-from evalcore.redaction.redactor import PROCESS
+from evalcore.pipeline.told_warnings import warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.registry import kind_facts
@@ -48,12 +47,6 @@ if TYPE_CHECKING:
     from evalcore.pipeline.round_rule import RoundRule
     from evalcore.pipeline.stop_rule import StopRule
     from evalcore.workspaces.manager import Workspaces
-
-
-def _to_standard_error(message: str) -> None:
-    from evalcore.trust.text import sanitize_terminal
-
-    sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")
 
 
 @frozen
@@ -84,7 +77,7 @@ class ExecuteOptions:
     rates: SharedRates | None = None
     calls: RunCalls | None = None
     share: ConcurrencyShare | None = None
-    warn: Callable[[str], None] = _to_standard_error
+    warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
     abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
+from evalcore.model.latency_text import latency_text
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 
@@ -178,7 +179,7 @@ def _value(kind: DifferenceKind, value: float | None) -> str:
         case DifferenceKind.ASSERTION:
             text = {1.0: "passed", 0.0: "failed"}.get(value, f"{value:.4g}")
         case DifferenceKind.LATENCY:
-            text = f"{value:.0f} ms"
+            text = f"{latency_text(value)} ms"
         case DifferenceKind.COST:
             text = f"{usd_text(value)} USD"
         case DifferenceKind.TOKENS:

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.latency_text import latency_text
 from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
@@ -183,7 +184,7 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
         yield figure("Score", score, ", ".join(filter(None, (interval, threshold))))
     for label, value in (("p50", summary.p50_latency_ms), ("p95", summary.p95_latency_ms)):
         if value is not None:
-            yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
+            yield figure(f"Latency {label}", latency_text(value), "ms")
     if summary.total_cost_usd is not None:
         yield figure("Cost", usd_text(summary.total_cost_usd), "USD")
     if summary.judge_cost_usd is not None:

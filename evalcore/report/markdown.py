@@ -8,6 +8,7 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
+from evalcore.model.latency_text import latency_text
 from evalcore.model.run import NOT_FOR_TARGET
 from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
@@ -111,8 +112,8 @@ def _counts(report: Report) -> Iterator[str]:
     columns["pass rate"] = rate_text(summary.pass_rate, summary.pass_sample)
     columns["score"] = score_text(summary.score, summary.score_sample)
     if summary.p50_latency_ms is not None:
-        columns["latency p50"] = f"{summary.p50_latency_ms:.0f} ms"
-        columns["p95"] = f"{summary.p95_latency_ms:.0f} ms"
+        columns["latency p50"] = f"{latency_text(summary.p50_latency_ms)} ms"
+        columns["p95"] = f"{latency_text(summary.p95_latency_ms)} ms"
     if summary.total_cost_usd is not None:
         columns["cost"] = f"{usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.latency_text import latency_text
 from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
@@ -123,8 +124,8 @@ def _measured(report: Report) -> Iterator[str]:
     if summary.score is not None:
         yield f"score {score_text(summary.score, summary.score_sample)}"
     if summary.p50_latency_ms is not None:
-        yield f"latency p50 {summary.p50_latency_ms:.0f} ms"
-        yield f"p95 {summary.p95_latency_ms:.0f} ms"
+        yield f"latency p50 {latency_text(summary.p50_latency_ms)} ms"
+        yield f"p95 {latency_text(summary.p95_latency_ms)} ms"
     if summary.total_cost_usd is not None:
         yield f"cost {usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evalcore.model.latency_text import latency_text
 from evalcore.model.summary import VariantSummary
 from evalcore.report.costs import usd_text
 
@@ -20,7 +21,7 @@ def measure_columns(variants: Sequence[VariantSummary]) -> list[tuple[str, list[
 
 
 def _latency(value: float | None) -> str:
-    return _NONE if value is None else f"{value:,.0f} ms"
+    return _NONE if value is None else f"{latency_text(value)} ms"
 
 
 def _cost(value: float | None) -> str:

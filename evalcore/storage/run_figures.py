@@ -16,11 +16,16 @@ _HEAD_END = b',"cases":['
 
 
 class RunFigures(NamedTuple):
-    """Score and pass rate from 0 to 1, the cost of the items; None where it was not measured."""
+    """Score and pass rate from 0 to 1, the cost of the items; None where it was not measured.
+
+    `interval` has the ends of the pass rate's 95 % interval, as the report has it: the variants of
+    a case are one unit. Manifests of earlier versions do not have it (`read_interval`).
+    """
 
     score: float | None = None
     pass_rate: float | None = None
     cost_usd: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
@@ -31,14 +36,27 @@ def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
     """
     facts = manifest.execution
     if "pass_rate" in facts:
-        return RunFigures(*map(_number, map(facts.get, RunFigures._fields)))
+        score, rate, cost = (
+            _number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd")
+        )
+        return RunFigures(score, rate, cost, _ends(facts.get("pass_rate_interval")))
     try:
         head = orjson.loads(_head(run))
         summary = head["summary"]
         figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
     except (StoreError, ValueError, LookupError, TypeError, OSError):
         return RunFigures()
-    return RunFigures(*map(_number, figures))
+    score, rate, cost = map(_number, figures)
+    return RunFigures(score, rate, cost)
+
+
+def read_interval(run: StoredRun) -> tuple[float, float] | None:
+    """Return the ends of the pass rate's interval from the head of a completed run's report."""
+    try:
+        entry = orjson.loads(_head(run))["summary"]["intervals"]["pass_rate"]
+        return _ends([entry["low"], entry["high"]])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return None
 
 
 def read_awaited(run: StoredRun) -> AwaitedLabels | None:
@@ -58,6 +76,14 @@ def _head(run: StoredRun) -> bytes:
         with path.open("rb") as file:
             line = file.readline()
     return line.rstrip().removesuffix(_HEAD_END) + b"}"
+
+
+def _ends(value: Any) -> tuple[float, float] | None:
+    match value:
+        case [float() | int() as low, float() | int() as high]:
+            return low, high
+        case _:
+            return None
 
 
 def _number(value: Any) -> float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.work import Work
+from evalcore.trust.machine_faults import Noting, faults_noted_by, item_noting
 
 # Works that wait at the same time arrive within this time.
 _GATHER_S: Final = 0.1
@@ -40,7 +41,17 @@ class _Batch:
     def __init__(self) -> None:
         self.works: dict[str, Work] = {}
         self.answers: dict[str, asyncio.Future[Evidence]] = {}
+        self.notings: dict[str, Noting] = {}
         self.closed = asyncio.Event()
+
+    @contextmanager
+    def noting_faults(self) -> Iterator[None]:
+        """Note a fault for each work that waits; the time of all stands still meanwhile."""
+        with ExitStack() as stack:
+            for name, answer in self.answers.items():
+                if not answer.done():
+                    stack.enter_context(self.notings[name]())
+            yield
 
 
 class Batches:
@@ -71,6 +82,7 @@ class Batches:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         batch.works[work.case.id] = work
+        batch.notings[work.case.id] = item_noting()
         answer: asyncio.Future[Evidence] = asyncio.get_running_loop().create_future()
         batch.answers[work.case.id] = answer
         if len(batch.works) >= self._size:
@@ -96,7 +108,8 @@ class Batches:
         works = [work for name, work in batch.works.items() if not batch.answers[name].cancelled()]
         if not works:
             return
-        run = asyncio.ensure_future(self._ask(works[0], _lines(works)))
+        with faults_noted_by(batch.noting_faults):
+            run = asyncio.ensure_future(self._ask(works[0], _lines(works)))
         waiting = set(batch.answers.values())
         # The run ends once no answer is awaited.
         while not run.done():

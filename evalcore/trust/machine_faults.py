@@ -23,14 +23,13 @@ DISK_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.E
 _PROCESS_FAULTS: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _RETRIES_S: Final = (0.5, 2.0, 5.0)
 
+Noting = Callable[[], AbstractContextManager[None]]
 # What is entered around an action of the item that is being executed.
-_NOTING: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
-    "noting of machine faults", default=nullcontext
-)
+_NOTING: Final[ContextVar[Noting]] = ContextVar("noting of machine faults", default=nullcontext)
 
 
 @contextmanager
-def faults_noted_by(noting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+def faults_noted_by(noting: Noting) -> Iterator[None]:
     """Enter `noting()` around each action that may meet such a fault, as long as the context.
 
     Checks and engines turn what they meet into results of their own, so the fault is noted.
@@ -45,6 +44,11 @@ def faults_noted_by(noting: Callable[[], AbstractContextManager[None]]) -> Itera
 def noting_faults() -> AbstractContextManager[None]:
     """Return the context in which the item's `StoreError` is noted."""
     return _NOTING.get()()
+
+
+def item_noting() -> Noting:
+    """Return what notes the faults of the item that is being executed, for another task."""
+    return _NOTING.get()
 
 
 async def waited_out(action: Callable[[], Awaitable[T]]) -> T:

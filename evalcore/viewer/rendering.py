@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
+from evalcore.model.latency_text import latency_text
 from evalcore.report.costs import usd_text
 from evalcore.report.durations import duration_text
 from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
@@ -101,7 +102,7 @@ def _environment() -> Environment:
         share=lambda value: _ABSENT if value is None else f"{value:.1%}",
         score=lambda value: _ABSENT if value is None else f"{value:.3f}",
         usd=lambda value: _ABSENT if value is None else usd_text(value),
-        ms=lambda value: _ABSENT if value is None else f"{value:,.0f}",
+        ms=latency_text,
         number=lambda value: _ABSENT if value is None else f"{value:,}",
         seconds=lambda value: _ABSENT if value is None else duration_text(value),
         mark=lambda outcome: _OUTCOME_MARKS.get(str(outcome), "·"),

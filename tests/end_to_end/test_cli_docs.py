@@ -89,6 +89,16 @@ def test_no_flag_is_documented_that_a_command_does_not_have(path: str) -> None:
     assert named - flags_of(COMMANDS[path]) == set()
 
 
+def test_help_says_of_an_option_whether_it_is_repeatable() -> None:
+    options = [
+        (f"{path} {option.opts[-1]}", option.multiple, "repeatable" in (option.help or "").lower())
+        for path, command in COMMANDS.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+    ]
+    assert [name for name, multiple, says in options if multiple != says] == []
+
+
 def test_no_command_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"^## `(evalcore .*)`$", COMMAND_LINE, re.MULTILINE)) == set(COMMANDS)
 

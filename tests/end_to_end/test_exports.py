@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from tests.support.shell import Ended, evalcore
+from tests.support.shell import ROOT, Ended, evalcore
 
 FIELDS = [
     "timestamp", "suite", "test_id", "target", "variant", "iteration", "score", "verdict",
@@ -103,6 +104,31 @@ def test_parquet_and_csv_hold_the_same_rows(suite: Path) -> None:
     assert [row["verdict"] for row in rows] == ["pass", "fail", "error", "blocked"]
     assert json.loads(rows[0]["scores"])[0]["name"] == "contains-one"
     assert table.fetchall()[1][2] == "=cmd()"
+
+
+def test_the_page_has_each_column_with_its_type_and_how_csv_is_read(suite: Path) -> None:
+    export(suite, "rows.parquet", "rows.csv")
+    page = (ROOT / "docs/reference/report.md").read_text("utf-8")
+    section = page.split("## Exported rows\n")[1].split("\n## ")[0]
+    kinds = {
+        name: kind
+        for names, kind in re.findall(r"^\| (`.*?) \| ([a-z ]+) \|", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    columns = duckdb.sql(f"DESCRIBE FROM '{suite.parent}/rows.parquet'").fetchall()
+    assert {name: kind_of(column) for name, column, *_ in columns} == kinds
+
+    (query,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    rows = duckdb.sql(query.replace("rows.csv", str(suite.parent / "rows.csv"))).fetchall()
+    whole = duckdb.sql(f"SELECT len(scores) FROM '{suite.parent}/rows.parquet'").fetchall()
+    assert [count for *_, count in rows] == [count for (count,) in whole]
+
+
+def kind_of(column: str) -> str:
+    """Return a type of DuckDB as the page says it."""
+    plain = {"VARCHAR": "text", "INTEGER": "integer", "DOUBLE": "number"}
+    plain["VARCHAR[]"] = "list of texts"
+    return plain.get(column) or ("list of objects" if column.endswith("[]") else "object")
 
 
 def test_no_spreadsheet_calculates_what_a_csv_holds(suite: Path) -> None:

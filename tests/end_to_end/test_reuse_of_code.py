@@ -220,7 +220,7 @@ def test_a_target_that_is_executed_again_is_named_with_the_files_that_changed(
     again = project.run("run", "suite.yaml", "--reuse")
     assert again.report["run"]["reused"] == []
     change = f"the code of target 'own' changed since run {first.report['run']['id']}: log"
-    assert f"Not reused (3 of 3 items): {change}\n" in again.err
+    assert f"Warning: not reused (3 of 3 items): {change}\n" in again.err
 
 
 def test_a_command_whose_shell_text_counts_its_calls_is_reused(project: Project) -> None:

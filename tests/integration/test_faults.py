@@ -375,8 +375,11 @@ def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
 
 
 # No file of the process may become larger than one block: as on a full disk, a write fails.
+# Python would leave cut caches of the modules that it compiles, for every other process.
 FULL_DISK = """\
-import resource, signal
+import os, resource, signal, sys
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+sys.dont_write_bytecode = True
 from evalcore.execution import stored_shards as shard
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

@@ -25,6 +25,7 @@ from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
 from evalcore.sql.rows import write_rows
 from evalcore.statistics.distributions import t_quantile
+from evalcore.statistics.iterated import pass_all_k, pass_at_k
 from tests.support.examples import examples
 
 THRESHOLD = 0.8
@@ -117,10 +118,6 @@ def lower_mean(values: list[float]) -> float | None:
     return max(0.0, math.fsum(values) / len(values) - t * margin)
 
 
-def choose(n: int, k: int) -> int:
-    return math.comb(n, k)
-
-
 def reduce_case(items: list[dict[str, Any]], policy: Policy) -> tuple[float | None, bool] | None:
     """Return a case's score and whether it passed; None if nothing of it counts."""
     counted = [
@@ -138,7 +135,6 @@ def reduce_case(items: list[dict[str, Any]], policy: Policy) -> tuple[float | No
     n = len(counted)
     passed = [row["status"] == "completed" and row["outcome"] == "passed" for row in counted]
     c, wanted = sum(passed), policy.k or n
-    k = min(wanted, n)
     score: float | None
     match policy.reducer:
         case Reducer.MEAN:
@@ -150,9 +146,9 @@ def reduce_case(items: list[dict[str, Any]], policy: Policy) -> tuple[float | No
         case Reducer.MAX:
             score = max(values, default=None)
         case Reducer.PASS_AT_K:
-            score = 1 - choose(n - c, k) / choose(n, k)
+            score = pass_at_k(n, c, wanted)
         case Reducer.PASS_ALL_K:
-            score = choose(c, k) / choose(n, k)
+            score = pass_all_k(n, c, wanted)
         case Reducer.AT_LEAST_K:
             score = float(c >= wanted)
         case Reducer.CONFIDENCE_INTERVAL:

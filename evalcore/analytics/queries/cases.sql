@@ -13,7 +13,6 @@ WITH reduced AS (
         count(*) FILTER (counted) AS n,
         count(*) FILTER (passed) AS c,
         coalesce($k, count(*) FILTER (counted)) AS wanted,
-        least(coalesce($k, count(*)), count(*) FILTER (counted)) AS k,
         list(counted_score ORDER BY item) FILTER (counted_score IS NOT NULL) AS scores,
         bool_and(status = 'completed' AND outcome <> 'blocked' AND len(coalesce(missed, [])) = 0)
             FILTER (counted) AS sound
@@ -21,7 +20,7 @@ WITH reduced AS (
     GROUP BY case_number, variant_number
 ),
 scored AS (
-    SELECT *, reduced_score($reducer, scores, n, c, k, wanted) AS score FROM reduced
+    SELECT *, reduced_score($reducer, scores, n, c, wanted) AS score FROM reduced
 )
 SELECT
     case_number, variant_number, case_id, case_group, variant,

@@ -13,7 +13,6 @@ WITH reduced AS (
         counted::BIGINT AS n,
         passed::BIGINT AS c,
         coalesce($k, counted::BIGINT) AS wanted,
-        least(coalesce($k, 1), counted::BIGINT) AS k,
         CASE WHEN counted_score IS NOT NULL THEN [counted_score] END AS scores,
         CASE WHEN counted THEN
             status = 'completed' AND outcome <> 'blocked' AND len(coalesce(missed, [])) = 0
@@ -21,7 +20,7 @@ WITH reduced AS (
     FROM items
 ),
 scored AS (
-    SELECT *, reduced_score($reducer, scores, n, c, k, wanted) AS score FROM reduced
+    SELECT *, reduced_score($reducer, scores, n, c, wanted) AS score FROM reduced
 )
 SELECT
     case_number, variant_number, case_id, case_group, variant,

@@ -1,5 +1,5 @@
 -- Each variant of the run as the history has it: score (the mean over groups), pass rate, median
--- latency, cost.
+-- latency, cost. Over the table `cases` and the view `variant_figures`.
 CREATE OR REPLACE TEMP VIEW variant_measures AS
 WITH groups AS (
     SELECT
@@ -16,15 +16,7 @@ scores AS (
         sum(cases)::BIGINT AS cases, sum(passed) / nullif(sum(cases), 0) AS pass_rate
     FROM groups
     GROUP BY ALL
-),
-measures AS (
-    SELECT
-        variant_number,
-        quantile_cont(latency_ms, 0.5) AS latency,
-        fsum(cost_usd ORDER BY item) AS cost
-    FROM items
-    GROUP BY variant_number
 )
-SELECT variant, cases, score, pass_rate, latency, cost
-FROM scores JOIN measures USING (variant_number)
+SELECT variant, cases, score, pass_rate, p50_latency_ms AS latency, total_cost_usd AS cost
+FROM scores JOIN variant_figures USING (variant_number)
 ORDER BY variant_number

@@ -6,6 +6,12 @@ function number(value, digits) {
   return value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
 }
 
+// As `latency_text` of model/latency_text.py, with `digits` decimals from 1 ms on.
+function milliseconds(value, digits) {
+  if (value > 0 && value < 1) return value.toLocaleString("en", { maximumSignificantDigits: 1 }) + " ms";
+  return number(value, digits) + " ms";
+}
+
 // As `usd_text` of report/costs.py: no powers of ten.
 function usd(value) {
   const small = value !== 0 && Math.abs(value) < 0.001;
@@ -18,7 +24,7 @@ function block(title, text) {
 
 function measures([, , , , , , latency, cost, tokens, scores]) {
   const parts = [];
-  if (latency !== null) parts.push(number(latency, 1) + " ms");
+  if (latency !== null) parts.push(milliseconds(latency, 1));
   if (cost !== null) parts.push(usd(cost) + " USD");
   if (tokens !== null) parts.push(number(tokens, 0) + " tokens");
   for (const [name, value, error] of scores) parts.push(name + " " + (error ? "– (" + error + ")" : number(value, 4)));

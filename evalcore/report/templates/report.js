@@ -135,7 +135,7 @@ function rowElement(one) {
   if (head.variants.length === 1) {
     const [cell] = one.cells;
     row.append(cellElement(cell), element("td", { class: "n" }, cell.score === null ? "–" : cell.score.toFixed(2)),
-      element("td", { class: "n" }, cell.latency === null ? "–" : number(cell.latency, 0) + " ms"),
+      element("td", { class: "n" }, cell.latency === null ? "–" : milliseconds(cell.latency, 0)),
       textElement("td", { class: "why", dir: "auto" }, cell.why));
   } else {
     for (const { variant } of shownVariants()) row.append(cellElement(one.cells[variant]));

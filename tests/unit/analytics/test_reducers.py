@@ -39,11 +39,28 @@ def test_quantiles_are_those_of_students_distribution(
 def test_the_lower_end_is_the_score(
     connection: duckdb.DuckDBPyConnection, scores: list[float] | None, expected: float | None
 ) -> None:
-    query = "SELECT reduced_score('confidence_interval', ?::DOUBLE[], 1, 1, 1, 1)"
+    query = "SELECT reduced_score('confidence_interval', ?::DOUBLE[], 1, 1, 1)"
     row = connection.execute(query, [scores]).fetchone()
 
     assert row is not None
     assert row[0] == (None if expected is None else pytest.approx(expected, abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("reducer", "passed", "expected"),
+    [
+        ("pass_at_k", 2, None),
+        ("pass_at_k", 0, None),
+        ("pass_all_k", 2, None),
+        ("pass_all_k", 0, None),
+        ("at_least_k", 2, 0.0),
+    ],
+)
+def test_two_iterations_say_nothing_of_three_attempts(
+    connection: duckdb.DuckDBPyConnection, reducer: str, passed: int, expected: float | None
+) -> None:
+    query = "SELECT reduced_score(?, [1.0, 1.0], 2, ?, 3)"
+    assert connection.execute(query, [reducer, passed]).fetchone() == (expected,)
 
 
 def test_a_case_may_have_very_many_iterations(connection: duckdb.DuckDBPyConnection) -> None:

@@ -56,6 +56,16 @@ def test_processes_that_label_the_same_content_at_once_lose_and_overwrite_nothin
     assert not book.damaged
 
 
+def test_a_name_is_one_annotator_however_unicode_spells_its_accent(store: ObjectStore) -> None:
+    add_label(store, "suite", CONTENT, LabelRecord("Andr\u00e9", "no", AT))
+    add_label(store, "suite", CONTENT, LabelRecord("Andre\u0301", "yes", AT))
+
+    (record,) = labels_of(store, "suite", CONTENT)
+    assert (record.annotator, record.label, record.number) == ("Andr\u00e9", "yes", 2)
+    withdraw_label(store, "suite", CONTENT, "Andre\u0301", at=AT)
+    assert not labels_of(store, "suite", CONTENT)
+
+
 def test_a_change_of_mind_is_a_new_object_and_the_last_one_counts(store: ObjectStore) -> None:
     add_label(store, "Suite", CONTENT, LabelRecord("ann", "no", AT))
     add_label(store, "Suite", CONTENT, LabelRecord("ann", "yes", AT))

@@ -12,7 +12,8 @@ from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
 from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
-from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
+from evalcore.model.sample import Sample
+from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
@@ -91,6 +92,32 @@ def test_a_share_of_errors_can_be_excluded() -> None:
     )
     assert decide_gates(policy, SUMMARY)[0].passed
     assert not decide_gates(replace(policy, max_error_share=0.05), SUMMARY)[0].passed
+
+
+@pytest.mark.parametrize(
+    ("threshold", "score", "outcome"),
+    [(0.8, 0.85, "inconclusive"), (0.9, 0.85, "fail"), (0.8, None, "inconclusive")],
+)
+@pytest.mark.parametrize("reducer", [Reducer.PASS_AT_K, Reducer.PASS_ALL_K])
+def test_a_score_without_the_cases_that_errors_shortened_passes_nothing(
+    threshold: float, score: float | None, outcome: str, reducer: Reducer
+) -> None:
+    scored = 0 if score is None else 8
+    summary = replace(SUMMARY, score=score, score_sample=Sample(scored, score or 0.0, scored))
+    policy = replace(
+        POLICY,
+        gates=(GateSpec("score_at_least", {"threshold": threshold}), GateSpec("errors")),
+        reducer=reducer,
+        k=3,
+        errors=ErrorPolicy.EXCLUDE,
+        max_error_share=0.1,
+    )
+    result, errors = decide_gates(policy, summary)
+
+    few = f"{10 - scored} cases with fewer than 3 iterations that count"
+    assert result.outcome == outcome
+    assert (few in result.message) == (outcome == "inconclusive")
+    assert errors.message.endswith(f"; {few}, and no score")
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import orjson
 import pytest
 
 from evalcore.errors import StoreError, UsageError
+from evalcore.history.case_variances import read_case_variances
+from evalcore.history.closed import ask
 from evalcore.history.compaction import compact
 from evalcore.history.locations import partition_suite
+from evalcore.history.statement import QueryError
 from evalcore.history.sync import rebuild, sync
 from evalcore.history.tables import open_history
+from evalcore.history.trend import SuiteHistory
 from evalcore.model.evidence import Evidence
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Policy, ScoreRule
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.repair import reopen_damaged
@@ -207,6 +215,23 @@ def test_what_was_not_measured_is_null(store: LocalStore) -> None:
     assert [case[name] for name in ("latency_ms", "cost_usd", "tokens", "cluster")] == [None] * 4
 
 
+def test_the_interval_of_a_score_is_that_of_the_clusters(store: LocalStore) -> None:
+    cases = [
+        case_of(number, passes=number < 3, metadata={"customer": f"c{number // 2}"})
+        for number in range(6)
+    ]
+    policy = Policy(ScoreRule.BLOCKS, (GateSpec("errors"),), cluster="customer")
+    run = complete_run(store, suite_of(cases, policy=policy))
+    sync(store)
+
+    (row,) = rows_of(store, "runs")
+    report = orjson.loads(store.get(find_run(store, run).keys.report).data)
+    interval = report["summary"]["intervals"]["score"]
+    assert "clustered" in interval["method"]
+    ends = [row["score_low"], row["score_high"]]
+    assert ends == pytest.approx([interval["low"], interval["high"]], abs=1e-6)
+
+
 def test_a_rebuild_changes_nothing_and_keeps_deleted_runs(store: LocalStore) -> None:
     runs = [complete_run(store, suite_of(TWO), day=day) for day in range(3)]
     sync(store)
@@ -245,6 +270,52 @@ def log_folder(store: LocalStore, table: str) -> Path:
     return log.parent
 
 
+READERS: dict[str, Callable[[LocalStore], object]] = {
+    "query": lambda store: _answer(store, "SELECT count(hash(rows)) FROM cases AS rows"),
+    "history of a case": lambda store: SuiteHistory(store, "support", case_tables=True).case(
+        "case-0"
+    ),
+    "earlier runs": lambda store: read_case_variances(store, "support", "0" * 64),
+}
+
+
+def _case_history(store: LocalStore, case: str) -> object:
+    with SuiteHistory(store, "support", case_tables=True) as history:
+        return history.case(case)
+
+
+def _answer(store: LocalStore, sql: str) -> list[object]:
+    with ask(store, sql) as answer:
+        return list(answer.batches())
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_damaged_page_is_told_with_its_file(
+    store: LocalStore, tmp_path: Path, read: Callable[[LocalStore], object]
+) -> None:
+    run = complete_run(store, suite_of([case_of(number) for number in range(30)]))
+    sync(store)
+    (file,) = (tmp_path / "store" / "history" / "cases").rglob("*.parquet")
+    data = bytearray(file.read_bytes())
+    data[4:200] = bytes(byte ^ 0xFF for byte in data[4:200])
+    file.write_bytes(data)
+
+    with pytest.raises(StoreError, match=rf"{file.name} is damaged; `evalcore history rebuild`"):
+        read(store)
+
+    rebuild(store)
+    assert count_rows(store) == expected_rows(store, [run])
+    read(store)
+
+
+def test_a_query_that_is_wrong_is_no_damage(store: LocalStore) -> None:
+    complete_run(store, suite_of(TWO))
+    sync(store)
+    for wrong in ("SELECT regexp_extract(case_id, '(') FROM cases", "SELECT error('x') FROM cases"):
+        with pytest.raises(QueryError):
+            _answer(store, wrong)
+
+
 @pytest.mark.parametrize("table", ["runs", "cases"])
 @pytest.mark.parametrize("pattern", ["*.parquet", "*.json"])
 def test_a_damaged_table_is_told_and_can_be_made_anew(
@@ -255,7 +326,9 @@ def test_a_damaged_table_is_told_and_can_be_made_anew(
     (damaged, *_) = sorted((tmp_path / "store" / "history" / table).rglob(pattern))
     damaged.write_bytes(damaged.read_bytes()[:300])
 
-    with pytest.raises(StoreError, match=rf"history/{table} .*`evalcore history rebuild`") as told:
+    with pytest.raises(
+        StoreError, match=rf"history/{table}[ /].*`evalcore history rebuild`"
+    ) as told:
         open_history(store)
     assert "<unknown>" not in str(told.value)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from starlette.testclient import TestClient
 
@@ -54,6 +55,29 @@ def test_the_first_page_says_the_interval_and_what_changed(client: TestClient) -
     assert "100.0%" in text
     assert "43.9%–100.0%" in text  # Wilson's interval of 3 of 3
     assert "fail → pass" in text
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["this version", "an earlier version"])
+@pytest.mark.parametrize("cluster", [None, "customer"])
+def test_the_first_page_has_the_interval_of_the_report(
+    tmp_path: Path, earlier: bool, cluster: str | None
+) -> None:
+    document = suite("no")
+    for test in document["tests"]:
+        test["metadata"] = {"customer": "one" if test["id"] == "case-2" else "two"}
+    document["evalcore"] = {"variants": [{"id": "a"}, {"id": "b"}]}
+    if cluster is not None:
+        document["evalcore"]["cluster"] = cluster
+    run_suite(tmp_path, document)
+    (report,) = tmp_path.glob("store/runs/*/*/report.json")
+    interval = orjson.loads(report.read_bytes())["summary"]["intervals"]["pass_rate"]
+    if earlier:
+        path = report.with_name("manifest.json")
+        manifest = orjson.loads(path.read_bytes())
+        del manifest["execution"]["pass_rate_interval"]
+        path.write_bytes(orjson.dumps(manifest))
+    with viewer(tmp_path / "store") as client:
+        assert f"{interval['low']:.1%}–{interval['high']:.1%}" in client.get("/").text
 
 
 def test_a_suite_shows_its_runs_trend_and_baseline(

@@ -222,7 +222,8 @@ def test_fields_without_weight_measure_nothing(negate: bool) -> None:
     fields = [{"path": "vendor", "weight": 0}]
     written = {"type": "field-accuracy", "fields": fields, "threshold": 0, "negate": negate}
     case = Case("case", expected_output=EXPECTED)
-    assert graded(written, '{"vendor": "Acme"}', case=case).outcome is FAILED
+    for output in ('{"vendor": "Acme"}', "no object"):
+        assert graded(written, output, case=case).outcome is FAILED
 
 
 MEASURES = Metrics(latency_ms=900.0, cost_usd=0.02, input_tokens=60, output_tokens=40)

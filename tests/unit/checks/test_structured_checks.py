@@ -235,6 +235,8 @@ TRACE = {**made(("read_file", {}), ("searchDocs", {}), ("write", {})), "calls": 
     [
         ({"max_tool_calls": 3, "max_llm_calls": 2, "max_tokens": 100}, 1.0),
         ({"max_cost_usd": 0.01, "max_duration_ms": 1000}, 0.5),
+        ({"max_duration_ms": 899.9999999}, 1.0),
+        ({"max_duration_ms": 899.9999}, 0.0),
         ({"target_exploration_ratio": 0.5}, 1.0),
         ({"target_exploration_ratio": 0.5, "exploration_tolerance": 0.1}, 0.0),
     ],

@@ -14,7 +14,7 @@ from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import calls_of
 from evalcore.declared.types import Share, Weight
 from evalcore.model.assertion import Verdict, blocked
-from evalcore.model.tolerance import reaches
+from evalcore.model.tolerance import is_below, reaches
 
 DEFAULT_TOLERANCE: Final = 0.2
 MAXIMA: Final = {
@@ -64,7 +64,7 @@ class ExecutionMetrics(Check):
         bound: float = getattr(self, name)
         if name in MAXIMA:
             text = f"{value:g} {MAXIMA[name]}, at most {bound:g}"
-            return aspect(text, reaches(bound, value))
+            return aspect(text, not is_below(bound, value))
         tolerance = self.exploration_tolerance
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
         return aspect(text, reaches(tolerance, abs(value - bound)))

@@ -123,19 +123,20 @@ class FieldAccuracy(Check):
         ]
         if nowhere:
             return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
+        present = [field for field in self.fields if field.path not in absent]
+        # Before the output is read: one that is no JSON is no field wrong where none is compared.
+        if not any(field.weight for field in present):
+            return _uncompared(present)
         try:
             actual = _structured(subject.output)
         except NotJsonError as error:
             return scored(0.0, self.threshold, message=f"the output {error}")
-        compared = [
-            field.compare(actual, expected) for field in self.fields if field.path not in absent
-        ]
+        compared = [field.compare(actual, expected) for field in present]
         return self._verdict([entry for entry in compared if entry is not None])
 
     def _verdict(self, aspects: Sequence[dict[str, Any]]) -> Verdict:
         if not any(entry.get("weight", 1.0) for entry in aspects):
-            reason = "nothing that has weight was compared" if aspects else "nothing was compared"
-            return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
+            return _uncompared(aspects)
         if self.aggregation == "all_or_nothing":
             score = float(all(entry["passed"] for entry in aspects))
             return scored(score, self.threshold, aspects)
@@ -155,6 +156,12 @@ class FieldAccuracy(Check):
         if "aggregation" in written:
             fields["aggregation"] = written["aggregation"]
         return "field-accuracy", fields
+
+
+def _uncompared(compared: Sequence[object]) -> Verdict:
+    """Return the verdict where nothing that has weight is `compared`: failed, also if negated."""
+    reason = "nothing that has weight was compared" if compared else "nothing was compared"
+    return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
 
 
 def expected_object(value: Any) -> Any:

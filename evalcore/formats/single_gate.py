@@ -18,13 +18,15 @@ from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.comparison import Tolerances
 from evalcore.model.gate import GateSpec
+from evalcore.model.measures import LARGEST
 from evalcore.model.suite import ErrorPolicy
 from evalcore.model.tolerance import reaches
 
 _OUTCOMES = frozenset({"passed", "failed", "blocked"})
 
-Amount = Weight | None
-Number = Annotated[int, Field(ge=0)] | None
+Amount = Annotated[float, Field(ge=0, le=LARGEST)] | None
+Number = Annotated[int, Field(ge=0, le=LARGEST)] | None
+Status = Literal["completed", "error", "skipped", "cancelled", "passed", "failed", "blocked"]
 
 
 @with_config(OPEN)
@@ -42,7 +44,7 @@ class _Result(TypedDict, total=False):
     error: Any
     errored: bool
     blocked: bool
-    status: str
+    status: Status
     outcome: Literal["passed", "failed", "blocked"] | None
 
 
@@ -204,6 +206,8 @@ def _check_results(question: Any, problems: Problems, loc: Loc = ()) -> None:
         for index, result in enumerate(variant["cases"]):
             if _status(result) == "completed" and _outcome(result) is None:
                 problems.add((*own, "cases", index), "has no 'passed'")
+            if (message := _contradicted_tokens(result)) is not None:
+                problems.add((*own, "cases", index, "tokens"), message)
             score = result.get("overall")
             if score is not None and not (reaches(score, 0.0) and reaches(1.0, score)):
                 message = f"must be a number from 0 to 1, got the number {score:g}"
@@ -241,9 +245,7 @@ def _rows(
 def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]:
     status = _status(result)
     done = status == "completed"
-    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
-    if inputs is None and outputs is None and result.get("tokens") is not None:
-        inputs, outputs = result["tokens"], 0
+    inputs, outputs = _tokens(result)
     return {
         "item": item,
         "case_id": result["case_id"],
@@ -258,6 +260,27 @@ def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]
         "output_tokens": outputs,
         "assertions": [],
     }
+
+
+def _tokens(result: Any) -> tuple[int | None, int | None]:
+    """Return the tokens of input and output; what is left of a given sum is the other's."""
+    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
+    total = result.get("tokens")
+    if total is None or None not in {inputs, outputs}:
+        return inputs, outputs
+    if inputs is None:
+        return total - (outputs or 0), outputs or 0
+    return inputs, total - inputs
+
+
+def _contradicted_tokens(result: Any) -> str | None:
+    """Return what is wrong with `tokens` beside those of input and output, if anything is."""
+    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
+    total = result.get("tokens")
+    parts = [part for part in (inputs, outputs) if part is not None]
+    if total is None or not parts or (sum(parts) == total if len(parts) > 1 else parts[0] <= total):
+        return None
+    return f"{total} is not the sum of the tokens of input and output; give one of both"
 
 
 def _outcome(result: Any) -> str | None:

@@ -42,7 +42,11 @@ def score_item(
         met = all(result.outcome is Outcome.PASSED for result in measured)
     else:
         score = _aggregated(results, aggregation)
-        met = _weighted_rule(measured, threshold, aggregation)
+        # With no weight among the measured, what is not measured alone makes the score.
+        decides = _has_weight(measured) or (bool(measured) and not _has_weight(results))
+        met = _requirements_met(measured) and (
+            not decides or reaches(_aggregated(measured, aggregation), threshold)
+        )
     if not met:
         return score, Outcome.FAILED
     return score, Outcome.PASSED if len(measured) == len(results) else Outcome.BLOCKED
@@ -89,18 +93,18 @@ def _aggregated(results: Sequence[AssertionResult], aggregation: Aggregation | N
             return max(_block_means(results))
 
 
-def _weighted_rule(
-    measured: Sequence[AssertionResult], threshold: float, aggregation: Aggregation | None
-) -> bool:
-    """Whether the measured assertions reach the threshold, and each required one its own."""
-    if not measured:
-        return True
+def _has_weight(results: Sequence[AssertionResult]) -> bool:
+    return any(result.weight > 0 for result in results)
+
+
+def _requirements_met(measured: Sequence[AssertionResult]) -> bool:
+    """Whether each required assertion reaches its own threshold, and no part of one falls short."""
     for result in measured:
         if result.required is not None and not reaches(result.score, result.required):
             return False
         if result.details is not None and result.fails_item:
             return False
-    return reaches(_aggregated(measured, aggregation), threshold)
+    return True
 
 
 def after_failed_turn(

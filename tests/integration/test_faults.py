@@ -25,7 +25,6 @@ from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     ENDLESS_LEASE_S,
     LEASE_S,
-    NO_BYTECODE,
     Worker,
     calls,
     finished_report,
@@ -390,7 +389,7 @@ shard._LANE_RETRIES_S = (0.1,)
 def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
-    worker = Worker(run, folder, before=FULL_DISK, **NO_BYTECODE)
+    worker = Worker(run, folder, before=FULL_DISK, PYTHONDONTWRITEBYTECODE="1")
     started.append(worker)
     assert worker.end() == 4, worker.said()
     assert "Traceback" not in worker.said()

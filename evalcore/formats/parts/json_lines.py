@@ -11,7 +11,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.given_output import move_output
 from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.documents import TOO_LARGE, parse_json, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.problems import Problems
 
@@ -78,18 +78,27 @@ def jsonl_tests(
 
 
 def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
-    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
+    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong.
+
+    Raises `LoadError` if the first line begins a file in UTF-16.
+    """
     if line is None:
         limit = MAX_LINE_BYTES // 2**20
         problems.add((), f"a line of more than {limit} MiB; move the input to a file")
         return NO_TEST
     content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    if number == 1:
+        refuse_utf16(content, problems.file)
     try:
-        return parse_json(content)
+        value = parse_json(content)
     except ValueError as error:
         if content.strip():
             problems.add((), _line_reason(content, error))
         return NO_TEST
+    if (loc := too_large_at(content, value)) is not None:
+        problems.add(loc, TOO_LARGE)
+        return NO_TEST
+    return value
 
 
 def byte_lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -12,7 +12,7 @@ from evalcore.formats.parts.given_output import text_of
 from evalcore.formats.parts.json_rows import JsonRows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.documents import TOO_LARGE, parse_json, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -236,10 +236,13 @@ class _Table(Problems):
         if not isinstance(value, str):
             return value
         try:
-            return parse_json(value.encode())
+            parsed = parse_json(value.encode())
         except ValueError as error:
             self.add((field,), f"the cell is not JSON: {json_reason(error)}")
             return None
+        if (loc := too_large_at(value.encode(), parsed)) is not None:
+            self.add((field, *loc), TOO_LARGE)
+        return parsed
 
 
 def _with(part: Any, field: str, value: Any) -> Any:

@@ -222,7 +222,8 @@ def test_fields_without_weight_measure_nothing(negate: bool) -> None:
     fields = [{"path": "vendor", "weight": 0}]
     written = {"type": "field-accuracy", "fields": fields, "threshold": 0, "negate": negate}
     case = Case("case", expected_output=EXPECTED)
-    assert graded(written, '{"vendor": "Acme"}', case=case).outcome is FAILED
+    for output in ('{"vendor": "Acme"}', "no object"):
+        assert graded(written, output, case=case).outcome is FAILED
 
 
 MEASURES = Metrics(latency_ms=900.0, cost_usd=0.02, input_tokens=60, output_tokens=40)
@@ -234,6 +235,8 @@ TRACE = {**made(("read_file", {}), ("searchDocs", {}), ("write", {})), "calls": 
     [
         ({"max_tool_calls": 3, "max_llm_calls": 2, "max_tokens": 100}, 1.0),
         ({"max_cost_usd": 0.01, "max_duration_ms": 1000}, 0.5),
+        ({"max_duration_ms": 899.9999999}, 1.0),
+        ({"max_duration_ms": 899.9999}, 0.0),
         ({"target_exploration_ratio": 0.5}, 1.0),
         ({"target_exploration_ratio": 0.5, "exploration_tolerance": 0.1}, 0.0),
     ],

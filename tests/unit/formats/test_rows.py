@@ -55,6 +55,47 @@ def test_a_line_without_output_is_asked_of_the_target(tmp_path: Path) -> None:
     assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None, None]
 
 
+TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e999", "-1E+999", "1" + 400 * "0", "18446744073709551616"],
+    ids=["exponent", "below", "digits", "65 bits"],
+)
+@pytest.mark.parametrize("field", ["input", "output", "metadata"])
+def test_a_number_that_json_cannot_keep_is_a_mistake_of_its_line(
+    tmp_path: Path, field: str, number: str
+) -> None:
+    text = line("a", **{field: {"n": [1, "NUMBER"]}}).replace('"NUMBER"', number)
+
+    problems = problems_of(tmp_path, f"{line('b')}\n{text}", "cases.jsonl")
+
+    assert places_of(problems) == [(2, f"{field}.n[1]")]
+    assert problems[0].message == TOO_LARGE
+
+
+@pytest.mark.parametrize("number", ["1e99", "18446744073709551615", "0.000000000000000000001"])
+def test_numbers_that_json_keeps_are_read(tmp_path: Path, number: str) -> None:
+    text = line("a", metadata={"n": "NUMBER"}).replace('"NUMBER"', number)
+
+    assert cases_of(tmp_path, text, "cases.jsonl")["a"].metadata == {"n": json.loads(number)}
+
+
+def test_a_number_that_json_cannot_keep_is_a_mistake_of_its_cell(tmp_path: Path) -> None:
+    text = 'id,input,output,equals,metadata\na,i,o,o,"{""n"": 1e999}"\n'
+
+    assert places_of(problems_of(tmp_path, text, "cases.csv")) == [(2, "metadata.n")]
+
+
+def test_lines_in_utf_16_are_named_as_that_alone(tmp_path: Path) -> None:
+    (tmp_path / "cases.jsonl").write_bytes(f"{line('a')}\n{line('b')}\n".encode("utf-16"))
+    with pytest.raises(LoadError) as caught:
+        load_suite(tmp_path / "cases.jsonl", LoadOptions())
+
+    assert [problem.message for problem in caught.value.problems] == ["is UTF-16; save it as UTF-8"]
+
+
 @pytest.mark.parametrize("name", ["cases.yaml", "cases.eval.yaml", "cases.yml", "cases.eval.yml"])
 def test_a_jsonl_file_has_its_defaults_in_the_yaml_file_beside_it(
     tmp_path: Path, name: str

@@ -68,6 +68,15 @@ WEIGHTED = [
     ("a required one in error blocks", [result(P), result(E, required=0.8)], 0.5, B),
     ("only errors block", [result(E)], 0.0, B),
     ("no weight left fails", [result(P, weight=0)], 0.0, F),
+    ("what has no weight decides nothing", [result(B), result(F, weight=0)], 0.0, B),
+    ("a blocked one without weight blocks", [result(B, weight=0)], 0.0, B),
+    ("no weight at all fails", [result(B, weight=0), result(P, weight=0)], 0.0, F),
+    (
+        "a required one without weight fails",
+        [result(B), result(F, weight=0, required=0.5)],
+        0.0,
+        F,
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from evalcore.checks import strict_json
 from evalcore.checks.base import Check
-from evalcore.checks.json_schema import SchemaProblem, first_mistake
+from evalcore.checks.json_schema import SchemaProblem, check_schema, first_mistake
 from evalcore.checks.strict_json import NotJsonError
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
@@ -108,11 +108,15 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:
+    regex_timeout_s = subject.context.regex_timeout_s
     try:
+        # An output that is not JSON says nothing of a schema that is none.
+        if schema is not None:
+            check_schema(schema, regex_timeout_s)
         value = read(subject.output)
         if schema is None:
             return PASSED
-        mistake = first_mistake(value, schema, subject.context.regex_timeout_s)
+        mistake = first_mistake(value, schema, regex_timeout_s)
     except NotJsonError as error:
         return failed(str(error))
     except SchemaProblem as error:

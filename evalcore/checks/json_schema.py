@@ -43,6 +43,11 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
         raise SchemaProblem(f"the schema cannot be applied: {describe_error(error)}") from None
 
 
+def check_schema(schema: Any, regex_timeout_s: float) -> None:
+    """Raise `SchemaProblem` if the schema is not valid, whatever value it is applied to."""
+    _validator(json.dumps(schema), regex_timeout_s)
+
+
 def has_keywords(schema: Mapping[str, Any]) -> bool:
     """Whether at least one key of the schema is a keyword of JSON Schema (draft 2020-12)."""
     from jsonschema import Draft202012Validator

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args
 from pydantic import AfterValidator, Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
 from pydantic_core import PydanticKnownError, core_schema
 
-from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, parse_iterations
+from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
 from evalcore.model.measures import LARGEST
 
 
@@ -24,8 +24,9 @@ Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+IterationCount = Annotated[int, Field(ge=1, le=MOST_ITERATIONS)]
 Repetitions = Annotated[
-    Annotated[Count, Tag("number")]
+    Annotated[IterationCount, Tag("number")]
     | Annotated[
         str,
         AfterValidator(_check_iterations),

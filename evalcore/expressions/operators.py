@@ -136,7 +136,7 @@ def _left_shift(_: Budget, left: Any, right: Any) -> Any:
         raise _unsupported("<<", left, right)
     if right > 0 and left:
         _check_bits(left.bit_length() + right)
-    return left << right if left else 0
+    return left << right if left or right < 0 else 0
 
 
 def _right_shift(_: Budget, left: Any, right: Any) -> Any:

@@ -140,12 +140,12 @@ def _message(error: ErrorDetails, loc: Loc, shape: Any) -> str:
 def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
     """Return what bound or pattern a value has to keep."""
     if kind == "greater_than_equal":
-        return f"at least {context['ge']:g}"
+        return f"at least {_number(context['ge'])}"
     if kind == "greater_than":
-        return f"more than {context['gt']:g}"
+        return f"more than {_number(context['gt'])}"
     if kind == "less_than_equal":
         share = context["le"] == 1
-        return "a number from 0 to 1" if share else f"at most {context['le']:g}"
+        return "a number from 0 to 1" if share else f"at most {_number(context['le'])}"
     if kind == "finite_number":
         return "a finite number"
     if kind == "string_unicode":
@@ -153,6 +153,10 @@ def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(context["pattern"], f"text like {context['pattern']}")
     return None
+
+
+def _number(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _discriminator(error: ErrorDetails) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 
@@ -13,4 +14,10 @@ def has_infinite(value: Any) -> bool:
         return any(map(has_infinite, value.values()))
     if isinstance(value, list | tuple):
         return any(map(has_infinite, value))
-    return isinstance(value, float) and not math.isfinite(value)
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if hasattr(value, "model_dump"):  # a pydantic model
+        return has_infinite(value.model_dump())
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(has_infinite(getattr(value, field.name)) for field in fields(value))
+    return False

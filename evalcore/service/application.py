@@ -17,6 +17,7 @@ from starlette.routing import Match
 from evalcore.errors import StoreError
 from evalcore.service.access.origins import OpenGuard
 from evalcore.service.failure import OUTAGES, bounded_detail
+from evalcore.service.head_requests import HeadRequests
 from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.openapi_examples import add_examples
@@ -58,6 +59,7 @@ def create_application(parts: Parts) -> FastAPI:
     application.state.parts = parts
     if parts.open_to is not None:
         application.add_middleware(OpenGuard, allowed_hosts=parts.allowed_hosts)
+    application.add_middleware(HeadRequests)
     # Added last, so that it notes what the others refuse.
     application.add_middleware(RequestLog, metrics=parts.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
@@ -132,9 +134,10 @@ def _methods_at(request: Request) -> set[str]:
         for route in routes.router.routes
         if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
     ]
-    return {
+    methods = {
         method for route in routes if route.path == routes[0].path for method in route.methods or ()
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:

@@ -43,6 +43,11 @@ def unknown_parameter(name: str, parameters: Collection[str]) -> dict[str, Any]:
     }
 
 
+def repeated_parameter(name: str) -> dict[str, Any]:
+    """Return the mistake of a query parameter that has several values and takes one."""
+    return {"loc": ["query", name], "msg": "stands more than once", "type": "repeated"}
+
+
 def _loc_part(part: Any) -> str | int:
     return part if isinstance(part, int) else str(part).encode("utf-8", "replace").decode()
 

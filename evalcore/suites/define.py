@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from evalcore.errors import LoadError
+from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.dataset_tests import names_stored_cases
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
@@ -21,9 +20,10 @@ from evalcore.formats.text.camel_case import Renames
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import path_text
 from evalcore.model.gate import GateSpec
-from evalcore.model.infinite_numbers import has_infinite
 from evalcore.model.suite import Source, Suite
+from evalcore.suites.json_parts import json_values, places_beyond_json
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
 
@@ -82,11 +82,23 @@ class EvalSuite:
         def load() -> Suite:
             return read_suite(raw, self.source, options, problems, Renames(), verbatim=True)
 
+        beyond = partial(_beyond_json, raw, problems.file)
         try:
             folder = Path(self.source.folder)
-            return load_quarantined(load, folder, str(folder / "suite"))
+            suite = load_quarantined(load, folder, str(folder / "suite"))
         except LoadError as error:
-            raise SuiteError(error.problems) from None
+            raise SuiteError((*error.problems, *beyond(error.problems))) from None
+        if refused := tuple(beyond(())):
+            raise SuiteError(refused)
+        return suite
+
+
+def _beyond_json(raw: Mapping[str, Any], file: str, noted: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield what JSON cannot hold at places of which nothing is noted yet."""
+    for loc, reason in places_beyond_json(raw):
+        path = path_text(loc)
+        if not any(other.path and path.startswith(other.path) for other in noted):
+            yield Problem(file, None, path, f"holds a value that JSON cannot: {reason}")
 
 
 def variant(
@@ -131,19 +143,22 @@ def define_suite(
     if flow is not None:
         raw["flow"] = _flow(flow, names)
     raw["cases"] = _cases(cases, names)
-    written = [_variant(each) for each in variants]
-    if written:
+    written = _members(variants, _variant)
+    if written not in ([], None):
         raw["variants"] = written
     if baseline is not None:
         raw["baseline"] = baseline
-    if gates is not None:
-        raw["gates"] = [_gate(each, names) for each in gates]
-    raw["scorers"] = [_scorer(each, names) for each in scorers]
-    if more.get("assertions") is not None:
-        raw["assertions"] = [_assertion(each, names) for each in more["assertions"]]
+    listed: dict[str, tuple[Any, Callable[..., Any]]] = {
+        "gates": (gates, _gate),
+        "scorers": (scorers, _scorer),
+        "assertions": (more.get("assertions"), _assertion),
+    }
+    for key, (members, written_as) in listed.items():
+        if members is not None:
+            raw[key] = _members(members, partial(written_as, names=names))
     for key, value in more.items():
         if key not in {"assertions", "folder"} and value is not None:
-            raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
+            raw[key] = _members(value, _same) if key in {"tags", "targets"} else value
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
     # Which addresses may be read depends on the run's store; each is read once, by the run.
@@ -200,7 +215,22 @@ def _cases(cases: Any, names: LocalNames) -> Any:
         return cases
     if isinstance(cases, os.PathLike):
         return os.fspath(cases)
-    return [_case(case, names) for case in cases]
+    return _members(cases, partial(_case, names=names))
+
+
+def _members(values: Any, written: Callable[[Any], Any]) -> Any:
+    """Return the members as a suite file would write them.
+
+    What is no list stays: a text is not its letters, a mapping not its keys, and the loader says
+    what belongs there.
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        return values
+    return [written(member) for member in values]
+
+
+def _same(member: Any) -> Any:
+    return member
 
 
 def _case(case: Any, names: LocalNames) -> Any:
@@ -215,42 +245,8 @@ def _case(case: Any, names: LocalNames) -> Any:
         raw["tags"] = sorted(raw["tags"])
     for key in ("input", "expected_output", "fixtures", "metadata"):
         if key in raw:
-            raw[key] = _json_values(raw[key])
+            raw[key] = json_values(raw[key])
     return raw
-
-
-def _json_values(value: Any) -> Any:
-    """Return a value as JSON holds it; what JSON cannot hold stays, and is found by the loader."""
-    import orjson
-
-    def dumped(member: Any) -> Any:
-        if hasattr(member, "model_dump"):  # a pydantic model
-            return member.model_dump(mode="json")
-        if isinstance(member, Mapping):
-            return dict(member)
-        raise TypeError(type(member).__name__)
-
-    try:
-        data = orjson.dumps(value, default=dumped, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError:
-        return value
-    # orjson writes null for NaN and infinite numbers.
-    if b"null" in data and has_infinite(value):
-        return _marked(value)
-    return orjson.loads(data)
-
-
-class NanOrInfinity:
-    """In the place of a number that JSON does not have: the loader refuses it by this name."""
-
-
-def _marked(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _marked(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_marked(member) for member in value]
-    is_finite = not isinstance(value, float) or math.isfinite(value)
-    return value if is_finite else NanOrInfinity()
 
 
 def _assertion(assertion: Any, names: LocalNames) -> Any:
@@ -268,12 +264,18 @@ def _assertion(assertion: Any, names: LocalNames) -> Any:
 
 def _variant(variant: FlowVariant | Mapping[str, Any] | str) -> Any:
     if not isinstance(variant, FlowVariant):
-        return {"id": variant} if isinstance(variant, str) else variant
+        return {"id": variant} if isinstance(variant, str) else _mapped_variant(variant)
     raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider, "model": variant.model}
     config: Any = variant.config
-    raw["config"] = _json_values(dict(config)) if isinstance(config, Mapping) else config
+    raw["config"] = json_values(dict(config)) if isinstance(config, Mapping) else config
     raw["tags"] = list(variant.tags) if isinstance(variant.tags, tuple) else variant.tags
     return {key: value for key, value in raw.items() if value is not None}
+
+
+def _mapped_variant(variant: Any) -> Any:
+    if isinstance(variant, Mapping) and isinstance(variant.get("config"), Mapping):
+        return {**variant, "config": json_values(dict(variant["config"]))}
+    return variant
 
 
 def _gate(gate: Any, names: LocalNames) -> Any:
@@ -292,6 +294,8 @@ def _scorer(scorer: Any, names: LocalNames) -> Any:
         function = scorer.get("callable")
         is_reference = isinstance(function, str) or function is None
         return dict(scorer) if is_reference else {**scorer, **names.describe(function)}
+    if not callable(scorer) and not callable(getattr(scorer, "score", None)):
+        return scorer
     name = getattr(scorer, "name", None)
     named = {"name": name} if isinstance(name, str) and name else {}
     return {**named, **names.describe(scorer)}

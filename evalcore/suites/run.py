@@ -275,14 +275,15 @@ def _isolation(name: str | None, default: str) -> Isolation:
 
 
 def _iterations(value: int | str | None) -> Iterations | None:
-    if value is None or (isinstance(value, str) and value.startswith(AUTO)):
-        try:
-            return None if value is None else parse_iterations(value)
-        except ValueError as error:
-            raise UsageError(f"iterations: {error}") from None
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return Iterations(value)
-    raise UsageError(f"iterations is {ITERATIONS_FORMS}, not {value!r}")
+    if value is None:
+        return None
+    is_auto = isinstance(value, str) and value.startswith(AUTO)
+    if not is_auto and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"iterations is {ITERATIONS_FORMS}, not {value!r}")
+    try:
+        return parse_iterations(value)
+    except ValueError as error:
+        raise UsageError(f"iterations: {error}") from None
 
 
 def _count(value: int | None, name: str) -> int | None:

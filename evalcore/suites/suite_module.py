@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.importable_names import with_importable_names
+from evalcore.trust.foreign_calls import text_of_error
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.root_modules import root_modules
 
@@ -106,8 +107,10 @@ def _module_name(path: Path) -> tuple[str, Path]:
 def _imported(path: Path, name: str, root: Path, roots: Sequence[Path]) -> ModuleType:
     try:
         return root_modules().load(name, root, roots)
+    except KeyboardInterrupt:
+        raise
     # The module is foreign code, and `sys.exit()` in it must not end the command as if it passed.
-    except (Exception, SystemExit) as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         _explain(error, path)
 
 
@@ -121,7 +124,7 @@ def _explain(error: BaseException, path: Path) -> NoReturn:
             "ends the process when it is imported; put that below `if __name__ == '__main__':`"
         )
         raise _failure(file, line, message) from error
-    what = str(error) if isinstance(error, EvalError) else f"{type(error).__name__}: {error}"
+    what = str(error) if isinstance(error, EvalError) else text_of_error(error)
     raise _failure(file, line, f"importing it failed: {what}") from error
 
 
@@ -170,11 +173,22 @@ def _listed(value: Any, file: str) -> Iterator[EvalSuite]:
     """Yield the suites of `suites`: a suite, a list of them, or a function that returns either."""
     try:
         listed = value() if callable(value) else value
-        members = [listed] if isinstance(listed, EvalSuite) else list(listed)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the suite's own function
+        if isinstance(listed, EvalSuite):
+            listed = [listed]
+        members = list(listed) if isinstance(listed, Iterable) else None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the suite's own function
         _explain(error, Path(file))
+    if members is None:
+        returned = "returned" if callable(value) else "is"
+        kind = type(listed).__name__
+        message = f"`suites` {returned} {kind}; expected a suite, or a list of suites"
+        if isinstance(listed, Coroutine):
+            listed.close()
+        raise _failure(file, None, message)
     for member in members:
         if not isinstance(member, EvalSuite):
             kind = type(member).__name__
-            raise _failure(file, None, f"`suites` has a {kind} where a suite is expected")
+            raise _failure(file, None, f"`suites` has {kind} where a suite is expected")
         yield member

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from evalcore.model.equal_keys import has_equal_keys
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import (
     PRIMARY,
@@ -190,7 +191,13 @@ def _metrics(raw: Any) -> Metrics:
 def json_value(value: Any) -> Any:
     """Return the value as JSON holds it, so that a stored one is equal to it."""
     try:
-        data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        try:
+            data = orjson.dumps(value)
+        except orjson.JSONEncodeError:
+            data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+            if has_equal_keys(value):
+                message = "what JSON cannot hold: a mapping with two keys of one text, as 1 and '1'"
+                raise AnswerError(message) from None
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise AnswerError(f"what JSON cannot hold: {error}") from None
     if b"null" in data and has_infinite(value):

@@ -202,6 +202,30 @@ def test_an_attempt_that_gave_a_result_does_not_count(
     asyncio.run(scenario())
 
 
+def test_a_run_whose_process_dies_after_its_last_result_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = engine_run.execute_evals
+
+    def execute_and_die(*arguments: Any) -> Any:
+        execute(*arguments)
+        dies()
+
+    async def scenario() -> None:
+        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+            path = await requests.start_run(2)
+            with monkeypatch.context() as patch:
+                patch.setattr(eval_worker, "execute_evals", execute_and_die)
+                for _ in range(4):
+                    await die(EvalWorker(parts, Settings()))
+            run = await ended(parts, requests, EvalWorker(parts, Settings()), path)
+            assert run["counts"]["lifecycle_counts"]["completed"] == 2
+            assert run["lifecycle"] == {"status": "completed"}
+            assert states(parts) == [State.COMPLETED]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("writes", [0, 1, 2, 3, None])
 def test_a_run_whose_process_dies_while_it_is_planned_leaves_no_open_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int | None

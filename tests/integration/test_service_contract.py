@@ -328,6 +328,16 @@ def test_an_unknown_filter_is_a_mistake_that_names_the_known_ones(
     assert says in mistake["msg"]
 
 
+def test_a_filter_that_takes_one_value_is_not_repeated(served: Service) -> None:
+    answer = served.client.get(RUNS, params={"workflow_id": ["wf_a", "wf_b"], "limit": "5"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == [
+        {"loc": ["query", "workflow_id"], "msg": "stands more than once", "type": "repeated"}
+    ]
+    answer = served.client.get(RUNS, params={"status": ["completed", "error"]})
+    assert answer.status_code == 200
+
+
 LOOP = {
     "blocks": {
         "again": {"type": "loop", "inner_block_refs": ["step"], "max_rounds": 3},

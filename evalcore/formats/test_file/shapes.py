@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.criteria import Criteria
-from evalcore.declared.types import Count, Share, Text, Weight, text_or_mapping
+from evalcore.declared.types import Count, IterationCount, Share, Text, Weight, text_or_mapping
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.workspace_shapes import TargetHooksShape, WorkspaceValue
@@ -70,7 +70,7 @@ TurnInput = Annotated[
 class Trials(TypedDict, total=False):
     """Repetitions and how they become one score; `cost_limit_usd` bounds those of each test."""
 
-    count: Required[Count]
+    count: Required[IterationCount]
     cost_limit_usd: Weight
     strategy: Literal[
         "mean", "median", "pass_at_k", "pass_all_k", "at_least_k", "confidence_interval"

@@ -76,6 +76,23 @@ class EvalWorker(QueueWorker[EvalRunRow]):
         deadly = await in_thread(lambda: note_deaths(run, run.manifest().plan))
         return bool(deadly.culprits)
 
+    async def close_exhausted(self, row: EvalRunRow) -> None:
+        """End a run of which every result is there: its process died before it said so."""
+        open_children = select(EvalResultRow.id).where(
+            EvalResultRow.run_id == row.id, EvalResultRow.status.in_(OPEN)
+        )
+        async with self.parts.database.transaction() as session:
+            await session.execute(
+                update(EvalRunRow)
+                .where(EvalRunRow.id == row.id, EvalRunRow.worker == self.name)
+                .where(EvalRunRow.status.in_(OPEN), ~open_children.exists())
+                .values(
+                    status=LifecycleStatus.COMPLETED,
+                    completed_at=datetime.now(UTC),
+                    cancel_requested=True,
+                )
+            )
+
     async def claimed(self, session: AsyncSession, row: EvalRunRow) -> None:
         """Queue the children that are not final."""
         await session.execute(

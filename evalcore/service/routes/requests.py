@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Annotated, Any, Final
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from typing import Annotated, Any, Final, get_args, get_origin
 
 import jiter
 import orjson
@@ -20,7 +21,7 @@ from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
 from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.failure import OUTAGES, ServiceError, mistake, refuse_nul
-from evalcore.service.mistakes import unknown_parameter
+from evalcore.service.mistakes import repeated_parameter, unknown_parameter
 from evalcore.service.pages import PageRequest
 from evalcore.service.parts import Parts
 from evalcore.service.payloads import DamagedPayloadError
@@ -77,7 +78,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, given a `StrictRequest`."""
         handle = super().get_route_handler()
-        parameters = frozenset(_query_names(self.dependant))
+        parameters = dict(_query_parameters(self.dependant))
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
@@ -87,7 +88,7 @@ class StrictRoute(APIRoute):
             try:
                 # Before the body is read: without a token nothing of it is looked at.
                 await authenticated(strict)
-                _refuse_unknown_query(strict, parameters)
+                _refuse_query(strict, parameters)
                 response = await handle(strict)
                 status = response.status_code
                 return response
@@ -111,22 +112,28 @@ class StrictRoute(APIRoute):
         return strictly
 
 
-def _query_names(dependant: Dependant) -> Iterator[str]:
-    """Yield the names of the query parameters that a route reads."""
+def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the query parameters that a route reads, and whether each is a list."""
     for parameter in dependant.query_params:
-        yield parameter.alias
+        annotation = parameter.field_info.annotation
+        yield parameter.alias, list in map(get_origin, (annotation, *get_args(annotation)))
     for inner in dependant.dependencies:
-        yield from _query_names(inner)
+        yield from _query_parameters(inner)
 
 
-def _refuse_unknown_query(request: Request, parameters: frozenset[str]) -> None:
-    """Raise `ServiceError` 422 for parameters that the route does not read.
+def _refuse_query(request: Request, parameters: Mapping[str, bool]) -> None:
+    """Raise `ServiceError` 422 for parameters that the route does not read, or not twice.
 
-    A filter that is mistyped must not return everything.
+    A filter that is mistyped must not return everything, and none of two values stands for both.
     """
-    unknown = [name for name in request.query_params if name not in parameters]
-    if unknown:
-        raise ServiceError(422, [unknown_parameter(name, parameters) for name in unknown])
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    mistakes = [
+        repeated_parameter(name) if name in parameters else unknown_parameter(name, [*parameters])
+        for name, count in counts.items()
+        if name not in parameters or (count > 1 and not parameters[name])
+    ]
+    if mistakes:
+        raise ServiceError(422, mistakes)
 
 
 async def _audit(parts: Parts, caller: Caller, request: Request, status: int) -> None:

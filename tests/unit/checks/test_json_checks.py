@@ -127,6 +127,17 @@ def test_a_schema_that_cannot_be_applied_is_an_error(schema: Any, expected: str)
     assert expected in ended.message
 
 
+@pytest.mark.parametrize("check", ["is-json", "contains-json"])
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize("output", ["no JSON", "{}"])
+def test_a_schema_that_is_not_valid_is_an_error_whatever_the_output(
+    check: str, output: str, *, negate: bool
+) -> None:
+    ended = result(assertion(check, {"schema": {"type": "strin"}}, negate=negate), output)
+    assert (ended.outcome, ended.score) == (ERROR, 0.0)
+    assert "invalid JSON Schema: $.type" in ended.message
+
+
 @pytest.fixture
 def schema_server() -> Iterator[tuple[str, list[str]]]:
     """The address of a server that answers everything with the schema `true`, and its requests."""

@@ -168,6 +168,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "day < 'x'": ("TypeError", "a date < a str is not supported"),
     "1 / 0": ("ZeroDivisionError", "division by zero"),
     "1 << -1": ("ValueError", "negative shift count"),
+    "0 << -1": ("ValueError", "negative shift count"),
     "(-8) ** 0.5": ("ValueError", "the result is a complex number"),
     "pow(2, 3, 0)": ("ValueError", "3rd argument cannot be 0"),
     "pow(2.0, 3, 5)": ("TypeError", "pow() with three arguments takes integers"),

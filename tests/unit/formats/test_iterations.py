@@ -35,11 +35,15 @@ FORMATS = {
 MISTAKES = {
     "a MAX below 2": (
         "auto:1",
-        "'auto:1' is not a number of iterations: a whole number from 1, 'auto'",
+        "'auto:1' is not a number of iterations: a whole number from 1 to 1000000, 'auto'",
     ),
-    "a number in quotes": ("'5'", "expected a whole number from 1, 'auto' or 'auto:MAX'"),
-    "another word": ("always", "expected a whole number from 1, 'auto' or 'auto:MAX'"),
+    "a number in quotes": (
+        "'5'",
+        "expected a whole number from 1 to 1000000, 'auto'",
+    ),
+    "another word": ("always", "expected a whole number from 1 to 1000000, 'auto'"),
     "no count": ("0", "must be at least 1, got the number 0"),
+    "more than a million": ("1000001", "must be at most 1000000, got the number 1000001"),
     "a list": ("[5]", "expected a whole number, got a list"),
 }
 
@@ -54,6 +58,13 @@ def test_each_format_adds_iterations_until_the_gates_are_decided(tmp_path: Path,
     assert (loaded.iterations, loaded.auto_iterations) == (5, True)
     chosen = policy(tmp_path, text, iterations=3)
     assert (chosen.iterations, chosen.auto_iterations) == (3, False)
+
+
+@pytest.mark.parametrize("text", FORMATS.values(), ids=FORMATS)
+def test_a_number_of_iterations_has_no_smaller_bound(tmp_path: Path, text: str) -> None:
+    assert policy(tmp_path, text.replace("auto:5", "1001")).iterations == 1001
+    (problem,) = problems_of(tmp_path, text.replace("auto:5", "1000001"))
+    assert "must be at most 1000000, got the number 1000001" in problem.message
 
 
 def test_auto_alone_is_at_most_8(tmp_path: Path) -> None:

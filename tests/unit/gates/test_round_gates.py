@@ -94,6 +94,7 @@ def test_a_difference_with_noise_is_not_given_up() -> None:
     [
         (3, Iterations(3)),
         ("3", Iterations(3)),
+        ("1001", Iterations(1001)),
         ("auto", Iterations(8, auto=True)),
         ("auto:20", Iterations(20, auto=True)),
     ],
@@ -102,7 +103,9 @@ def test_iterations_are_a_number_or_auto(text: str | int, iterations: Iterations
     assert parse_iterations(text) == iterations
 
 
-@pytest.mark.parametrize("text", ["0", "", "-1", "auto:1", "auto:x", "1:2", "AUTO", "1001", "²"])
+@pytest.mark.parametrize(
+    "text", ["0", "", "-1", "auto:1", "auto:x", "1:2", "AUTO", "auto:1001", "1000001", "²"]
+)
 def test_iterations_that_are_none_of_both_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number of iterations"):
         parse_iterations(text)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import evalcore
 from evalcore import SuiteError, define_suite, gates, variant
@@ -47,6 +49,17 @@ def mistakes(**changed: Any) -> str:
         ({"gates": [{"gate": "pass_rat"}]}, "Did you mean 'pass_rate'?"),
         ({"scorers": ["latence"]}, "Did you mean 'latency'?"),
         ({"cases": [{"id": "a", "input": {1, 2}}]}, "case 'a' holds a value that JSON cannot"),
+        ({"variants": "ab"}, "variants: expected a list, got 'ab'"),
+        ({"variants": None}, "variants: is required"),
+        ({"cases": {"c1": CASE}}, "cases: expected a list of cases, a path, or a list of paths"),
+        ({"cases": 5}, "cases: expected a list of cases, a path, or a list of paths"),
+        ({"gates": gates.pass_rate(1)}, "gates: expected a list, got PassRate"),
+        ({"gates": "pass_rate"}, "gates: expected a list, got 'pass_rate'"),
+        ({"scorers": "latency"}, "scorers: expected a list, got 'latency'"),
+        ({"scorers": [5]}, "scorers[0]: a scorer is a name or a mapping"),
+        ({"assertions": flow}, "assertions: expected a list, got function"),
+        ({"tags": "smoke"}, "tags: expected a list, got 'smoke'"),
+        ({"targets": GPT}, "targets: expected a list, got a mapping"),
         ({"iteration": 3}, "Did you mean 'iterations'?"),
         ({"iterations": 0}, "iterations: must be at least 1"),
         ({"reducer": "at_least_k", "iterations": 2}, "'at_least_k' needs 'k'"),
@@ -140,9 +153,72 @@ def test_a_mistake_in_a_variant_is_told_with_its_place(
     assert mistake in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [NAN, {"a": [None, float("-inf")]}], ids=["NaN", "infinite"])
+@dataclass
+class Point:
+    x: float
+
+
+class Model(BaseModel):
+    x: float
+
+
+VALUES: dict[str, Any] = {
+    "NaN": NAN,
+    "infinite": {"a": [None, float("-inf")]},
+    "in a dataclass": Point(NAN),
+    "in a model": [Model(x=NAN)],
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("key", ["input", "expected_output", "metadata"])
 def test_a_number_that_json_does_not_have_is_no_null(key: str, value: Any) -> None:
     case = {"id": "a", key: {"n": value}}
     with pytest.raises(SuiteError, match=r"case 'a' holds a value that JSON cannot.*NanOrInfinity"):
         define_suite("s", lambda case_input: "x", [case], [variant("v")])
+
+
+@pytest.mark.parametrize(
+    "written", [{"id": "v", "config": {"x": NAN}}, variant("v", config={"x": NAN})]
+)
+def test_a_variant_written_as_a_mapping_is_checked_as_any(written: Any) -> None:
+    assert "variants[0].config: holds a value that JSON cannot" in mistakes(variants=[written])
+
+
+def test_two_keys_that_are_one_in_json_are_a_mistake() -> None:
+    case = {"id": "a", "input": {1: "one", "1": "other"}}
+    assert "holds a value that JSON cannot" in mistakes(cases=[case])
+    assert "TwoKeysOfOneText" in mistakes(cases=[case])
+    define_suite(**{**SOUND, "flow": flow, "cases": [{"id": "a", "input": {1: "one"}}]})
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "reason"),
+    [
+        ({1, 2}, "", "set"),
+        (b"x", "", "bytes"),
+        (object(), "", "object"),
+        (2**70, "", "64-bit"),
+        (NAN, "", "NanOrInfinity"),
+        ({"a": [None, NAN]}, ".a[1]", "NanOrInfinity"),
+        ({"a": {1: 2, "1": 3}}, ".a", "TwoKeysOfOneText"),
+    ],
+    ids=["a set", "bytes", "an object", "a long integer", "NaN", "NaN within", "equal keys"],
+)
+def test_an_expected_value_that_json_cannot_hold_is_a_mistake(
+    value: Any, place: str, reason: str
+) -> None:
+    check = {"type": "output.equals", "value": value}
+    for changed, path in (
+        ({"cases": [{"id": "a", "assertions": [check]}]}, "cases[0].assertions[0].value"),
+        ({"assertions": [check]}, "assertions[0].value"),
+    ):
+        (line,) = mistakes(**changed).splitlines()
+        assert f"{path}{place}: holds a value that JSON cannot" in line
+        assert reason in line
+
+
+def test_a_mistake_is_told_once() -> None:
+    check = {"type": "contains", "value": "x", "weight": NAN}
+    (line,) = mistakes(assertions=[check]).splitlines()
+    assert "assertions[0].weight: must be a finite number" in line

@@ -26,6 +26,7 @@ from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
+from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline import (
     DecideOptions,
     ExecuteOptions,
@@ -141,8 +142,8 @@ def evaluate(**fields: Any) -> State[Any]:
 
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
-    choice = _runner(parameters)
-    execution = local_execution() or _plan(parameters, choice)
+    choice, clock = _runner(parameters), SteadyClock()
+    execution = local_execution() or _plan(parameters, choice, now=clock.now())
     run = execution.run
     execution.flow_run = UUID(str(runtime.flow_run.id))
     introduce(run)
@@ -173,8 +174,8 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     if execution.stopped or run.is_cancel_requested():
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
-    now, decide = datetime.now(UTC), DecideOptions(execution.imports, isolation=execution.isolation)
-    with finish_run(run, execution.receipts, now=now, options=decide) as view:
+    decide = DecideOptions(execution.imports, isolation=execution.isolation)
+    with finish_run(run, execution.receipts, now=clock.now(), options=decide) as view:
         publish(view)
         tell_decision(view, this_worker().settings)
         return states.decided(view.report)
@@ -191,7 +192,7 @@ def _runner(parameters: EvaluateParameters) -> RunnerChoice:
     return choice
 
 
-def _plan(parameters: EvaluateParameters, choice: RunnerChoice) -> FlowExecution:
+def _plan(parameters: EvaluateParameters, choice: RunnerChoice, *, now: datetime) -> FlowExecution:
     """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
     worker = this_worker()
     settings = worker.settings
@@ -220,7 +221,7 @@ def _plan(parameters: EvaluateParameters, choice: RunnerChoice) -> FlowExecution
             single_items=choice.is_cluster or not parameters.lanes,
             warn=lambda message: get_run_logger().warning("%s", logged(message)),
         )
-        run = plan_run(suite, store, plan, now=datetime.now(UTC))
+        run = plan_run(suite, store, plan, now=now)
         note_flow_run(run)
     execute = ExecuteOptions(
         imports=imports,

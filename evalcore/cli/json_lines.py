@@ -37,7 +37,7 @@ def answer_lines(
     yields warnings about keys that nothing reads; each is told once, on standard error.
     """
     code = ExitCode.PASS
-    printed_warnings: set[str] = set()
+    warnings: set[str] = set()
     for number, read in enumerate(sys.stdin.buffer, start=1):
         line = read.removeprefix(BOM_UTF8) if number == 1 else read
         if not line.strip():
@@ -46,8 +46,8 @@ def answer_lines(
             raw = _parsed(line)
             reply = _answered(line, raw, answer, refuse)
             for warning in unread(raw):
-                if warning not in printed_warnings:
-                    printed_warnings.add(warning)
+                if warning not in warnings:
+                    warnings.add(warning)
                     text = f"standard input:{number}: warning: {warning}"
                     click.echo(sanitize_terminal(text), err=True)
         except NoQuestionError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 
 import click
 
@@ -38,7 +37,7 @@ def end_run(
 
     `append` says that a run was shown before it.
     """
-    now = datetime.now(UTC)
+    now = options.clock.now()
     decide = DecideOptions(execute.imports, execute.objects, execute.isolation)
     with ExitStack() as stack:
         with reserved_stdout():  # custom gates are called

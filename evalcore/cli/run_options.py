@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from evalcore.errors import StalledError
 from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
+from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline import ExecuteOptions, PlanOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 class RunOptions:
     """How runs are executed and shown. `observe` is called with each run that has ended.
 
-    `runner` is Prefect's, which asks for plans for `planned_workers` processes.
+    `runner` is Prefect's, which asks for plans for `planned_workers` processes. `clock` says when a
+    run begins and ends.
     """
 
     as_json: bool
@@ -47,6 +49,7 @@ class RunOptions:
     detail: bool = False
     isolation: str | None = None
     observe: Callable[[RunView], None] | None = None
+    clock: SteadyClock = field(default_factory=SteadyClock)
 
     def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
         """Return what may be imported: below the roots, and what the caller and settings allow."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +129,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         check_ready(suite, mode=options.mode, reuse=options.reuse is not None)
     decisions: list[Decision] = []
     for suite in suites:
-        planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
+        planned = plan_run(suite, store, options.plan, now=options.clock.now())
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
         policy = options.policy((folder, Path.cwd()))
@@ -238,7 +237,7 @@ def _execute(
     if stopper.stopped or not complete:
         from evalcore.pipeline.execute import cancel_run
 
-        cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=manifest)
+        cancel_run(run, receipts, now=options.clock.now(), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     from evalcore.cli.run_end import end_run

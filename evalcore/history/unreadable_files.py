@@ -16,7 +16,7 @@ from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.temporary_folder import temporary_folder
 
-# What DuckDB raises for a query that is wrong or takes too much; files do not matter.
+# What DuckDB raises for a query that is wrong or takes too much.
 _FAULTS_OF_QUERIES: Final = (
     duckdb.BinderException,
     duckdb.CatalogException,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from evalcore.errors import RunConflictError
 from evalcore.frozen import frozen
 from evalcore.model.run import Plan, State
+from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import RunView, finish_run
@@ -56,8 +56,9 @@ def decide_again(run: StoredRun, options: ExecuteOptions | None = None) -> Itera
     options = options or ExecuteOptions()
     suite = Suite(run.definition, StoredCases(run, manifest.plan))
     plan = PlanOptions(mode=manifest.mode, reuse=run.run_id, is_stored=True)
-    again = plan_run(suite, run.store, plan, now=datetime.now(UTC))
+    clock = SteadyClock()
+    again = plan_run(suite, run.store, plan, now=clock.now())
     receipts = execute_run(again, options)
     decide = DecideOptions(options.imports, options.objects, options.isolation)
-    with finish_run(again, receipts, now=datetime.now(UTC), options=decide) as view:
+    with finish_run(again, receipts, now=clock.now(), options=decide) as view:
         yield view

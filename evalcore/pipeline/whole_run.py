@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
+from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import RunView, finish_run
@@ -27,9 +27,10 @@ def evaluate(
 
     Custom gates may import what targets may, unless `decide` says otherwise.
     """
-    run = plan_run(suite, store, plan_options, now=datetime.now(UTC))
+    clock = SteadyClock()
+    run = plan_run(suite, store, plan_options, now=clock.now())
     receipts = execute_run(run, options)
     options = options or ExecuteOptions()
     decide = decide or DecideOptions(options.imports, options.objects)
-    with finish_run(run, receipts, now=datetime.now(UTC), options=decide) as view:
+    with finish_run(run, receipts, now=clock.now(), options=decide) as view:
         yield view

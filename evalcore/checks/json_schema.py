@@ -44,7 +44,7 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
 
 
 def check_schema(schema: Any, regex_timeout_s: float) -> None:
-    """Raise `SchemaProblem` if the schema is not valid, whatever value it is applied to."""
+    """Raise `SchemaProblem` if the schema itself is not valid."""
     _validator(json.dumps(schema), regex_timeout_s)
 
 

@@ -17,7 +17,6 @@ from starlette.routing import Match
 from evalcore.errors import StoreError
 from evalcore.service.access.origins import OpenGuard
 from evalcore.service.failure import OUTAGES, bounded_detail
-from evalcore.service.head_requests import HeadRequests
 from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.openapi_examples import add_examples
@@ -27,6 +26,7 @@ from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
 from evalcore.service.web.project_pages import PagesRoute, ProjectPages
 from evalcore.version import VERSION
+from evalcore.viewer.head_requests import HeadRequests
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 _FORM = "multipart/form-data"

@@ -44,14 +44,14 @@ def json_values(value: Any) -> Any:
 def places_beyond_json(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
     """Yield the places of values that JSON cannot hold, and why, in what checks and scores."""
     for key in _LOOKED_THROUGH:
-        yield from _places(raw.get(key), (key,))
+        yield from _refused_values(raw.get(key), (key,))
     cases = raw.get("cases")
     for index, case in enumerate(cases if isinstance(cases, list) else ()):
         if isinstance(case, Mapping):
-            yield from _places(case.get("assertions"), ("cases", index, "assertions"))
+            yield from _refused_values(case.get("assertions"), ("cases", index, "assertions"))
 
 
-def _places(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+def _refused_values(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
     try:
         if b"null" not in orjson.dumps(value):
             return
@@ -61,10 +61,10 @@ def _places(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
         if has_equal_keys(dict.fromkeys(value)):
             yield loc, TwoKeysOfOneText.__name__
         for key, member in value.items():
-            yield from _places(member, (*loc, key))
+            yield from _refused_values(member, (*loc, key))
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
-            yield from _places(member, (*loc, index))
+            yield from _refused_values(member, (*loc, index))
     elif has_infinite(value):
         yield loc, NanOrInfinity.__name__
     else:

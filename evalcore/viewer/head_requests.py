@@ -22,4 +22,9 @@ class HeadRequests:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        # The server and the log read the method, too: their own scope stays as it is.
+        inner = {**scope, "method": "GET"}
+        try:
+            await self._app(inner, receive, send_without_body)
+        finally:
+            scope.update({key: inner[key] for key in ("route", "state") if key in inner})

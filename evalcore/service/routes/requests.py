@@ -116,7 +116,8 @@ def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Yield the names of the query parameters that a route reads, and whether each is a list."""
     for parameter in dependant.query_params:
         annotation = parameter.field_info.annotation
-        yield parameter.alias, list in map(get_origin, (annotation, *get_args(annotation)))
+        members = (annotation, *get_args(annotation))
+        yield parameter.alias, any(get_origin(member) is list for member in members)
     for inner in dependant.dependencies:
         yield from _query_parameters(inner)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -266,18 +266,37 @@ def exits(case_input: Any) -> str:
     raise SystemExit(1)
 
 
+@dataclass
+class Measured:
+    ms: float
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
         (boom, "KeyError: 'gone'"),
         (exits, "SystemExit: 1"),
         (lambda i: {1, 2}, "not set"),
+        (lambda i: {"output": {1: "a", "1": "b"}}, "two keys of one text"),
+        (lambda i: [{1: "a", "1": "b"}], "two keys of one text"),
+        (lambda i: {"output": "x", "state": Measured(float("nan"))}, "NaN or infinite"),
         (lambda i: {"flow": {"outputs": {"a": "1"}}, "primary_output": "b"}, "'outputs.b'"),
         (lambda i: {"output": "x", "metrics": {"speed": 1}}, "'metrics' is a mapping of"),
         (lambda i: {"provider": "mock"}, "response"),
         (lambda i: boom, "KeyError"),
     ],
-    ids=["raises", "exits", "no JSON", "no such block", "metrics", "options", "inner raises"],
+    ids=[
+        "raises",
+        "exits",
+        "no JSON",
+        "equal keys",
+        "in a list",
+        "NaN",
+        "no such block",
+        "metrics",
+        "options",
+        "inner raises",
+    ],
 )
 def test_what_is_no_answer_is_an_error_of_the_item(function: Any, reason: str) -> None:
     with pytest.raises(TargetError) as raised:

@@ -27,7 +27,7 @@ class TestKeys(TypedDict, total=False):
     weight: Weight
     negate: bool
     required: Annotated[bool | Share, Field(union_mode="left_to_right")]
-    min_score: Share
+    min_score: Annotated[bool | Share, Field(union_mode="left_to_right")]
     flags: str
 
 

@@ -114,7 +114,7 @@ def _has_columns(
             where = suite.file if suite.file != table.file else f"{beside} beside it"
             columns_key = f"`columns: {{{field}: …}}`"
             message = f"has no column '{field}'; name another in {where}: {columns_key}."
-            line = 1 if table.csv else None
+            line = table.csv.header_line if table.csv else None
             table.include([Problem(table.file, line, "", message + suggest(field, header))])
     return table.count + suite.count == before
 

@@ -7,9 +7,11 @@ it (docs/decisions/0008).
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -20,13 +22,15 @@ from evalcore.mistakes.wording import counted
 
 MAX_CELL_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"
+# What Excel reads and writes before the header to name the separator.
+_NAMED_DELIMITER = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 
 
 class CsvRows:
     """The rows of a file; `line` is that of the row that is being read."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.line = 1
+        self.line = self.header_line = 1
         self.header: tuple[str, ...] = ()
         self._path = path
         self._name = name
@@ -40,8 +44,10 @@ class CsvRows:
         csv.field_size_limit(MAX_CELL_CHARACTERS)
         try:
             with self._path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.reader(_lines(file), delimiter=self._delimiter(), strict=True)
-                self._read_header(reader, problems)
+                delimiter, before = self._preface()
+                reader = csv.reader(_lines(file), delimiter=delimiter, strict=True)
+                self.line = self.header_line = before + 1
+                self._read_header(islice(reader, before, None), problems)
                 names = self.header
                 while True:
                     self.line = reader.line_num + 1
@@ -63,20 +69,31 @@ class CsvRows:
             self._raise_undecodable()
             raise
 
-    def _delimiter(self) -> str:
-        """Return the character that separates the names of the header."""
+    def _preface(self) -> tuple[str, int]:
+        """Return what separates cells, and how many lines stand before that of the header.
+
+        Those are lines without text, and one that names the separator. Where none does, it is the
+        character that the header has most of.
+        """
+        named = None
         with self._path.open("rb") as file:
-            first = decode(file.readline(MAX_CELL_CHARACTERS), self._name)
-        counts = Counter(first)
-        return max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
+            for number in count():
+                line = file.readline(MAX_CELL_CHARACTERS)
+                text = decode(line, self._name)
+                if number == 0 and (named := _NAMED_DELIMITER.fullmatch(text)):
+                    continue
+                if not line or text.strip(_DELIMITERS + " \r\n"):
+                    break
+        counts = Counter(text)
+        return named[1] if named else max(_DELIMITERS, key=lambda each: counts[each]), number
 
     def _read_header(self, reader: Iterator[list[str]], problems: Problems) -> None:
         names = tuple(name.strip() for name in next(reader, []))
         if not any(names):
             raise_problem(self._name, None, "is empty: the first line names the columns")
-        for name, count in Counter(filter(None, names)).items():
-            if count > 1:
-                problems.add((), f"the column '{name}' is there {count} times; rename all but one")
+        for name, number in Counter(filter(None, names)).items():
+            if number > 1:
+                problems.add((), f"the column '{name}' is there {number} times; rename all but one")
         self.header = names
 
     def _uneven(self, cells: Sequence[str], problems: Problems) -> dict[str, str | None] | None:
@@ -113,7 +130,7 @@ class CsvRows:
             if cell and not name
         ]
         for column in sorted(set(nameless) - self._nameless):
-            where = f"column {column + 1}, which line 1 does not name"
+            where = f"column {column + 1}, which line {self.header_line} does not name"
             problems.add((), f"a cell in {where}; name the column, or leave it out")
         self._nameless.update(nameless)
         return bool(nameless)

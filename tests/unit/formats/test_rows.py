@@ -235,6 +235,34 @@ def test_cells_are_text_whatever_they_look_like(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "before", ["\n", " \r\n\r\n", ",,,\n\n", ";\n", "sep=,\r\n", '"sep=,"\n\n']
+)
+def test_lines_without_text_and_the_one_that_names_the_separator_may_stand_before_the_header(
+    tmp_path: Path, before: str
+) -> None:
+    text = f"{before}id,input,output,equals\na,b;c;d;e,o,o\n"
+
+    assert rows(tmp_path, text)["a"].input == "b;c;d;e"
+    problems = problems_of(tmp_path, f"{text}a,b,o,o\n", "cases.csv")
+    first = before.count("\n") + 2
+    assert places_of(problems) == [(first + 1, "id")]
+    assert f"first at line {first}" in problems[0].message
+
+
+def test_the_separator_is_the_one_that_is_named(tmp_path: Path) -> None:
+    text = "\ufeffsep=;\r\nid;input;a,b,c,d,e;output;equals\r\n1;i;m;o;o\r\n"
+
+    assert rows(tmp_path, text)["1"].metadata == {"a,b,c,d,e": "m"}
+
+
+def test_a_mistake_of_the_header_has_its_line(tmp_path: Path) -> None:
+    problems = problems_of(tmp_path, "sep=,\n\nid,input,input,x\n1,i,i,x\n", "cases.csv")
+    lacking = problems_of(tmp_path, "\n\nid,output\n1,i\n", "cases.csv")
+
+    assert [problem.line for problem in (problems[0], *lacking)] == [3, 3]
+
+
+@pytest.mark.parametrize(
     "delimiter", [",", ";", "\t", "|"], ids=["comma", "semicolon", "tab", "bar"]
 )
 def test_the_header_shows_what_separates_cells(tmp_path: Path, delimiter: str) -> None:

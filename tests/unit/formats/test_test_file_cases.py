@@ -69,6 +69,8 @@ def test_an_assertion_has_a_name(tmp_path: Path, written: str, name: str) -> Non
         ("required: 0", 0.0),
         ("required: 0.6", 0.6),
         ("min_score: 0.6", 0.6),
+        ("min_score: true", 0.8),
+        ("min_score: false", None),
         ("weight: 1", None),
     ],
 )

@@ -25,7 +25,6 @@ from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     ENDLESS_LEASE_S,
     LEASE_S,
-    NO_BYTECODE,
     Worker,
     calls,
     finished_report,
@@ -374,7 +373,8 @@ def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
         assert stable_report(ended.out) == whole
 
 
-# No file of the process may become larger than one block: as on a full disk, a write fails.
+# No file of the process may become larger than one block: as on a full disk, a write fails. It may
+# write no bytecode, which would be cut off in the middle where all processes read it.
 FULL_DISK = """\
 import resource, signal
 from evalcore.execution import stored_shards as shard
@@ -387,7 +387,7 @@ shard._LANE_RETRIES_S = (0.1,)
 def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
-    worker = Worker(run, folder, before=FULL_DISK, **NO_BYTECODE)
+    worker = Worker(run, folder, before=FULL_DISK, PYTHONDONTWRITEBYTECODE="1")
     started.append(worker)
     assert worker.end() == 4, worker.said()
     assert "Traceback" not in worker.said()

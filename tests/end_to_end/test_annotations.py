@@ -336,7 +336,7 @@ def test_a_suite_in_python_asks_people(tmp_path: Path) -> None:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert ended.stdout.strip().endswith("inconclusive"), ended.stderr

@@ -423,6 +423,6 @@ def test_no_search_for_cycles_in_what_is_loaded_holds_up_the_items(tmp_path: Pat
     program = "from evalcore.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", "looks.eval.yaml", "--json"]
     command += ["--store", str(tmp_path / "s")]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=120)
     report = json.loads(ended.stdout)
     assert report["counts"]["passed"] == 1, report["cases"]

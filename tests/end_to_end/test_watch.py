@@ -39,7 +39,7 @@ class Watch:
 
     def until(self, pattern: str) -> str:
         """Wait for a line; return what was printed up to it since the last call."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             text = self._out.read_text("utf-8")[self._read :]
             if match := re.search(pattern, text):

@@ -373,8 +373,8 @@ def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
         assert stable_report(ended.out) == whole
 
 
-# No file of the process may become larger than one block: as on a full disk, a write fails.
-# Python would leave cut caches of the modules that it compiles, for every other process.
+# No file of the process may become larger than one block: as on a full disk, a write fails. It may
+# write no bytecode, which would be cut off in the middle where all processes read it.
 FULL_DISK = """\
 import os, resource, signal, sys
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -140,7 +140,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
         with watching(store) as watch:
             next_document(watch)
             watch.send_signal(signal.SIGINT)
-            _, said = watch.communicate(timeout=60)
+            _, said = watch.communicate(timeout=120)
         assert watch.returncode == 4
         assert "the run goes on" in said
         server.held_after = None

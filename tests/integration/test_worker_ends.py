@@ -28,7 +28,6 @@ from tests.support.shell import Ended, environment, evalcore
 from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
     LEASE_S,
-    NO_BYTECODE,
     Worker,
     held_processes,
     open_gate,
@@ -163,7 +162,8 @@ def run(folder: Path) -> StoredRun:
     return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
 
 
-# As on a full disk, in this process and its children, every larger write fails.
+# As on a full disk, in this process and its children, every larger write fails. They may write no
+# bytecode, which would be cut off in the middle where all processes read it.
 FULL_DISK = """\
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -180,7 +180,9 @@ def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
     ended = subprocess.run(
         command,
         cwd=folder,
-        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S), **NO_BYTECODE),
+        env=environment(
+            folder / "store", EVALCORE_LEASE_S=str(LEASE_S), PYTHONDONTWRITEBYTECODE="1"
+        ),
         capture_output=True,
         text=True,
         timeout=120,

@@ -25,9 +25,6 @@ from tests.support.reports import stable_report
 from tests.support.shell import environment
 
 LEASE_S = 1.0
-# Of processes whose files may not become large: the bytecode of a module that they import would be
-# cut off in the middle, where all others read it.
-NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 # Longer than any test: no claim expires because a process gets no time.
 ENDLESS_LEASE_S = 600.0
 # The calls of a process until its next ones are held: more than the pilot, which has 32 items.

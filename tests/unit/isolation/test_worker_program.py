@@ -18,7 +18,13 @@ from tests.support.shell import ROOT
 
 pytestmark = pytest.mark.multiprocess
 ENTRIES = "tests.unit.isolation.worker_entries"
-PROGRAM = "import sys; from evalcore.isolation.worker_program import work; work(int(sys.argv[1]))"
+# A process that is to end waits so long for its jobs: on a busy machine they may need a while.
+PROGRAM = """\
+import sys
+from evalcore.isolation import worker_program
+worker_program._END_S = 60.0
+worker_program.work(int(sys.argv[1]))
+"""
 
 
 class Worker:

@@ -240,6 +240,7 @@ def test_async_function_is_cancelled_when_its_time_is_up(folder: Path) -> None:
     code = (
         "import asyncio\nSEEN = []\n"
         "async def fn(input):\n"
+        "  SEEN.append('begun')\n"
         "  try: await asyncio.sleep(1000)\n"
         "  except asyncio.CancelledError: SEEN.append('cancelled'); raise\n"
     )
@@ -247,14 +248,24 @@ def test_async_function_is_cancelled_when_its_time_is_up(folder: Path) -> None:
     target = build(Target("t", "python", {"callable": "mine:fn"}))
     work = work_in(folder)
 
+    seen = work.imports.load("mine:fn").__globals__["SEEN"]
+
     async def overrun() -> None:
-        async with asyncio.timeout(0.05):
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as clock:
+
+            def end_once_begun() -> None:
+                if seen:
+                    clock.reschedule(loop.time())
+                else:
+                    loop.call_later(0.01, end_once_begun)
+
+            end_once_begun()
             await target.answer(work)
 
     with pytest.raises(TimeoutError):
         asyncio.run(overrun())
-    seen = work.imports.load("mine:fn").__globals__["SEEN"]
-    assert seen == ["cancelled"]
+    assert seen == ["begun", "cancelled"]
 
 
 @pytest.mark.parametrize("key", ["api_key", "url"])

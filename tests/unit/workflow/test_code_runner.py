@@ -23,7 +23,7 @@ def run(code: str | None, data: Any = None, **question: Any) -> tuple[dict[str, 
         input=json.dumps({"code": code, "data": data} | question),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     answer: dict[str, Any] = json.loads(ended.stdout)

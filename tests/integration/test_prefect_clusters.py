@@ -35,6 +35,7 @@ from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs
 from evalcore.trust.imports import ImportPolicy
+from flows import clusters
 from flows.cluster_tasks import run_on_cluster, wait_until_left
 from flows.clusters import ShardCluster, _reached
 from flows.evaluate import evaluate
@@ -418,6 +419,20 @@ def test_a_cluster_that_is_not_at_its_address_is_a_mistake_of_the_command(tmp_pa
         _reached(RunnerChoice(RunnerKind.RAY, "ray://nowhere:1"), run),
     ):
         raise Exception("no route")
+
+
+def test_a_refusal_is_printed_without_what_prefects_pages_need(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("prefect_dask")
+    monkeypatch.setattr(clusters, "_CONNECT_S", 0.2)
+    run = plan_shared(write_suite(tmp_path), LocalStore(tmp_path / "store"))
+    with pytest.raises(UsageError) as refused:
+        PrefectRunner().start(run, ExecuteOptions(), "dask=tcp://127.0.0.1:1")
+    message = (
+        "Prefect ended the run as Refused: no scheduler answers for the runner 'dask=tcp://127"
+    )
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.extended

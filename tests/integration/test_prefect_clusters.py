@@ -59,6 +59,8 @@ from tests.support.worker_runs import (
     write_suite,
 )
 
+# A busy machine takes more than the default of 60 s to start a worker of Ray.
+PATIENT_S = "600"
 PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
@@ -234,6 +236,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
     monkeypatch.chdir(tmp_path)
     # A cluster of the run's own is not the one that this names.
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("EVALCORE_STALL_S", PATIENT_S)
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
     killed: list[int] = []
@@ -243,7 +246,11 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
             killed.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
             os.kill(killed[0], signal.SIGKILL)
 
-    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)), committed=kill_one)
+    options = ExecuteOptions(
+        imports=ImportPolicy(roots=(tmp_path,)),
+        settings=read_settings(os.environ, tmp_path),
+        committed=kill_one,
+    )
     PrefectRunner().start(run, options, engine, 2)
     assert killed
     assert run.manifest().decision == "fail"  # a seventh of the cases
@@ -262,6 +269,7 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     pytest.importorskip(f"prefect_{engine}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVALCORE_LEASE_S", "1")
+    monkeypatch.setenv("EVALCORE_STALL_S", PATIENT_S)
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
     stopped: list[int] = []
@@ -285,20 +293,19 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
 
 
-def stop_first_worker_of_ray(parent: int) -> int:
+def stop_first_worker_of_ray(started: subprocess.Popen[str]) -> int:
     """Stop the first worker that a process's cluster of Ray starts, at once; return its id."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
+    while started.poll() is None:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 program = path.read_text().split("\0")[:4]
                 pid = int(path.parent.name)
                 is_worker = any(each.endswith("default_worker.py") for each in program)
-                if is_worker and parent in ancestors(pid):
+                if is_worker and started.pid in ancestors(pid):
                     os.kill(pid, signal.SIGSTOP)
                     return pid
         time.sleep(0.002)
-    raise AssertionError("Ray has started no worker")
+    raise AssertionError(started.communicate()[0])
 
 
 def ancestors(pid: int) -> list[int]:
@@ -321,14 +328,14 @@ def test_a_worker_of_ray_that_hangs_when_it_starts_does_not_hold_up_the_run(
     process = subprocess.Popen(
         [*PROGRAM, "run", str(suite), "--prefect", "--runner", "ray", "--workers", "2"],
         cwd=tmp_path,
-        env=environment() | prefect.environment,
+        env=environment() | prefect.environment | {"EVALCORE_STALL_S": PATIENT_S},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    stopped = stop_first_worker_of_ray(process.pid)
+    stopped = stop_first_worker_of_ray(process)
     try:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=240)
     finally:
         process.kill()
         with suppress(ProcessLookupError):

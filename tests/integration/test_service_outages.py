@@ -224,7 +224,7 @@ def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> No
                 await asyncio.sleep(3)  # longer than the lease
                 await asyncio.to_thread(server.start)
                 assert (await requests.client.get("/readyz")).status_code == 200
-                attempts = set()
+                attempts: set[int] = set()
                 while (run := await requests.get(waiting))["lifecycle"] == {"status": "running"}:
                     # The first look is before its end.
                     if attempts:

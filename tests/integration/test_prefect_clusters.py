@@ -61,6 +61,7 @@ from tests.support.worker_runs import (
 
 # A busy machine takes more than the default of 60 s to start a worker of Ray.
 PATIENT_S = "600"
+PILOT_ITEMS = 32
 PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
@@ -226,6 +227,19 @@ def wait_for_calls(folder: Path, number: int) -> list[int]:
     return [int(path.name) for path in (folder / "calls").iterdir()]
 
 
+def busy_process(folder: Path) -> int:
+    """Return a process that makes calls now, once it has made another one."""
+
+    def sizes() -> dict[int, int]:
+        return {int(path.name): path.stat().st_size for path in (folder / "calls").iterdir()}
+
+    before, deadline = sizes(), time.monotonic() + 90
+    while not (grown := [pid for pid, size in sizes().items() if size > before.get(pid, 0)]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return grown[0]
+
+
 @pytest.mark.extended
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("engine", ["dask", "ray"])
@@ -276,8 +290,9 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     warnings: list[str] = []
 
     def stop_a_worker(committed: int) -> None:
-        if not stopped:
-            stopped.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
+        # Until the pilot is committed no process has another shard.
+        if committed > PILOT_ITEMS and not stopped:
+            stopped.append(busy_process(tmp_path))
             pause(tmp_path / "store", stopped[0])
 
     options = ExecuteOptions(

@@ -136,6 +136,8 @@ def evaluate(**fields: Any) -> State[Any]:
             return _evaluate(EvaluateParameters(**fields))
     except EvalError as error:
         refused = states.refused(error)
+        if (execution := local_execution()) is not None:
+            execution.refusal = error
         with best_effort("tell of the suite without a decision"):
             tell_refusal(first_name(), refused, this_worker().settings)
         return refused

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from prefect import get_run_logger
 
+from evalcore.errors import EvalError
 from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import ItemEnd
@@ -63,6 +64,8 @@ class FlowExecution:
         self.left = False
         # The flow run that executes the run, once it has begun.
         self.flow_run: UUID | None = None
+        # Why it came to no decision, in words that are not escaped for Prefect's pages.
+        self.refusal: EvalError | None = None
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
             options = replace(options, rates=PrefectRates())

@@ -175,7 +175,7 @@ class PrefectRunner:
         finally:
             del self._executions[run.run_id]
         if not is_complete(run) and not execution.stopped:
-            raise _error(flow.state.name, flow.state.message)
+            raise _error(flow.state.name, execution.refusal or flow.state.message)
 
     def cancel(self, run: StoredRun) -> None:
         """Stop a run that this runner executes, or cancel the flow run that it was submitted as.
@@ -261,7 +261,7 @@ def _finish_alone(run: StoredRun, execution: FlowExecution, options: ExecuteOpti
         pass
 
 
-def _error(name: str | None, message: str | None) -> EvalError:
+def _error(name: str | None, message: EvalError | str | None) -> EvalError:
     from flows.states import NOT_ALLOWED, REFUSED
 
     text = f"Prefect ended the run as {name}: {message}"

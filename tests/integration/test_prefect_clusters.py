@@ -35,6 +35,7 @@ from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs
 from evalcore.trust.imports import ImportPolicy
+from flows import clusters
 from flows.cluster_tasks import run_on_cluster, wait_until_left
 from flows.clusters import ShardCluster, _reached
 from flows.evaluate import evaluate
@@ -58,6 +59,9 @@ from tests.support.worker_runs import (
     write_suite,
 )
 
+# A busy machine takes more than the default of 60 s to start a worker of Ray.
+PATIENT_S = "600"
+PILOT_ITEMS = 32
 PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
@@ -223,6 +227,19 @@ def wait_for_calls(folder: Path, number: int) -> list[int]:
     return [int(path.name) for path in (folder / "calls").iterdir()]
 
 
+def busy_process(folder: Path) -> int:
+    """Return a process that makes calls now, once it has made another one."""
+
+    def sizes() -> dict[int, int]:
+        return {int(path.name): path.stat().st_size for path in (folder / "calls").iterdir()}
+
+    before, deadline = sizes(), time.monotonic() + 90
+    while not (grown := [pid for pid, size in sizes().items() if size > before.get(pid, 0)]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return grown[0]
+
+
 @pytest.mark.extended
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("engine", ["dask", "ray"])
@@ -233,6 +250,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
     monkeypatch.chdir(tmp_path)
     # A cluster of the run's own is not the one that this names.
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("EVALCORE_STALL_S", PATIENT_S)
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
     killed: list[int] = []
@@ -242,7 +260,11 @@ def test_a_killed_worker_of_a_cluster_loses_nothing_and_doubles_nothing(
             killed.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
             os.kill(killed[0], signal.SIGKILL)
 
-    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)), committed=kill_one)
+    options = ExecuteOptions(
+        imports=ImportPolicy(roots=(tmp_path,)),
+        settings=read_settings(os.environ, tmp_path),
+        committed=kill_one,
+    )
     PrefectRunner().start(run, options, engine, 2)
     assert killed
     assert run.manifest().decision == "fail"  # a seventh of the cases
@@ -261,14 +283,16 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     pytest.importorskip(f"prefect_{engine}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVALCORE_LEASE_S", "1")
+    monkeypatch.setenv("EVALCORE_STALL_S", PATIENT_S)
     suite = write_suite(tmp_path, items=400, sleep_s=0.1)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
     stopped: list[int] = []
     warnings: list[str] = []
 
     def stop_a_worker(committed: int) -> None:
-        if not stopped:
-            stopped.append(next(pid for pid in wait_for_calls(tmp_path, 1) if pid != os.getpid()))
+        # Until the pilot is committed no process has another shard.
+        if committed > PILOT_ITEMS and not stopped:
+            stopped.append(busy_process(tmp_path))
             pause(tmp_path / "store", stopped[0])
 
     options = ExecuteOptions(
@@ -284,20 +308,19 @@ def test_the_shards_of_a_worker_that_hangs_are_executed_by_others(
     assert written == undisturbed_report(tmp_path, LocalStore(tmp_path / "alone"))
 
 
-def stop_first_worker_of_ray(parent: int) -> int:
+def stop_first_worker_of_ray(started: subprocess.Popen[str]) -> int:
     """Stop the first worker that a process's cluster of Ray starts, at once; return its id."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
+    while started.poll() is None:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 program = path.read_text().split("\0")[:4]
                 pid = int(path.parent.name)
                 is_worker = any(each.endswith("default_worker.py") for each in program)
-                if is_worker and parent in ancestors(pid):
+                if is_worker and started.pid in ancestors(pid):
                     os.kill(pid, signal.SIGSTOP)
                     return pid
         time.sleep(0.002)
-    raise AssertionError("Ray has started no worker")
+    raise AssertionError(started.communicate()[0])
 
 
 def ancestors(pid: int) -> list[int]:
@@ -320,14 +343,14 @@ def test_a_worker_of_ray_that_hangs_when_it_starts_does_not_hold_up_the_run(
     process = subprocess.Popen(
         [*PROGRAM, "run", str(suite), "--prefect", "--runner", "ray", "--workers", "2"],
         cwd=tmp_path,
-        env=environment() | prefect.environment,
+        env=environment() | prefect.environment | {"EVALCORE_STALL_S": PATIENT_S},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    stopped = stop_first_worker_of_ray(process.pid)
+    stopped = stop_first_worker_of_ray(process)
     try:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=240)
     finally:
         process.kill()
         with suppress(ProcessLookupError):
@@ -418,6 +441,20 @@ def test_a_cluster_that_is_not_at_its_address_is_a_mistake_of_the_command(tmp_pa
         _reached(RunnerChoice(RunnerKind.RAY, "ray://nowhere:1"), run),
     ):
         raise Exception("no route")
+
+
+def test_a_refusal_is_printed_without_what_prefects_pages_need(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("prefect_dask")
+    monkeypatch.setattr(clusters, "_CONNECT_S", 0.2)
+    run = plan_shared(write_suite(tmp_path), LocalStore(tmp_path / "store"))
+    with pytest.raises(UsageError) as refused:
+        PrefectRunner().start(run, ExecuteOptions(), "dask=tcp://127.0.0.1:1")
+    message = (
+        "Prefect ended the run as Refused: no scheduler answers for the runner 'dask=tcp://127"
+    )
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.extended

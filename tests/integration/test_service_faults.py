@@ -86,7 +86,8 @@ def test_a_run_goes_on_after_restarts_of_postgresql(tmp_path: Path, server: Post
         with _reading(served, marked.path) as statuses:
             _wait_until(lambda: bool(marked.marks()))
             server.restart()
-            time.sleep(1)
+            before = marked.marks().total()
+            _wait_until(lambda: marked.marks().total() > min(before, 39))
             server.kill()
             server.start()
             _wait_until(lambda: served.client.get("/readyz").status_code == 200)
@@ -108,7 +109,8 @@ def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
             large["source"]["handle_inputs"]["input-json-0"]["data"] = LARGE
             refused = served.client.post("/v1/workflows/evals", json=large)
             small = served.client.post("/v1/workflows/evals", json=eval_body(other, EXISTS))
-            time.sleep(6)
+            log = tmp_path / "service.log"
+            _wait_until(lambda: f"{marked.run_id} waits" in log.read_text())
         assert (refused.status_code, "store" in refused.json()["detail"]) == (503, True)
         assert small.status_code == 201
         assert marked.ended(served)["completed"] == 30

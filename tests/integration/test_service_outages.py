@@ -27,20 +27,21 @@ from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.support.service import WORKFLOW, eval_body
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
-SLOW = {
-    "blocks": {
-        "extract": {
-            **WORKFLOW["blocks"]["extract"],
-            "code": (
-                "import time\n"
-                "def main(data):\n"
-                "    time.sleep(5)\n"
-                "    return {'total': 1, 'vendor': {'name': 'x'}}\n"
-            ),
-        }
-    },
-    "workflow": {"entry": "extract", "transitions": []},
-}
+
+def held_until(gate: Path) -> dict[str, Any]:
+    """Return a workflow whose block ends once there is a file."""
+    code = (
+        "import time\n"
+        "from pathlib import Path\n"
+        "def main(data):\n"
+        f"    while not Path({str(gate)!r}).exists():\n"
+        "        time.sleep(0.02)\n"
+        "    return {'total': 1, 'vendor': {'name': 'x'}}\n"
+    )
+    block = {**WORKFLOW["blocks"]["extract"], "code": code}
+    return {"blocks": {"extract": block}, "workflow": {"entry": "extract", "transitions": []}}
+
+
 LARGE = "x" * 100_000
 FILES = "/v1/files"
 EVALS = "/v1/workflows/evals"
@@ -199,13 +200,13 @@ def test_runs_and_requests_outlast_an_outage_of_s3(tmp_path: Path, s3: S3Server)
 @pytest.mark.multiprocess
 def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> None:
     async def scenario() -> None:
-        address = server.new_database()
+        address, gate = server.new_database(), tmp_path / "gate"
         async with service_parts(tmp_path, address=address, lease_s=1.0) as parts:
             working(parts)
             async with requests_to(parts) as requests:
                 path = await requests.start_run(3)
                 await requests.ended(path)
-                waiting = await requests.start_run(1, SLOW)
+                waiting = await requests.start_run(1, held_until(gate))
                 while (await requests.get(waiting))["lifecycle"]["status"] != "running":
                     await asyncio.sleep(0.05)
                 workflow = await requests.register()
@@ -223,8 +224,11 @@ def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> No
                 await asyncio.sleep(3)  # longer than the lease
                 await asyncio.to_thread(server.start)
                 assert (await requests.client.get("/readyz")).status_code == 200
-                attempts = set()
+                attempts: set[int] = set()
                 while (run := await requests.get(waiting))["lifecycle"] == {"status": "running"}:
+                    # The first look is before its end.
+                    if attempts:
+                        gate.touch()
                     async with parts.database.reading() as session:
                         attempts |= {*await session.scalars(select(EvalRunRow.attempts))}
                     await asyncio.sleep(0.1)

@@ -389,7 +389,7 @@ shard._LANE_RETRIES_S = (0.1,)
 def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
-    worker = Worker(run, folder, before=FULL_DISK, PYTHONDONTWRITEBYTECODE="1")
+    worker = Worker(run, folder, before=FULL_DISK)
     started.append(worker)
     assert worker.end() == 4, worker.said()
     assert "Traceback" not in worker.said()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from sqlalchemy import select, update
@@ -19,6 +19,8 @@ from evalcore.service.wire.base import FINAL
 
 LOOK_S: Final = 0.25
 _RENEWALS: Final = 3  # in the time of one lease
+# What the last look at the database may take.
+_LAST_LOOK_S: Final = 2.0
 # What a service that ends waits for the items that run; they are cancelled then, and the next
 # worker executes them again.
 _DRAIN_S: Final = 15.0
@@ -83,24 +85,32 @@ class RowLease:
         """Whether the row is final, another worker's, or given up."""
         return self._has_ended
 
-    @contextmanager
-    def renewing(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def renewing(self) -> AsyncIterator[None]:
         """Renew the lease in the background."""
-        keeping = asyncio.create_task(self._keep())
+        done = asyncio.Event()
+        keeping = asyncio.create_task(self._keep(done))
         try:
             yield
         finally:
+            done.set()
+            # A look that is cut off costs its connection, and a traceback in the log.
+            await asyncio.wait({keeping}, timeout=_LAST_LOOK_S)
             keeping.cancel()
 
-    async def _keep(self) -> None:
+    async def _keep(self, done: asyncio.Event) -> None:
         while not self._has_ended:
-            await asyncio.sleep(LOOK_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), LOOK_S)
+            if done.is_set():
+                return
             try:
                 is_mine = await self._look()
             except DatabaseOutageError:
                 # Whose the row is cannot be told once the lease may have ended.
                 is_mine = time.monotonic() - self._renewed_s < self._lease_s
-            self._has_ended = not is_mine
+            if not done.is_set():
+                self._has_ended = not is_mine
 
     async def _look(self) -> bool:
         """Renew the lease if it is time to; whether the row is still this worker's."""

@@ -164,7 +164,7 @@ class QueueWorker(Generic[Row]):
                 raise _process_ended(row.attempts - 1)
             # A run that is planned into a store that is not mounted would be lost with it.
             await self.parts.objects.check()
-            with lease.renewing():
+            async with lease.renewing():
                 await self.execute(row, lease)
         except LeaseEndedError:
             LOG.info("%s: another worker has it, or it is final", row.id)

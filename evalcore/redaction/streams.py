@@ -28,6 +28,12 @@ class RedactedStream(io.TextIOWrapper):
         with self._named():
             super().flush()
 
+    def close(self) -> None:
+        """Write what is in the buffer. It stays open: a suite's code may close it, and what the
+        command has to say comes after that.
+        """
+        self.flush()
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Let an error of the system say whose it is: those of open files name none."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
+from os import scandir
 from pathlib import Path
 from threading import RLock, get_ident
 from types import ModuleType
@@ -226,8 +227,12 @@ def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
 
 def _names_in(roots: Sequence[Path]) -> set[str]:
     """Return the names that top-level modules of the roots may have."""
-    folders = [root for root in roots if root.is_dir()]
-    return {entry.name.removesuffix(".py") for folder in folders for entry in folder.iterdir()}
+    names = set()
+    for root in roots:
+        # A folder that is gone or may not be listed.
+        with suppress(OSError), scandir(root) as entries:
+            names.update(entry.name.removesuffix(".py") for entry in entries)
+    return names
 
 
 def _is_of_users(module: ModuleType) -> bool:

@@ -40,9 +40,14 @@ def latest_by_annotator(
         if form is not None and record.label is not None and not form.accepts(record.label):
             continue
         key = record.annotator_key
-        if key not in latest or latest[key].number < record.number:
+        # Two spellings of a name have numbers of their own in the stores of earlier versions.
+        if key not in latest or _order(latest[key]) < _order(record):
             latest[key] = record
     return latest
+
+
+def _order(record: LabelRecord) -> tuple[int, str]:
+    return record.number, record.at
 
 
 def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) -> Consensus:

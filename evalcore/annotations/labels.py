@@ -41,8 +41,11 @@ class LabelRecord:
 
     @property
     def annotator_key(self) -> NameKey:
-        """What tells annotators apart: names that differ in case only are one."""
-        return suite_key(self.annotator)
+        """What tells annotators apart: names that differ in case, or in Unicode's form, are one.
+
+        Earlier versions stored names in the form in which they were spelled.
+        """
+        return suite_key(_composed(self.annotator))
 
 
 class LabelAddress(NamedTuple):
@@ -74,12 +77,16 @@ def parse_label_key(key: str) -> LabelAddress | None:
     return LabelAddress(NameKey(match[1]), match[2], NameKey(match[3]), int(match[4]))
 
 
+def _composed(name: str) -> str:
+    return normalize("NFC", name)
+
+
 def check_annotator(name: str) -> str:
     """Return the name of an annotator without outer blanks; raise `UsageError`.
 
-    In Unicode's composed form (NFC): keyboards and files spell the same `é` in two ways.
+    In Unicode's composed form: keyboards and files spell the same `é` in two ways.
     """
-    stripped = normalize("NFC", name.strip())
+    stripped = _composed(name.strip())
     if not stripped or len(stripped) > _LONGEST_ANNOTATOR or _CONTROL.search(stripped):
         raise UsageError(
             f"{quote(name)} cannot be the name of an annotator: 1 to {_LONGEST_ANNOTATOR} "
@@ -122,6 +129,6 @@ def decode_label(data: bytes, address: LabelAddress) -> LabelRecord:
         raise ValueError(f"{field}: {first['msg']}" if field else first["msg"]) from error
     names = ("annotator", "label", "at", "comment", "seconds")
     record = LabelRecord(**{name: fields[name] for name in names})
-    if record.annotator_key != address.annotator:
+    if suite_key(record.annotator) != address.annotator:
         raise ValueError(f"is the label of {quote(record.annotator)}, not of '{address.annotator}'")
     return replace(record, number=address.number)

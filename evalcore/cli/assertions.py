@@ -82,7 +82,7 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
 def _unread_measures(raw: Any) -> Iterator[str]:
     """Yield a warning for each name in `measured` that is no measure."""
     measures = [measure.name for measure in fields(Metrics)]
-    measured = raw.get("measured")
+    measured = raw.get("measured") if isinstance(raw, Mapping) else None
     for name in measured if isinstance(measured, Mapping) else ():
         if name not in measures:
             hint = did_you_mean(name, measures) or f" {known_names(measures)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 
 from pydantic import Field, ValidationError, with_config
@@ -189,11 +190,14 @@ def _snake_keys(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        (snake := re.sub(r"(?<!^)([A-Z])", r"_\1", str(key)).lower()): (
-            member if snake == "gate" else _snake_keys(member)
-        )
+        (snake := _snake_key(str(key))): member if snake == "gate" else _snake_keys(member)
         for key, member in value.items()
     }
+
+
+@lru_cache(maxsize=1024)
+def _snake_key(key: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", key).lower()
 
 
 def _check_results(question: Any, problems: Problems, loc: Loc = ()) -> None:

@@ -107,9 +107,7 @@ async def run_suite_async(
 
 def off_the_loop(call: Callable[[], T]) -> T:
     """Return what `call` does; in a thread of its own if this one has a running event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_in_loop():
         return call()
     results: list[T] = []
     raised: list[BaseException] = []
@@ -126,6 +124,15 @@ def off_the_loop(call: Callable[[], T]) -> T:
     if raised:
         raise raised[0]
     return results[0]
+
+
+def _is_in_loop() -> bool:
+    """Whether this thread has a running event loop. What is raised later has no part in this."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def check_mode(mode: object, example: str) -> None:
@@ -220,7 +227,7 @@ class _Call:
             objects=loaded.objects,
             isolation=_isolation(chosen.get("isolation"), default),
         )
-        decide = DecideOptions(imports, loaded.objects)
+        decide = DecideOptions(imports, loaded.objects, execute.isolation)
         with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
             return report_of(view, loaded)
 

@@ -94,7 +94,7 @@ def place_of_error(error: BaseException) -> str:
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not _is_installed(code.co_filename):
+        if not is_installed_file(code.co_filename):
             module = str(traceback.tb_frame.f_globals.get("__name__", ""))
             path = PurePath(code.co_filename)
             depth = module.count(".") + (2 if path.name == "__init__.py" else 1)
@@ -104,7 +104,7 @@ def place_of_error(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=256)
-def _is_installed(file: str) -> bool:
+def is_installed_file(file: str) -> bool:
     """Whether a file is Python's, a package's or evalcore's: none that a suite's author writes."""
     path = PurePath(file)
     folders = (*map(PurePath, sysconfig.get_paths().values()), PurePath(__file__).parents[1])

@@ -1,13 +1,13 @@
 """Modules loaded from folders that are not on `sys.path`, each folder with names of its own.
 
 Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one folder is
-being loaded, the modules of the other folders are out of sight; afterwards everything that stood in
-`sys.modules` before stands there again, and a module that has the name of another package that is
-installed (`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. A
-package that is installed from the folder itself (as editable) is the same one for everybody. An
-import inside a function, made when the function is called, finds modules of every folder loaded so
-far, after everything installed; where two folders have the same name it gets the one that was
-loaded first.
+being loaded, the modules of the other folders are out of sight, also those that a test or a
+notebook has imported from its own folder; afterwards everything that stood in `sys.modules` before
+stands there again, and a module that has the name of another package that is installed
+(`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. A package that is
+installed from the folder itself (as editable) is the same one for everybody. An import inside a
+function, made when the function is called, finds modules of every folder loaded so far, after
+everything installed; where two folders have the same name it gets the one that was loaded first.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
+from os import scandir
 from pathlib import Path
 from threading import RLock, get_ident
 from types import ModuleType
 from typing import Final
+
+from evalcore.trust.foreign_calls import is_installed_file
 
 _UNCERTAIN_S: Final = 2.0
 
@@ -176,7 +179,7 @@ class RootModules:
             finder.hide()
         for finder in reversed(active):
             sys.modules.update(finder.modules)
-        _hide_strangers(name, active[0].root)
+        _hide_strangers(name, [finder.root for finder in active])
         parts = name.split(".")
         active[0].parent_packages = frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
         for finder in active:
@@ -203,14 +206,38 @@ def _place_finders(*, first: Sequence[_RootFinder] = (), last: Sequence[_RootFin
     sys.meta_path[:] = [*first, *foreign, *last]
 
 
-def _hide_strangers(name: str, root: Path) -> None:
-    """Take a package of the same name from elsewhere out of `sys.modules`, with all below it."""
-    top = name.partition(".")[0]
-    present, file = sys.modules.get(top), locate(root, top)
-    if present is None or (file is not None and _is_from(present, file)):
-        return
-    for other in [key for key in sys.modules if key == top or key.startswith(f"{top}.")]:
+def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
+    """Take packages from elsewhere out of `sys.modules`, with all below them.
+
+    That is the one of the same name as the module, and each that Python itself has loaded from a
+    file of a user (of the test or the notebook that runs a suite) where a root has its own.
+    """
+    own = name.partition(".")[0]
+    hidden = set()
+    for top in {own, *_names_in(roots)} & sys.modules.keys():
+        file = next((file for root in roots if (file := locate(root, top))), None)
+        present = sys.modules[top]
+        if file is not None and _is_from(present, file):
+            continue
+        if top == own or (file is not None and file.is_file() and _is_of_users(present)):
+            hidden.add(top)
+    for other in [key for key in sys.modules if key.partition(".")[0] in hidden]:
         del sys.modules[other]
+
+
+def _names_in(roots: Sequence[Path]) -> set[str]:
+    """Return the names that top-level modules of the roots may have."""
+    names = set()
+    for root in roots:
+        # A folder that is gone or may not be listed.
+        with suppress(OSError), scandir(root) as entries:
+            names.update(entry.name.removesuffix(".py") for entry in entries)
+    return names
+
+
+def _is_of_users(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and module.__name__ != "__main__" and not is_installed_file(file)
 
 
 def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:

@@ -17,14 +17,15 @@ class HeadRequests:
             await self._app(scope, receive, send)
             return
 
-        async def send_without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
+        async def send_head(message: Message) -> None:
+            # The answer ends with its head: a stream of events would end a minute later.
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         # The server and the log read the method, too: their own scope stays as it is.
         inner = {**scope, "method": "GET"}
         try:
-            await self._app(inner, receive, send_without_body)
+            await self._app(inner, receive, send_head)
         finally:
             scope.update({key: inner[key] for key in ("route", "state") if key in inner})

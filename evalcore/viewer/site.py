@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 from fastapi import Depends, Request
 
 from evalcore.errors import EvalError, UsageError
+from evalcore.storage.layout import NameKey, RunKeys
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_figures import read_interval
-from evalcore.storage.runs import find_run
+from evalcore.storage.runs import StoredRun
 from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue, RunEntry
 from evalcore.viewer.history_sync import HistorySync
@@ -161,9 +162,8 @@ class Site:
             return None
         if "pass_rate_interval" in manifest.execution:
             return figures.interval
-        return self._intervals.get(
-            (entry.id, manifest.ended_at), lambda: read_interval(find_run(self.store, entry.id))
-        )
+        run = StoredRun(self.store, RunKeys(NameKey(entry.suite_key), entry.id))
+        return self._intervals.get((entry.id, manifest.ended_at), lambda: read_interval(run))
 
     def overview(self, suite: str) -> SuiteOverview:
         """Return how a suite (by the key of its name) went over its runs that have ended."""

@@ -174,6 +174,15 @@ def test_a_measure_that_nothing_reads_is_told_once_and_changes_nothing() -> None
     )
 
 
+@pytest.mark.parametrize("command", [("assert", "--format", "test-file"), ("decide",)])
+def test_a_list_with_a_number_that_is_too_large_is_an_error_of_its_line(
+    command: tuple[str, ...],
+) -> None:
+    ended = evalcore(*command, stdin='[1e999]\n{"id": 2}\n')
+    assert [line["outcome"] for line in ended.lines] == ["error", "error"]
+    assert ended.lines[0]["message"].startswith("[0]: a number of more than 64 bits")
+
+
 def test_assertions_of_an_unknown_format_are_refused() -> None:
     ended = evalcore("assert", "--format", "test-fiel")
     assert ended.code == 2

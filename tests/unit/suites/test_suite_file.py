@@ -71,6 +71,22 @@ def test_the_functions_of_a_file_are_found_beside_it(tmp_path: Path) -> None:
     assert [entry["baseline"] for entry in report.comparison] == ["all"]
 
 
+@pytest.mark.multiprocess
+def test_a_gate_of_a_file_is_decided_where_its_functions_run(tmp_path: Path) -> None:
+    write(tmp_path, "sizes.py", FLOW)
+    write(tmp_path, "ending.py", "import os\ndef decide(report):\n    os._exit(1)\n")
+    gate = "{gate: custom, name: last, description: ends, callable: 'ending:decide'}"
+    path = write(tmp_path, "sizes.yaml", SUITE.replace("gates: [", f"gates: [{gate}, "))
+    report = run_suite(path, store=tmp_path / "store")
+    assert [gate.passed for gate in report.gate_results[:2]] == [False, True]
+
+
+def test_what_is_raised_says_nothing_of_an_event_loop(tmp_path: Path) -> None:
+    with pytest.raises(LoadError) as raised:
+        run_suite(tmp_path / "absent.eval.yaml", store=tmp_path / "store")
+    assert raised.value.__context__ is None
+
+
 def test_the_one_suite_of_a_python_file_runs_with_its_functions(tmp_path: Path) -> None:
     write(tmp_path, "sizes.py", FLOW)
     path = write(tmp_path, "own_suite.py", MODULE)

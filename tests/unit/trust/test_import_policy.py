@@ -86,6 +86,17 @@ def test_helper_of_another_suite_is_out_of_sight(tmp_path: Path) -> None:
         ImportPolicy(roots=(two,)).load("second:answer")
 
 
+def test_helper_of_the_code_that_runs_a_suite_is_out_of_sight(tmp_path: Path) -> None:
+    write(tmp_path / "tests", aid="WORD = 'test'\n")
+    sys.path.insert(0, str(tmp_path / "tests"))  # as pytest does
+    present = importlib.import_module("aid")
+    text = "import aid\ndef answer():\n    return aid.WORD\n"
+    suite = write(tmp_path / "suite", mine=text, aid="WORD = 'suite'\n")
+
+    assert ImportPolicy(roots=(suite,)).load("mine:answer")() == "suite"
+    assert importlib.import_module("aid") is present
+
+
 def test_import_inside_a_function_finds_its_neighbour(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -227,7 +227,7 @@ def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
 
 def _names_in(roots: Sequence[Path]) -> set[str]:
     """Return the names that top-level modules of the roots may have."""
-    names = set()
+    names: set[str] = set()
     for root in roots:
         # A folder that is gone or may not be listed.
         with suppress(OSError), scandir(root) as entries:

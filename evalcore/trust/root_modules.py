@@ -85,6 +85,7 @@ class _RootFinder(MetaPathFinder):
         self.parent_packages: frozenset[str] = frozenset()
         self.thread: int | None = None
         self._located: set[str] = set()
+        self._versions: dict[str, tuple[int, int] | None] = {}
 
     def find_spec(
         self,
@@ -122,6 +123,23 @@ class _RootFinder(MetaPathFinder):
     def keep(self) -> None:
         """Note which of the found modules were loaded."""
         self.modules = {name: sys.modules[name] for name in self._located if name in sys.modules}
+        for name, module in self.modules.items():
+            self._versions.setdefault(name, _version(module))
+
+    def forget_if_changed(self) -> None:
+        """Forget the modules if the file of one was written since; the next load is a new one."""
+        own = {
+            name: module
+            for name, module in self.modules.items()
+            if not _is_installed(name.partition(".")[0])
+        }
+        if all(self._versions[name] == _version(module) for name, module in own.items()):
+            return
+        for name, module in own.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+            del self.modules[name], self._versions[name]
+            self._located.discard(name)
 
     def hide(self) -> None:
         """Take this root's modules out of `sys.modules`."""
@@ -168,6 +186,15 @@ class RootModules:
             active = [finder, *(self._finder(other) for other in siblings if other != root)]
             with self._in_sight(name, active):
                 return importlib.import_module(name)
+
+    def forget_changed(self) -> None:
+        """Forget the modules of each root of which a file was written since it was loaded.
+
+        Those of a package that Python finds by itself stay: others in the process use them.
+        """
+        with self._lock:
+            for finder in self._finders.values():
+                finder.forget_if_changed()
 
     def _finder(self, root: Path) -> _RootFinder:
         return self._finders.setdefault(root, _RootFinder(root))
@@ -248,6 +275,16 @@ def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:
     if spec.has_location and spec.origin is not None:
         return Path(spec.origin).resolve() != file.resolve()
     return str(file) not in list(spec.submodule_search_locations or ())
+
+
+def _version(module: ModuleType) -> tuple[int, int] | None:
+    """Return what changes when a module's file is written; None for a namespace, and if gone."""
+    file = getattr(module, "__file__", None)
+    with suppress(OSError):
+        if file is not None:
+            status = Path(file).stat()
+            return status.st_mtime_ns, status.st_size
+    return None
 
 
 def _is_from(module: ModuleType, path: Path) -> bool:

@@ -128,11 +128,7 @@ class _RootFinder(MetaPathFinder):
 
     def forget_if_changed(self) -> None:
         """Forget the modules if the file of one was written since; the next load is a new one."""
-        own = {
-            name: module
-            for name, module in self.modules.items()
-            if not _is_installed(name.partition(".")[0])
-        }
+        own = {name: module for name, module in self.modules.items() if _is_of_users(module)}
         if all(self._versions[name] == _version(module) for name, module in own.items()):
             return
         for name, module in own.items():
@@ -190,7 +186,7 @@ class RootModules:
     def forget_changed(self) -> None:
         """Forget the modules of each root of which a file was written since it was loaded.
 
-        Those of a package that Python finds by itself stay: others in the process use them.
+        What is installed stays: the engine uses it.
         """
         with self._lock:
             for finder in self._finders.values():

@@ -94,8 +94,13 @@ def test_the_one_suite_of_a_python_file_runs_with_its_functions(tmp_path: Path) 
     assert passed(report) == {("one", "all"): True}
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["elsewhere", "beside the notebook"])
 @pytest.mark.parametrize("changed", ["own_suite.py", "sizes.py"])
-def test_a_file_that_was_changed_is_read_again(changed: str, tmp_path: Path) -> None:
+def test_a_file_that_was_changed_is_read_again(
+    changed: str, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if beside:
+        monkeypatch.syspath_prepend(tmp_path)
     write(tmp_path, "sizes.py", FLOW)
     check = '"assertions": [{"type": "contains", "value": "a"}]'
     path = write(tmp_path, "own_suite.py", MODULE.replace('"input": "a"', f'"input": "a", {check}'))

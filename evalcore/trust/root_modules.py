@@ -255,12 +255,12 @@ def _names_in(roots: Sequence[Path]) -> set[str]:
         # A folder that is gone or may not be listed.
         with suppress(OSError), scandir(root) as entries:
             names.update(entry.name.removesuffix(".py") for entry in entries)
-    return names
+    return names - {"__main__"}
 
 
 def _is_of_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return file is not None and module.__name__ != "__main__" and not is_installed_file(file)
+    return file is not None and not is_installed_file(file)
 
 
 def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:

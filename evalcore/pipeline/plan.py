@@ -28,7 +28,7 @@ from evalcore.pipeline.kept_evidence import check_kept_evidence, kept_evidence_s
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
-from evalcore.pipeline.told_warnings import warn_on_standard_error
+from evalcore.pipeline.warnings_output import warn_on_standard_error
 from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     PILOT_ITEMS,

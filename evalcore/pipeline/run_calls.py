@@ -23,7 +23,7 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.run_observer import observer_of
-from evalcore.pipeline.told_warnings import warn_on_standard_error
+from evalcore.pipeline.warnings_output import warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.registry import kind_facts

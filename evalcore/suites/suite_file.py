@@ -16,6 +16,7 @@ from evalcore.pipeline import load
 from evalcore.settings import read_settings
 from evalcore.suites.suite_module import SUFFIX, load_module_suites
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.root_modules import root_modules
 
 
 @frozen
@@ -33,6 +34,8 @@ class SuiteInFile:
         name = str(self.path)
         if not self.path.exists():
             raise LoadError((Problem(name, None, "", missing_file(self.path)),))
+        # A notebook runs a file again after a change.
+        root_modules().forget_changed()
         if baseline is not None:
             options = replace(options, baseline=baseline)
         if self.path.suffix != SUFFIX:

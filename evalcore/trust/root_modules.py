@@ -29,6 +29,8 @@ from typing import Final
 from evalcore.trust.foreign_calls import is_installed_file
 
 _UNCERTAIN_S: Final = 2.0
+# Packages that are installed with evalcore and have names that users give their own files.
+_BESIDE_EVALCORE: Final = frozenset({"flows", "deployments"})
 
 
 def locate(root: Path, name: str) -> Path | None:
@@ -85,6 +87,7 @@ class _RootFinder(MetaPathFinder):
         self.parent_packages: frozenset[str] = frozenset()
         self.thread: int | None = None
         self._located: set[str] = set()
+        self._versions: dict[str, tuple[int, int] | None] = {}
 
     def find_spec(
         self,
@@ -122,6 +125,19 @@ class _RootFinder(MetaPathFinder):
     def keep(self) -> None:
         """Note which of the found modules were loaded."""
         self.modules = {name: sys.modules[name] for name in self._located if name in sys.modules}
+        for name, module in self.modules.items():
+            self._versions.setdefault(name, _version(module))
+
+    def forget_if_changed(self) -> None:
+        """Forget the modules if the file of one was written since; the next load is a new one."""
+        own = {name: module for name, module in self.modules.items() if _is_of_users(module)}
+        if all(self._versions[name] == _version(module) for name, module in own.items()):
+            return
+        for name, module in own.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+            del self.modules[name], self._versions[name]
+            self._located.discard(name)
 
     def hide(self) -> None:
         """Take this root's modules out of `sys.modules`."""
@@ -169,6 +185,15 @@ class RootModules:
             with self._in_sight(name, active):
                 return importlib.import_module(name)
 
+    def forget_changed(self) -> None:
+        """Forget the modules of each root of which a file was written since it was loaded.
+
+        What is installed stays: the engine uses it.
+        """
+        with self._lock:
+            for finder in self._finders.values():
+                finder.forget_if_changed()
+
     def _finder(self, root: Path) -> _RootFinder:
         return self._finders.setdefault(root, _RootFinder(root))
 
@@ -209,8 +234,9 @@ def _place_finders(*, first: Sequence[_RootFinder] = (), last: Sequence[_RootFin
 def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
     """Take packages from elsewhere out of `sys.modules`, with all below them.
 
-    That is the one of the same name as the module, and each that Python itself has loaded from a
-    file of a user (of the test or the notebook that runs a suite) where a root has its own.
+    That is the one of the same name as the module, and where a root has its own each that Python
+    itself has loaded from a file of a user (of the test or the notebook that runs a suite) and
+    those beside evalcore.
     """
     own = name.partition(".")[0]
     hidden = set()
@@ -219,7 +245,8 @@ def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
         present = sys.modules[top]
         if file is not None and _is_from(present, file):
             continue
-        if top == own or (file is not None and file.is_file() and _is_of_users(present)):
+        is_hidden = top in _BESIDE_EVALCORE or _is_of_users(present)
+        if top == own or (is_hidden and file is not None and file.is_file()):
             hidden.add(top)
     for other in [key for key in sys.modules if key.partition(".")[0] in hidden]:
         del sys.modules[other]
@@ -232,12 +259,12 @@ def _names_in(roots: Sequence[Path]) -> set[str]:
         # A folder that is gone or may not be listed.
         with suppress(OSError), scandir(root) as entries:
             names.update(entry.name.removesuffix(".py") for entry in entries)
-    return names
+    return names - {"__main__"}
 
 
 def _is_of_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    return file is not None and module.__name__ != "__main__" and not is_installed_file(file)
+    return file is not None and not is_installed_file(file)
 
 
 def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:
@@ -248,6 +275,16 @@ def _is_installed(top: str, *, but_not_in: Path | None = None) -> bool:
     if spec.has_location and spec.origin is not None:
         return Path(spec.origin).resolve() != file.resolve()
     return str(file) not in list(spec.submodule_search_locations or ())
+
+
+def _version(module: ModuleType) -> tuple[int, int] | None:
+    """Return what changes when a module's file is written; None for a namespace, and if gone."""
+    file = getattr(module, "__file__", None)
+    with suppress(OSError):
+        if file is not None:
+            status = Path(file).stat()
+            return status.st_mtime_ns, status.st_size
+    return None
 
 
 def _is_from(module: ModuleType, path: Path) -> bool:

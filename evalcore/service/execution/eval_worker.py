@@ -18,12 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.errors import EvalError
 from evalcore.runners import Runner
-from evalcore.service.database.tables import (
-    EvalResultRow,
-    EvalRevisionRow,
-    EvalRow,
-    EvalRunRow,
-)
+from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow, EvalRow, EvalRunRow
 from evalcore.service.execution.deadly_shards import note_deaths
 from evalcore.service.execution.engine_run import (
     FrozenEval,

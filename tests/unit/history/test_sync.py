@@ -272,9 +272,7 @@ def log_folder(store: LocalStore, table: str) -> Path:
 
 READERS: dict[str, Callable[[LocalStore], object]] = {
     "query": lambda store: _answer(store, "SELECT count(hash(rows)) FROM cases AS rows"),
-    "history of a case": lambda store: SuiteHistory(store, "support", case_tables=True).case(
-        "case-0"
-    ),
+    "history of a case": lambda store: _case_history(store, "case-0"),
     "earlier runs": lambda store: read_case_variances(store, "support", "0" * 64),
 }
 

@@ -94,6 +94,23 @@ def test_the_one_suite_of_a_python_file_runs_with_its_functions(tmp_path: Path) 
     assert passed(report) == {("one", "all"): True}
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["elsewhere", "beside the notebook"])
+@pytest.mark.parametrize("changed", ["own_suite.py", "sizes.py"])
+def test_a_file_that_was_changed_is_read_again(
+    changed: str, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if beside:
+        monkeypatch.syspath_prepend(tmp_path)
+    write(tmp_path, "sizes.py", FLOW)
+    check = '"assertions": [{"type": "contains", "value": "a"}]'
+    path = write(tmp_path, "own_suite.py", MODULE.replace('"input": "a"', f'"input": "a", {check}'))
+    assert run_suite(path, store=tmp_path / "store", isolation="inline").passed
+    file = tmp_path / changed
+    text = file.read_text("utf-8").replace('"value": "a"', '"value": "longer"')
+    file.write_text(text.replace("else case_input", 'else "nothing"'), "utf-8")
+    assert not run_suite(path, store=tmp_path / "store", isolation="inline").passed
+
+
 def test_of_several_suites_none_is_chosen(tmp_path: Path) -> None:
     write(tmp_path, "sizes.py", FLOW)
     text = (

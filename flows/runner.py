@@ -221,7 +221,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
     """End a run whose user has interrupted it; a second interrupt leaves at once."""
     from flows.lanes import request_cancel
-    from flows.stopped import end_stopped
+    from flows.stopped import end_stopped, leave_quietly
     from flows.unsent import send_unsent, silence_log_handlers
 
     click.echo("stopping (again to leave at once) …", err=True)
@@ -233,6 +233,7 @@ def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
     _note_stop(run, execution.receipts)
     if not flow.has_ended:
         end_stopped(execution.flow_run, run.run_id, within_s=_TELL_STOP_S)
+        leave_quietly()
     send_unsent(_SEND_STOPPED_S)
 
 

@@ -6,6 +6,7 @@ process exits would stay `Running` on Prefect's server forever.
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -35,3 +36,15 @@ def end_stopped(flow_run: UUID | None, run_id: str, *, within_s: float) -> None:
                 break
             cancelled: State[Any] = Cancelled(message="the run was stopped")
             client.set_task_run_state(task_run.id, cancelled, force=True)
+
+
+def leave_quietly() -> None:
+    """Let the end of a process that cuts its flow off say nothing of what is cut off.
+
+    Dask, for one, closes a cluster at the end of the process that the flow is closing just then.
+    """
+    sys.unraisablehook = _say_nothing
+
+
+def _say_nothing(_: object) -> None:
+    """Take what a function for the end of the process raises."""

@@ -31,6 +31,7 @@ class HistorySync:
         self._thread: threading.Thread | None = None
         self._began = 0.0
         self._error: EvalError | None = None
+        self._is_closed = False
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -47,7 +48,7 @@ class HistorySync:
         with self._lock:
             if version == self._synced:
                 return True
-            if not self.is_under_way:
+            if not self.is_under_way and not self._is_closed:
                 name, self._began = "viewer-history", time.monotonic()
                 self._thread = threading.Thread(
                     target=self._sync, args=(version,), name=name, daemon=True
@@ -63,11 +64,14 @@ class HistorySync:
             return self._synced == version
 
     def close(self) -> None:
-        """End a process that syncs, wait for a thread; what it has committed stays.
+        """End a process that syncs, wait for a thread, begin none; what is committed stays.
 
         A thread within the database may not outlive the interpreter, which would abort.
         """
-        process, thread = self._process, self._thread
+        # A thread that is being made is started by then.
+        with self._lock:
+            self._is_closed = True
+            process, thread = self._process, self._thread
         if process is not None:
             with suppress(ProcessLookupError):
                 process.terminate()

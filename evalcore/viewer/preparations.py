@@ -43,8 +43,8 @@ class Preparations:
                 thread = threading.Thread(
                     target=self._work, args=(key, work), name="viewer-preparation", daemon=True
                 )
-                preparation = self._under_way[key] = _Preparation(thread)
                 thread.start()
+                preparation = self._under_way[key] = _Preparation(thread)
         preparation.thread.join(_PATIENCE_S)
         if preparation.thread.is_alive():
             raise PreparingError(subject)

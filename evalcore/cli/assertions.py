@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
-from evalcore.cli.options import settings
+from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.output_grading import grade_output
@@ -26,13 +26,7 @@ from evalcore.trust.imports import ImportPolicy
 
 @click.command("assert")
 @click.option("--format", "format_", required=True, metavar="FORMAT", help="Whose assertions.")
-@click.option(
-    "--allow-import",
-    "imports",
-    multiple=True,
-    metavar="MODULE",
-    help="May be imported; repeatable.",
-)
+@import_option
 def assert_(format_: str, imports: tuple[str, ...]) -> int:
     """Grade outputs: {"id", "assertion", "output", "measured"?} a line on standard input.
 

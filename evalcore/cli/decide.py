@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
-from evalcore.cli.options import settings
+from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
 from evalcore.formats.single_gate import GateQuestion, read_question, unread_keys
@@ -24,13 +24,7 @@ from evalcore.trust.imports import ImportPolicy
 
 
 @click.command()
-@click.option(
-    "--allow-import",
-    "imports",
-    multiple=True,
-    metavar="MODULE",
-    help="May be imported; repeatable.",
-)
+@import_option
 def decide(imports: tuple[str, ...]) -> int:
     """Decide gates: {"id", "gate", "baseline", "variants"} a line on standard input.
 

@@ -27,7 +27,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
-from evalcore.suites.suite_file import SuiteInFile, as_suite_file, file_options
+from evalcore.suites.suite_file import SuiteInFile, as_suite_file
 from evalcore.trust.imports import ImportPolicy
 
 Store = ObjectStore | str | os.PathLike[str]
@@ -213,10 +213,10 @@ class _Call:
         chosen = self._chosen
         options = PlanOptions(mode=self._mode)
         allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
-        loaded = self._read(allowed)
+        configured = read_settings(os.environ, Path.cwd())
+        loaded = self._read((*configured.allow_imports, *allowed))
         check_ready(loaded, mode=self._mode, reuse=False)
         imports = import_policy(loaded.definition.source.folder, allowed)
-        configured = read_settings(os.environ, Path.cwd())
         default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
         execute = ExecuteOptions(
             imports=imports,
@@ -232,11 +232,14 @@ class _Call:
             return report_of(view, loaded)
 
     def _read(self, allowed: tuple[str, ...]) -> Suite:
-        """Return the suite with what the call lays over it, and its functions."""
+        """Return the suite with what the call lays over it, and its functions.
+
+        A file may import the `allowed` modules from anywhere.
+        """
         suite, options = self._suite, self._load_options()
         baseline = name_chosen(self._chosen.get("baseline"), "baseline")
         if isinstance(suite, SuiteInFile):
-            return suite.read(file_options(options, allowed), baseline=baseline)
+            return suite.read(replace(options, allow_imports=allowed), baseline=baseline)
         changed = {} if baseline is None else {"baseline": baseline}
         return replace(suite.read(options, **changed), objects=suite.objects)
 

@@ -13,7 +13,6 @@ from evalcore.frozen import frozen
 from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
 from evalcore.pipeline import load
-from evalcore.settings import read_settings
 from evalcore.suites.suite_module import SUFFIX, load_module_suites
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.root_modules import root_modules
@@ -47,12 +46,6 @@ class SuiteInFile:
             names = ", ".join(suite.definition.name for suite in suites)
             raise UsageError(f"{name} has {len(suites)} suites ({names}): import the one to run")
         return suites[0]
-
-
-def file_options(options: LoadOptions, allow_imports: tuple[str, ...]) -> LoadOptions:
-    """Return the options with the modules that the configuration and the caller allow to import."""
-    allowed = read_settings(os.environ, Path.cwd()).allow_imports
-    return replace(options, allow_imports=(*allowed, *allow_imports))
 
 
 def as_suite_file(suite: Any) -> SuiteInFile | None:

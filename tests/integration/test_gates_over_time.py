@@ -232,7 +232,7 @@ def test_a_run_stops_when_it_is_decided(
 
 
 def test_an_open_decision_runs_all_cases(store: LocalStore, tmp_path: Path) -> None:
-    # As many pass as have to, 27: whatever the order, the decision is open until the last case.
+    # As many pass as have to, 27: in every order the decision is open until the last case.
     gate = {"gate": "pass_rate", "threshold": 0.9}
     _, report = night(store, stopping_suite(tmp_path, 0.8, gate, cases=30))
     assert report["counts"]["completed"] == 30

@@ -87,7 +87,7 @@ def _answer_of(text: str) -> str:
     for language in ("json", ""):
         of_language = [block for named, block in blocks if named == language]
         if of_language:
-            return of_language[0].strip(_SPACE) if len(found) == 1 else body
+            return of_language[0].strip(_SPACE) if len(of_language) == 1 else body
     return body
 
 

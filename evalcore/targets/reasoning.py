@@ -42,7 +42,7 @@ class WithoutReasoning:
 
 def strips_reasoning(target: Target, variant: Variant) -> bool:
     """Whether the target, changed by the variant, has the option `reasoning: strip`."""
-    return variant.config.get(OPTION, target.options.get(OPTION)) == _STRIP
+    return bool(variant.config.get(OPTION, target.options.get(OPTION)) == _STRIP)
 
 
 def may_strip_reasoning(suite: SuiteDefinition) -> bool:

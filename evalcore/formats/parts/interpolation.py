@@ -164,6 +164,7 @@ def _value(
             message = f"{name} may be read only into `api_key`, `headers` and `env`"
             message += "; elsewhere name it in a .env file"
         message += ", or in `readable_names` of evalcore.toml"
+        message += f"; `$${{{{ {name} }}}}` is the text itself"
         problems.add(loc, "; ".join([message, *variables.ignored]))
         return None
     value = variables.value(name, match[2], secret=secret)

@@ -17,10 +17,8 @@ from evalcore.conversion.converted import (
 from evalcore.conversion.promptfoo.providers import with_prompt
 from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.model.suite import Format
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.variables import escaped
 
-# A text that looks like a variable, written so that loading it gives the same text.
-_ESCAPED_MARK: Final = "${{ EVAL_MARK:-${ }}{"
 _PLACEHOLDER_TARGET: Final = {"name": DEFAULT_TARGET, "provider": "echo"}
 
 
@@ -145,7 +143,7 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, VariableText):
         return str(value)
     if isinstance(value, str):
-        return value.replace(MARK, _ESCAPED_MARK) if REFERENCE.search(value) else value
+        return escaped(value)
     if isinstance(value, Mapping):
         return {key: _escaped(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

@@ -28,7 +28,7 @@ from evalcore.targets.option_templates import (
     with_template,
 )
 from evalcore.targets.work import Work, with_attachments
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.variables import MARK, substituted
 
 _KIND: Final = "http"
 
@@ -172,8 +172,4 @@ def _filled_url(url: str, work: Work) -> str:
         text = value if isinstance(value, str) else json_text(value)
         return quote(text, safe="")
 
-    parts, end = [], 0
-    for reference in REFERENCE.finditer(url):
-        parts += [PLACEHOLDER.sub(escaped, url[end : reference.start()]), reference[0]]
-        end = reference.end()
-    return "".join([*parts, PLACEHOLDER.sub(escaped, url[end:])])
+    return substituted(url, lambda match: match[0], lambda text: PLACEHOLDER.sub(escaped, text))

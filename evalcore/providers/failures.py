@@ -13,6 +13,7 @@ import orjson
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
 
 # The host of a URL in which `${{ NAME }}` may stand.
@@ -90,6 +91,7 @@ def refused(
     error.retry_after_s = retry_after_s(headers, time.time())
     if error.retry_after_s is None and kind is ErrorKind.RATE:
         error.retry_after_s = _come_back_s(body)
+    error.named = named_in(body)
     return error
 
 
@@ -136,7 +138,9 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
         kind = ErrorKind.CREDIT
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
-    return failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure = failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure.named = named_in(body)
+    return failure
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -302,17 +302,27 @@ class ItemCalls:
         return self._calls.slot.blocking() if alone else nullcontext()
 
     async def _sent(self, request: Request) -> Reply:
-        """Make one attempt; the window learns how it went."""
-        window = self._limits.window
-        began = time.monotonic()
-        try:
-            reply = await send(self._calls.session.open_for(request), request)
-        except ProviderError as error:
-            if error.kind == ErrorKind.RATE:
-                window.note(began, time.monotonic(), refused=True)
-            raise
-        window.note(began, time.monotonic(), refused=False)
-        return reply
+        """Make one attempt; the window learns how it went.
+
+        What evalcore added to the request, and the provider refuses by name, is left out then.
+        """
+        window, refusals = self._limits.window, self._limits.refusals
+        request = refusals.applied(request)
+        while True:
+            began = time.monotonic()
+            try:
+                reply = await send(self._calls.session.open_for(request), request)
+            except ProviderError as error:
+                if error.kind == ErrorKind.RATE:
+                    window.note(began, time.monotonic(), refused=True)
+                without = refusals.without(request, error)
+                if without is None:
+                    raise
+                request = without
+                continue
+            window.note(began, time.monotonic(), refused=False)
+            refusals.learn(request)
+            return reply
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.providers.additions import named_in
 from evalcore.providers.failures import kind_of_status, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
 from evalcore.providers.redaction import cleaned_text
@@ -121,6 +122,7 @@ def _named(request: Request, error: Exception) -> ProviderError:
         provider = request.model.partition(":")[0]
         text = f"{text}; install its SDK: pip install 'any-llm-sdk[{provider}]'"
     named = _failed(request, kind, text, status if isinstance(status, int) else None)
+    named.named = named_in(text.encode())
     wait = getattr(error, "retry_after", None)
     if wait is not None:
         named.retry_after_s = retry_after_s({"retry-after": str(wait)}, time.time())

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
 
 # The host of a URL in which `${{ NAME }}` may stand.
@@ -68,6 +69,7 @@ def refused(
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
     error.retry_after_s = retry_after_s(headers, time.time())
+    error.named = named_in(body)
     return error
 
 
@@ -109,7 +111,9 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
-    return failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure = failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure.named = named_in(body)
+    return failure
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -42,9 +42,12 @@ class LiteralSecret(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """Looks for secrets; not in what references stood for (`known`), and names that do not tell."""
+    """Looks for secrets, but not in `variable_values`, for which references stood.
 
-    known: Collection[str] = ()
+    What stands under `untelling` names is secret only if it looks like a key.
+    """
+
+    variable_values: Collection[str] = ()
     untelling: Collection[str] = ()
 
     def is_secret(self, value: Any, *, named: bool = True) -> bool:
@@ -55,8 +58,8 @@ class _Search(NamedTuple):
         if not isinstance(value, str):
             return False
         text = REFERENCE.sub(lambda match: match[2] or "", value)
-        for known in self.known:
-            text = text.replace(known, "")
+        for value_of_variable in self.variable_values:
+            text = text.replace(value_of_variable, "")
         literal = _SCHEME.sub("", _PLACEHOLDER.sub("", text)).strip()
         if not (is_telling(literal) if named else is_key(text.strip())):
             return False
@@ -127,14 +130,14 @@ def literal_secrets(
 
 
 def literals_of_target(
-    options: Mapping[str, Any], known: Iterable[str] = ()
+    options: Mapping[str, Any], variable_values: Iterable[str] = ()
 ) -> Iterator[LiteralSecret]:
     """Yield the same for the addresses, body and parameters of a target, and a function's `config`.
 
     `api_key`, `headers` and `env` are `secret_options`, and no address of a target may have a
-    password. `known` are the values of variables that references may have stood for.
+    password. `variable_values` are what references may have stood for.
     """
-    search = _Search(sorted(filter(is_telling, known), key=len, reverse=True))
+    search = _Search(sorted(filter(is_telling, variable_values), key=len, reverse=True))
     yield from _of_request(options, search, ())
     config = options.get("config")
     if isinstance(config, Mapping):

@@ -20,7 +20,7 @@ from evalcore.redaction.names import SECRET_HEADER
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.well_known import is_key
 from evalcore.repository import repository_root
-from evalcore.trust.variables import MARK, REFERENCE, Variables
+from evalcore.trust.variables import MARK, REFERENCE, Variables, substituted
 
 _KIND: Final = "secret"
 _MAPPINGS: Final = ("headers", "env")
@@ -58,7 +58,7 @@ class SecretOption(NamedTuple):
             return True
         if not _is_secret_name(self.path):
             return False
-        return defaults or (MARK not in self.text and self.text != "")
+        return defaults or (REFERENCE.search(self.text) is None and self.text != "")
 
     @property
     def may_be_literal(self) -> bool:
@@ -224,7 +224,7 @@ def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
     literal = _LITERAL.fullmatch(text) if option.may_be_literal else None
     if literal is not None:
         text = _written(literal[1], option.name, folder)
-    return REFERENCE.sub(lambda match: _value_of(match, option, folder, variables), text)
+    return substituted(text, lambda match: _value_of(match, option, folder, variables))
 
 
 def _value_of(

@@ -16,6 +16,7 @@ from evalcore.isolation.open_files import bounded_by_open_files
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
+from evalcore.providers.additions import Refusals
 from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
 
@@ -75,6 +76,7 @@ class RunLimits:
         self._given_up: dict[str, int] = {}
         self._answered_at: dict[str, float] = {}
         self._heard: set[str] = set()
+        self.refusals = Refusals()
         self._clock = clock
         self._duration_s = limits.max_duration_s
         self._began = clock()

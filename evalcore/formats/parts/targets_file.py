@@ -21,9 +21,11 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
+from evalcore.targets.reasoning import OPTION
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,
+    kind_facts,
     merged_options,
     options_model,
 )
@@ -257,7 +259,7 @@ class Targets:
                 options = {
                     key: value
                     for key, value in definition.options.items()
-                    if key not in COMMON_OPTIONS
+                    if key == OPTION or key not in COMMON_OPTIONS
                 }
                 self.use(name, loc, problems)
                 entries.append({"name": name, "kind": definition.kind, "options": options})
@@ -288,6 +290,13 @@ class Targets:
     def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
         """Note at `loc` that the variant's configuration does not fit the target of this name."""
         if name not in self.sound:
+            return
+        # Where any key may be a function's own, so may this one.
+        is_free = kind_facts(self.used[name].kind).open_field is not None
+        own = (
+            {} if is_free else {key: variant.config[key] for key in variant.config if key == OPTION}
+        )
+        if not has_sound_common(name, own, loc, problems):
             return
         self._check_options(self.used[name], variant, loc, problems)
         self.refuse_literals(variant.config, loc, problems)

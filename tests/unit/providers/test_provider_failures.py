@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
-from evalcore.providers.failures import retry_after_s
+from evalcore.providers.failures import refused, retry_after_s
 from evalcore.providers.registry import open_session, send
 from tests.support.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
 from tests.unit.providers.asking import HELLO, KEY, ask, failure_of
@@ -50,6 +50,35 @@ def test_the_status_says_the_kind(
     assert (error.kind, error.status) == (kind, status)
     assert error.message.startswith(f"{protocol} at 127.0.0.1:")
     assert failure.message in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"error": {"message": "Unsupported value.", "param": "temperature"}}, "temperature"),
+        ({"error": {"message": "`temperature` is deprecated for this model."}}, "temperature"),
+        ({"detail": [{"loc": ["body", "stream_options"], "msg": "extra"}]}, "streamoptions"),
+        ({"message": {"detail": [{"loc": ["body", "stream_options"]}]}}, "streamoptions"),
+        ({"message": "[{'loc': ('body', 'stream_options'), 'msg': 'Extra'}]"}, "streamoptions"),
+        ([{"error": {"message": 'Unknown name "stream_options"'}}], "streamoptions"),
+        ({"errors": {"temperature": ["unknown field"]}}, "temperature"),
+        ("Temperature is not supported", "temperature"),
+        ({"error": {"message": "Unsupported parameter: 'max_tokens'."}}, "maxtokens"),
+        ({"error": {"message": "max_tokens is too large: this model supports 4096."}}, ""),
+        ({"detail": [{"loc": ["body", "user"], "input": {"temperature": 0}}]}, ""),
+        ({"error": "no such model"}, ""),
+    ],
+    ids=[
+        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text", "limit",
+        "a value", "what was sent", "another",
+    ],
+)  # fmt: skip
+def test_a_refusal_names_parameters_in_each_providers_form(body: object, named: str) -> None:
+    sent = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+    error = refused(Endpoint("openai", "p", "http://h/v1"), "http://h/v1", 400, {}, sent)
+
+    assert error.named == set(filter(None, [named]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

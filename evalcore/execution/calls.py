@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -21,6 +28,7 @@ from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
 from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
+from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
@@ -294,6 +302,27 @@ class ItemCalls:
             if rates is not None:
                 rates.correct(tokens, reply)
             return reply
+
+    @asynccontextmanager
+    async def turn_of(self, target: str) -> AsyncIterator[None]:
+        """Be one of the items that a target answers at the same time: as many as its `workers`."""
+        limit = self._limits.rates.by_provider.get(items_of(target))
+        if limit is None or limit.gate is None:
+            yield
+            return
+        slot = self._calls.slot
+        with limit.in_use():
+            if not limit.gate.try_enter():
+                await slot.begin_call()
+                try:
+                    with self.standing_still(), self._blocking():
+                        await limit.gate.enter()
+                finally:
+                    slot.end_call()
+            try:
+                yield
+            finally:
+                limit.gate.leave()
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""

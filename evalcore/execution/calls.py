@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
     ExitStack,
+    asynccontextmanager,
     contextmanager,
     nullcontext,
     suppress,
@@ -29,6 +30,7 @@ from evalcore.execution.idle_steps import IdleSteps
 from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.provider_gates import Refusal
+from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
@@ -335,6 +337,27 @@ class ItemCalls:
             with self.standing_still():
                 await entered.enter_async_context(gate.entered(self._context.retry.total_s))
             return await send_once(request)
+
+    @asynccontextmanager
+    async def turn_of(self, target: str) -> AsyncIterator[None]:
+        """Be one of the items that a target answers at the same time: as many as its `workers`."""
+        limit = self._limits.rates.by_provider.get(items_of(target))
+        if limit is None or limit.gate is None:
+            yield
+            return
+        slot = self._calls.slot
+        with limit.in_use():
+            if not limit.gate.try_enter():
+                await slot.begin_call()
+                try:
+                    with self.standing_still(), self._blocking():
+                        await limit.gate.enter()
+                finally:
+                    slot.end_call()
+            try:
+                yield
+            finally:
+                limit.gate.leave()
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""

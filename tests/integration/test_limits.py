@@ -29,6 +29,7 @@ from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
 from tests.support.model_wire import Question
+from tests.support.shell import evalcore
 
 PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
 SETTINGS = Settings(prices=PRICES)
@@ -383,6 +384,55 @@ def test_no_more_calls_at_once_than_the_provider_takes(tmp_path: Path) -> None:
         path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 30})
         assert report_of(tmp_path, path, settings=settings)["counts"]["passed"] == 60
         assert server.stats().most_in_flight <= 3
+
+
+def written_in(form: str, folder: Path, target: dict[str, Any]) -> Path:
+    """Write a suite of 12 items of the target in one of the formats; return its path."""
+    tests = [{"id": f"t{item}", "input": f"word {item}"} for item in range(12)]
+    check = {"assertions": [{"type": "contains", "value": "word"}]}
+    content: dict[str, Any] = {"targets": [target], "execution": {"target": "m"}, "tests": tests}
+    content |= check
+    if form == "targets.yaml":
+        (folder / "targets.yaml").write_text(json.dumps({"targets": content.pop("targets")}))
+    elif form == "use_target":
+        content["targets"].append({"name": "n", "use_target": "m"})
+        content["execution"] = {"target": "n"}
+    elif form == "suite":
+        cases = [test | check for test in tests]
+        content = {"name": "s", "flow": "m", "targets": [target], "cases": cases}
+        content["variants"] = [{"id": "one"}, {"id": "two"}]
+    path = folder / "s.eval.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("form", ["test file", "targets.yaml", "use_target", "suite"])
+def test_workers_of_a_target_are_the_most_items_of_it_at_once(form: str, tmp_path: Path) -> None:
+    with model_server(latency_s=0.02) as server:
+        target = {"name": "m", "provider": "openai", "model": "tiny", "workers": 2}
+        path = written_in(form, tmp_path, target | {"base_url": server.base_url, "api_key": "k"})
+        report = report_of(tmp_path, path)
+        assert report["counts"]["passed"] == (24 if form == "suite" else 12)
+        assert server.stats().most_in_flight <= 2
+
+
+def test_workers_of_a_program_are_the_most_runs_of_it_at_once(tmp_path: Path) -> None:
+    program = "mkdir live.$$; ls -d live.* | wc -l >> most; sleep 0.05; rmdir live.$$; echo word"
+    target = {"name": "m", "provider": "command", "command": program, "workers": 2}
+    path = written_in("test file", tmp_path, target)
+    assert evalcore("run", path, cwd=tmp_path, store=tmp_path / "store").code == 0
+    counts = [int(line) for line in (tmp_path / "most").read_text().split()]
+    assert len(counts) == 12
+    assert max(counts) <= 2
+
+
+def test_items_that_wait_for_their_turn_do_not_hold_up_a_budget(tmp_path: Path) -> None:
+    with model_server() as server:
+        limits = {"max_tokens": 700, "concurrency": 8}
+        options = {"workers": 1, "max_tokens": 20}
+        path = suite_file(tmp_path, server.base_url, items=20, limits=limits, options=options)
+        report = report_of(tmp_path, path)
+    assert report["counts"]["passed"] + report["counts"]["skipped"] == 20
 
 
 def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:

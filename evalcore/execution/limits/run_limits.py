@@ -207,14 +207,21 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
     raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
 
 
+def items_of(target: str) -> str:
+    """Return the name of the limit that a target's `workers` are, beside those of its calls."""
+    return f"items of {target}"
+
+
 def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
-    """Return the limits that stand in the options of targets."""
+    """Return the limits that stand in the options of targets: of their calls and of their items."""
     names = [field.name for field in fields(ProviderLimits)]
     limits = {}
     for name, _, options in _targets(definition):
         bounds = {bound: options[bound] for bound in names if options.get(bound)}
         if bounds:
             limits[name] = ProviderLimits(**bounds)
+        if options.get("workers"):
+            limits[items_of(name)] = ProviderLimits(max_concurrency=options["workers"])
     return limits
 
 

@@ -154,6 +154,7 @@ class ErrorKind(StrEnum):
     """Why a call gave no answer."""
 
     AUTHENTICATION = "authentication"
+    CREDIT = "credit"
     RATE = "rate"
     TIMEOUT = "timeout"
     CONNECTION = "connection"

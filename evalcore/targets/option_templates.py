@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import TargetError
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import did_you_mean
-from evalcore.targets.case_messages import json_text
-from evalcore.targets.work import Work
+from evalcore.targets.case_messages import Message, input_messages, json_text, prompt_of
+from evalcore.targets.work import Work, with_attachments
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")
 
@@ -38,6 +39,8 @@ class TemplateFault(NamedTuple):
 
 def template_faults(kind: str, options: Mapping[str, Any]) -> Iterator[TemplateFault]:
     """Yield what is wrong with the placeholders in the options of a target of this kind."""
+    if isinstance(options.get("prompt_template"), str):
+        yield from _faults(options, [("prompt_template",)], _NAMES, _QUESTION)
     if kind == "http":
         texts = [("url",), ("headers",), ("body",)]
         yield from _faults(options, texts, _NAMES, _QUESTION)
@@ -45,13 +48,10 @@ def template_faults(kind: str, options: Mapping[str, Any]) -> Iterator[TemplateF
         yield from _faults(options, [("command",)], _OF_COMMANDS)
     elif kind == "cli":
         yield from _faults(options, [("files_format",)], ("path", "basename"))
-    else:
-        if isinstance(options.get("prompt_template"), str):
-            yield from _faults(options, [("prompt_template",)], _NAMES, _QUESTION)
-        system = options.get("system_prompt")
-        if isinstance(system, str) and (placeholder := _SINGLE.search(system)):
-            message = f"{placeholder[0]} is not replaced in `system_prompt`; use `prompt_template`"
-            yield TemplateFault(("system_prompt",), message, is_warning=True)
+    system = options.get("system_prompt")
+    if isinstance(system, str) and (placeholder := _SINGLE.search(system)):
+        message = f"{placeholder[0]} is not replaced in `system_prompt`; use `prompt_template`"
+        yield TemplateFault(("system_prompt",), message, is_warning=True)
 
 
 _OF_COMMANDS: Final = ("prompt", "prompt_file", "messages_file", "output_file", "id")
@@ -69,14 +69,19 @@ def _faults(
         is_program = is_program or (path[0] == "command" and bool(_PROGRAM.search(text)))
         for match in () if is_program else _WRITTEN.finditer(text):
             name = match[1].partition(".")[0] if "input" in names else match[1]
-            if name not in names or name not in ("input", match[1]):
-                listed = ", ".join(f"{{{each}}}" for each in names)
-                hint = did_you_mean(name, names)
-                yield TemplateFault(
-                    path,
-                    f"unknown placeholder {match[0]}.{hint} Known: {listed}; other braces stand as "
-                    f"they are with spaces in them, as in {{ {match[1]} }}",
-                )
+            if name in names and name in ("input", match[1]):
+                continue
+            listed = ", ".join(f"{{{each}}}" for each in names)
+            hint = did_you_mean(name, names)
+            # Two braces are another language's: imported files keep what nobody fills in.
+            is_double = text[: match.start()].endswith("{")
+            shown = f"{{{match[0]}}}" if is_double else match[0]
+            yield TemplateFault(
+                path,
+                f"unknown placeholder {shown}.{hint} Known: {listed}; other braces stand as they "
+                f"are with spaces in them, as in {{ {match[1]} }}",
+                is_warning=is_double,
+            )
         written.update(match[1].partition(".")[0] for match in PLACEHOLDER.finditer(text))
     if question and written.isdisjoint(question):
         names_of = " or ".join(f"`{path[0]}`" for path in paths if options.get(str(path[0])))
@@ -115,6 +120,31 @@ def filled_value(template: Any, work: Work) -> Any:
     if isinstance(template, list | tuple):
         return [filled_value(value, work) for value in template]
     return template
+
+
+def with_template(work: Work, template: str | None) -> Work:
+    """Return the work with what `templated` returns as its messages and its prompt."""
+    if template is None:
+        return work
+    messages = templated(work, template)
+    return replace(work, messages=messages, prompt=prompt_of(messages))
+
+
+def templated(work: Work, template: str | None) -> tuple[Message, ...]:
+    """Return the case's messages, the last user message replaced by the filled template.
+
+    A template that is one placeholder and nothing else, and stands for messages, becomes those.
+    """
+    if template is None:
+        return work.messages
+    value = filled_value(template, with_attachments(work))
+    if isinstance(value, list | tuple):
+        return input_messages(value, any_value=True)
+    message = {"role": "user", "content": _as_text(value)}
+    for position in range(len(work.messages) - 1, -1, -1):
+        if work.messages[position]["role"] == "user":
+            return (*work.messages[:position], message, *work.messages[position + 1 :])
+    return (*work.messages, message)
 
 
 def value_of(placeholder: str, work: Work) -> Any:

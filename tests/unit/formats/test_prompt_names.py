@@ -49,7 +49,6 @@ def test_a_target_that_is_no_model_may_have_such_an_option(tmp_path: Path) -> No
 _HTTP = "provider: http, url: 'http://127.0.0.1:9/{prompt}'"
 UNKNOWN = {
     "a misspelt one": ("provider: openai, model: m, prompt_template: 'Say: {promt}'", "{promt}"),
-    "in two braces": ("provider: openai, model: m, prompt_template: '{prompt} {{q}}'", "{q}"),
     "of another format": ("provider: anthropic, model: m, prompt_template: '{PROMPT}'", "{PROMPT}"),
     "a part of what has none": ("provider: openai, model: m, prompt_template: '{prompt.x}'", "x}"),
     "in an address": ("provider: http, url: 'http://127.0.0.1:9/?q={prompt}&r={quest}'", "{quest}"),
@@ -93,12 +92,13 @@ WITHOUT = {
     "model": "provider: openai, model: m, prompt_template: 'In one word.'",
     "id alone": "provider: anthropic, model: m, prompt_template: '{id}'",
     "service": "provider: http, url: 'http://127.0.0.1:9/', body: {q: all}",
+    "two braces": "provider: openai, model: m, prompt_template: '{prompt} {{q}}'",
     "system prompt": "provider: openai, model: m, system_prompt: 'Answer {prompt}'",
 }
 
 
 @pytest.mark.parametrize("options", WITHOUT.values(), ids=WITHOUT)
-def test_a_text_without_the_question_is_warned_of_and_refused_when_strict(
+def test_a_text_that_may_not_be_what_is_meant_is_warned_of_and_refused_when_strict(
     tmp_path: Path, options: str
 ) -> None:
     text = f"{TEST}\ntargets: [{{name: default, {options}}}]"

@@ -146,9 +146,12 @@ class _SchemaWalk:
 
 
 def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
-    own = {("pattern",): schema["pattern"]} if "pattern" in schema else {}
-    keys = {("patternProperties", key): key for key in schema.get("patternProperties", ())}
-    for key_path, expression in {**own, **keys}.items():
+    written: list[tuple[Loc, str]] = [
+        (("patternProperties", key), key) for key in schema.get("patternProperties", ())
+    ]
+    if "pattern" in schema:
+        written.append((("pattern",), schema["pattern"]))
+    for key_path, expression in written:
         try:
             compile_python(expression)
         except PatternError as error:

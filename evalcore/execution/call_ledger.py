@@ -130,7 +130,7 @@ class CallLedger:
         costs = [call["cost_usd"] for call in answered if "cost_usd" in call]
         first = [call["ttft_ms"] for call in answered if "ttft_ms" in call]
         return Metrics(
-            latency_ms=self._ended_ms,
+            latency_ms=round(self._ended_ms, 1),
             ttft_ms=first[0] if first else None,
             cost_usd=fsum(costs) if len(costs) == len(answered) else None,
             input_tokens=_total(answered, "input_tokens"),

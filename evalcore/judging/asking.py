@@ -96,7 +96,7 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
     input_tokens = [call.input_tokens for call in metrics if call.input_tokens is not None]
     output_tokens = [call.output_tokens for call in metrics if call.output_tokens is not None]
     return Metrics(
-        latency_ms=fsum(times) if times else None,
+        latency_ms=round(fsum(times), 1) if times else None,
         cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
         input_tokens=sum(input_tokens) if input_tokens else None,
         output_tokens=sum(output_tokens) if output_tokens else None,

@@ -129,7 +129,8 @@ class StreamEvent(NamedTuple):
 
 @frozen
 class Reply:
-    """What came back. `latency_ms` from sending to the last byte of the successful attempt.
+    """What came back. `latency_ms` from the last byte sent to the last one received, of the last
+    attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
     arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,

@@ -132,7 +132,7 @@ class Batches:
             return
         result = run.result()
         evidence_of = self._read(result.text)
-        share_ms = result.latency_ms / len(batch.works)
+        share_ms = round(result.latency_ms / len(batch.works), 1)
         for name, answer in open_.items():
             try:
                 answer.set_result(evidence_of(name, share_ms))

@@ -169,7 +169,7 @@ class NodeExecution:
             if not node.policy.continue_on_error or error.kind in _NEVER_SURVIVED:
                 raise
             answer = _Answer({"error": error.message})
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         self._durations[node.id] = Metrics(latency_ms=took_ms)
         if answer.metrics is not UNMEASURED:
             self._metrics[node.id] = answer.metrics

@@ -187,13 +187,14 @@ class _AsJudge:
         parameters = request.parameters
         if "temperature" not in parameters and not _thinks(request.model):
             parameters = {"temperature": 0, **parameters}
-        request = replace(request, parameters=parameters)
+            request = replace(request, parameters=parameters, added=frozenset({"temperature"}))
         if not self._schema:
             return await self._complete(request)
         if request.response_schema is not None or "response_format" in parameters or request.tools:
             return await self._complete(request)
+        added = request.added | {"response_schema"}
         try:
-            return await self._complete(replace(request, response_schema=self._schema))
+            return await self._complete(replace(request, response_schema=self._schema, added=added))
         except ProviderError as error:
             if not _refuses_schema(error):
                 raise

@@ -19,6 +19,8 @@ from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, Metrics
 
 _SLASHES: Final = re.compile("(?<!:)//+")
+# What evalcore adds to a request by itself, unless its parameter is null.
+ADDED_PARAMETERS: Final = ("temperature", "max_tokens", "response_format")
 
 
 @frozen
@@ -57,8 +59,10 @@ class Request:
 
     `messages` have `role` and `content` (text, or segments `{type: text|image|file, value}`), a
     tool's message also `tool_call_id`, an assistant's `tool_calls`. `parameters` have the names of
-    the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them.
-    `response_schema` is a JSON Schema of the answer. For protocol `http`, `parameters` are
+    the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them and
+    leaves out those that are null. `response_schema` is a JSON Schema of the answer. `added` names
+    what evalcore added to the author's request, `refused` what the provider refused of it
+    (`providers.additions`); neither is part of the question. For protocol `http`, `parameters` are
     `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
     secret stand in the endpoint. `attempt_timeout_s` bounds one attempt.
     """
@@ -71,6 +75,8 @@ class Request:
     response_schema: Mapping[str, Any] | None = None
     stream: bool = False
     attempt_timeout_s: float | None = None
+    added: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two requests the same question: no secret, no time limit, no address.
@@ -83,7 +89,11 @@ class Request:
             "protocol": self.endpoint.protocol,
             "model": self.model,
             "messages": [dict(message) for message in self.messages],
-            "parameters": dict(self.parameters),
+            "parameters": {
+                name: value
+                for name, value in self.parameters.items()
+                if value is not None or name not in ADDED_PARAMETERS
+            },
             "tools": [dict(tool) for tool in self.tools],
             "response_schema": self.response_schema,
         }
@@ -187,6 +197,7 @@ class ErrorKind(StrEnum):
     """Why a call gave no answer."""
 
     AUTHENTICATION = "authentication"
+    CREDIT = "credit"
     RATE = "rate"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
@@ -202,7 +213,10 @@ class ProviderError(TargetError):
     """A call failed. `kind` is an `ErrorKind`; `status` the HTTP status where there was one.
 
     `retry_after_s` is what the provider asked for. `attempts` counts the calls made until then.
+    `named` are the parameters that the provider's words name (`providers.additions`).
     """
+
+    named: frozenset[str] = frozenset()
 
     def __init__(
         self,

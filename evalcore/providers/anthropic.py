@@ -83,10 +83,11 @@ def payload_of(request: Request) -> dict[str, Any]:
     """
     system, messages = anthropic_messages(request.messages)
     payload: dict[str, Any] = {"model": request.model, "messages": messages}
-    payload["max_tokens"] = request.parameters.get("max_completion_tokens", _MAX_TOKENS)
+    default = None if "max_tokens" in request.refused else _MAX_TOKENS
+    payload["max_tokens"] = request.parameters.get("max_completion_tokens", default)
     for name, value in request.parameters.items():
         if name == "stop":
-            payload["stop_sequences"] = [value] if isinstance(value, str) else list(value)
+            payload["stop_sequences"] = [value] if isinstance(value, str) else value
         elif name == "tool_choice":
             payload[name] = _tool_choice(value)
         elif name not in _UNKNOWN:
@@ -108,7 +109,7 @@ def payload_of(request: Request) -> dict[str, Any]:
         payload["tools"] = tools
     if request.stream:
         payload["stream"] = True
-    return payload
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def answers_by_tool(request: Request) -> bool:

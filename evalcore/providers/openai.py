@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.providers.additions import limit_name
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer
 from evalcore.providers.measures import charged, usage_of
 from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _PATH: Final = "/chat/completions"
 _DONE: Final = b"[DONE]"
-# These models refuse `max_tokens`.
-_REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
 _OWN: Final = ("extra_headers",)
 
 
@@ -43,8 +41,8 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 def payload_of(request: Request) -> dict[str, Any]:
     """Return the body of the request."""
     parameters = {key: value for key, value in request.parameters.items() if key not in _OWN}
-    if _REASONING.match(request.model) and "max_tokens" in parameters:
-        parameters["max_completion_tokens"] = parameters.pop("max_tokens")
+    if "max_tokens" in parameters:
+        parameters[limit_name(request)] = parameters.pop("max_tokens")
     payload = {
         "model": request.model,
         "messages": openai_messages(request.messages),
@@ -63,8 +61,9 @@ def payload_of(request: Request) -> dict[str, Any]:
         }
     if request.stream:
         payload["stream"] = True
-        payload.setdefault("stream_options", {"include_usage": True})
-    return payload
+        if "stream_options" not in request.refused:
+            payload.setdefault("stream_options", {"include_usage": True})
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _is_closed(schema: Any) -> bool:

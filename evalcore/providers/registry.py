@@ -56,7 +56,9 @@ async def send(session: Connections, request: Request) -> Reply:
         reply = await client_of(request.endpoint.protocol).call(session, request)
     except ProviderError as error:
         message = cleaned_text(error.message, secrets)
-        raise ProviderError(error.kind, message, error.status, error.retry_after_s) from None
+        clean = ProviderError(error.kind, message, error.status, error.retry_after_s)
+        clean.named = error.named
+        raise clean from None
     return cleaned_reply(reply, secrets)
 
 

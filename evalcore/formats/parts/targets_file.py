@@ -21,12 +21,15 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
+from evalcore.targets.reasoning import OPTION
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,
+    kind_facts,
     merged_options,
     options_model,
 )
+from evalcore.trust.literal_secrets import literals_of_target
 from evalcore.trust.secret_options import (
     is_secret_path,
     secret_options,
@@ -105,7 +108,7 @@ class Targets:
             if not in_file:
                 for entry in self._entries.values():
                     if entry.problems is problems:
-                        self.refuse_literals(entry.raw, entry.loc, problems)
+                        _refuse_secret_options(entry.raw, entry.loc, problems)
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -140,7 +143,7 @@ class Targets:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
         self._entries[name] = _TargetEntry(raw, problems, loc, file, True)
-        self.refuse_literals(raw, loc, problems)
+        _refuse_secret_options(raw, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
@@ -226,6 +229,7 @@ class Targets:
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not has_sound_common(name, options, loc, problems):
             return None
+        self._refuse_stored_literals(options, loc, problems)
         stored = without_literals(as_json(options), name, entry.file, self._folder)
         other = raw.get("use_target")
         if other is None:
@@ -255,7 +259,7 @@ class Targets:
                 options = {
                     key: value
                     for key, value in definition.options.items()
-                    if key not in COMMON_OPTIONS
+                    if key == OPTION or key not in COMMON_OPTIONS
                 }
                 self.use(name, loc, problems)
                 entries.append({"name": name, "kind": definition.kind, "options": options})
@@ -286,6 +290,13 @@ class Targets:
     def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
         """Note at `loc` that the variant's configuration does not fit the target of this name."""
         if name not in self.sound:
+            return
+        # Where any key may be a function's own, so may this one.
+        is_free = kind_facts(self.used[name].kind).open_field is not None
+        own = (
+            {} if is_free else {key: variant.config[key] for key in variant.config if key == OPTION}
+        )
+        if not has_sound_common(name, own, loc, problems):
             return
         self._check_options(self.used[name], variant, loc, problems)
         self.refuse_literals(variant.config, loc, problems)
@@ -330,15 +341,16 @@ class Targets:
         self._noted.extend(f"{where}: {warning}" for warning in prompts)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
-        """Note secrets in options that are stored with the run.
+        """Note secrets in a variant's options, which are stored with the run."""
+        self._refuse_stored_literals(options, loc, problems)
+        _refuse_secret_options(options, loc, problems)
 
-        Only what stands in a file's list of targets can be found again when one is built.
-        """
-        message = "must not be written here, where it would be stored with the run; write"
-        for option in secret_options(options):
-            if option.is_literal:
-                hint = f"{message} ${{{{ NAME }}}} and set that variable"
-                problems.add((*loc, *option.path), hint)
+    def _refuse_stored_literals(
+        self, options: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> None:
+        """Note secrets in options that are stored as they are written."""
+        for literal in literals_of_target(options, self._variables.values.values()):
+            problems.add((*loc, *literal.path), literal.message())
 
     def _read(
         self,
@@ -367,3 +379,14 @@ class Targets:
             name = entry["name"]
             names.note(name, loc, problems)
             self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
+
+
+def _refuse_secret_options(options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+    """Note literals in secret options outside of a file's list of targets.
+
+    Only what stands in such a list can be found again when a target is built.
+    """
+    message = "must not be written here, where it would be stored with the run; write"
+    for option in secret_options(options):
+        if option.is_literal:
+            problems.add((*loc, *option.path), f"{message} ${{{{ NAME }}}} and set that variable")

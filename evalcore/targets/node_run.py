@@ -303,11 +303,7 @@ class NodeExecution:
         if not self._metrics:
             return UNMEASURED
         sums = sum_metrics({**self._metrics, **by_block(self._calls)})
-        return Metrics(
-            cost_usd=sums.cost_usd,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
-        )
+        return replace(sums, latency_ms=None, ttft_ms=None)
 
     def _snapshot(self, state: str, error: str | None) -> Snapshot:
         values = dict(self._state.outputs)

@@ -132,7 +132,7 @@ class Batches:
             return
         result = run.result()
         evidence_of = self._read(result.text)
-        share_ms = result.latency_ms / len(batch.works)
+        share_ms = round(result.latency_ms / len(batch.works), 1)
         for name, answer in open_.items():
             try:
                 answer.set_result(evidence_of(name, share_ms))
@@ -215,5 +215,7 @@ def _evidence(
         cost_usd=record.get("cost_usd"),
         input_tokens=record.get("input_tokens", tokens.get("input")),
         output_tokens=record.get("output_tokens", tokens.get("output")),
+        cached_tokens=record.get("cached_tokens", tokens.get("cached")),
+        reasoning_tokens=record.get("reasoning_tokens", tokens.get("reasoning")),
     )
     return Evidence(value if isinstance(value, str) else json_text(value), metrics=metrics)

@@ -466,6 +466,28 @@ def test_without_a_server_the_embedded_one_is_started(
         assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
 
 
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [("newer", "Can't locate revision identified by 'ffff'"), ("file", "unable to open database")],
+)
+def test_an_embedded_server_that_cannot_start_is_one_message(
+    broken: str, reason: str, new_prefect_database: NewDatabase, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    if broken == "file":
+        home.touch()
+    else:
+        new_prefect_database.copy(home)
+        with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
+            database.execute("UPDATE alembic_version SET version_num = 'ffff'")
+            database.commit()
+    ended = evalcore_run(tmp_path, clean_environment(home), write_suite(tmp_path, "hello"))
+    assert ended.returncode == 2
+    assert reason in ended.stderr
+    assert f"PREFECT_HOME, {home}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
     suite = write_suite(tmp_path, "hello", name="history")
     ended = evalcore_run(tmp_path, prefect.environment, suite)

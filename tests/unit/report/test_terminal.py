@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import html as html_module
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -59,6 +59,7 @@ class CallLedger:
             "output_tokens": reply.usage.output_tokens,
             "attempts": reply.attempts,
             "recorded": reply.recorded or None,
+            "notes": list(reply.notes) or None,
             "error": error or None,
             **self._trace(call, request, reply),
         }

@@ -132,7 +132,8 @@ class Reply:
     """What came back. `latency_ms` from sending to the last byte of the successful attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
-    arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,
+    arguments. `notes` say what of the answer could not be stored and was replaced. `cost_usd` is
+    None where no price is known. `attempts` counts the calls made,
     `recorded` says that none was made now.
     """
 
@@ -148,6 +149,7 @@ class Reply:
     events: tuple[StreamEvent, ...] = ()
     attempts: int = 1
     recorded: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class ErrorKind(StrEnum):

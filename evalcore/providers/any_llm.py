@@ -8,14 +8,13 @@ has an address or a key of its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-
-import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.additions import named_in
@@ -77,7 +76,7 @@ async def _streamed(request: Request, chunks: Any, started: float) -> Reply:
 
 def _json(answer: Any) -> bytes:
     """Return an answer of any-llm as the JSON of OpenAI's API."""
-    return orjson.dumps(answer.model_dump(mode="json", exclude_none=True))
+    return json.dumps(answer.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def _client_of(request: Request, provider: str) -> Any:

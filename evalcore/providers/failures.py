@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from evalcore.jsonvalues import parse, storable
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
 from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
@@ -90,13 +91,15 @@ def nonsense(endpoint: Endpoint, url: str, what: str, body: bytes) -> ProviderEr
     return failed(endpoint, url, ErrorKind.SERVER, f"{what}{begins}", 200)
 
 
-def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
+def parsed_answer(
+    endpoint: Endpoint, url: str, body: bytes, what: str, charset: str | None = None
+) -> Any:
     """Return the JSON of an answer or of an event of it, which `what` names.
 
     Raises `ProviderError` for what is not JSON, and for an error of the provider.
     """
     try:
-        data = orjson.loads(body)
+        data = parse(body, charset)
     except ValueError as error:
         raise nonsense(endpoint, url, f"{what} is not JSON", body) from error
     if isinstance(data, dict) and data.get("error"):
@@ -106,7 +109,7 @@ def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
 
 def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     """Return the error that a provider sends in the middle of an answer of status 200."""
-    body = orjson.dumps({"error": error})
+    body = orjson.dumps({"error": storable(error).value})
     named = f"{error.get('type')} {error.get('code')}" if isinstance(error, Mapping) else ""
     kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
     if _is_about_content(body):
@@ -167,7 +170,7 @@ def _is_about_content(body: bytes) -> bool:
 
 def _error_of(body: bytes) -> Any:
     try:
-        value = orjson.loads(body)
+        value = parse(body)
     except ValueError:
         return None
     return value.get("error") if isinstance(value, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final
 
 from evalcore.model.exchange import ProviderError
@@ -16,7 +17,7 @@ _ANSWERED: Final = 200
 
 def counted(usage: Mapping[str, Any], name: str) -> int | None:
     """Return a number of tokens, None where it is not said; raise `ProviderError`."""
-    value = usage.get(name)
+    value = _said(usage, name)
     if isinstance(value, float) and value.is_integer() and is_amount(value):
         value = int(value)
     if value is None or is_count(value):
@@ -26,9 +27,15 @@ def counted(usage: Mapping[str, Any], name: str) -> int | None:
 
 def charged(usage: Mapping[str, Any], name: str) -> float | None:
     """Return a cost, None where it is not said; raise `ProviderError`."""
-    value = usage.get(name)
+    value = _said(usage, name)
     if value is None:
         return None
     if is_amount(value):
         return float(value)
     raise ProviderError(METRICS, not_an_amount(f"the answer's usage.{name}", value), _ANSWERED)
+
+
+def _said(usage: Mapping[str, Any], name: str) -> Any:
+    """Return a number as the provider says it; NaN and Infinity say nothing."""
+    value = usage.get(name)
+    return None if isinstance(value, float) and not isfinite(value) else value

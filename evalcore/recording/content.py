@@ -108,17 +108,19 @@ class _Reply(_Shape):
     status: int = 200
     attempts: Annotated[int, Field(ge=0, le=_MOST_ATTEMPTS)] = 1
     events: list[_Event] = []
+    notes: list[str] = []
 
     def value(self) -> Reply:
         usage = Usage(self.usage.input_tokens, self.usage.output_tokens)
         events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
         fields = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         calls = tuple(self.tool_calls)
-        return Reply(**fields, tool_calls=calls, usage=usage, events=events, recorded=True)
+        parts = {"tool_calls": calls, "usage": usage, "events": events, "notes": tuple(self.notes)}
+        return Reply(**fields, **parts, recorded=True)
 
 
 _PLAIN_FIELDS = tuple(
-    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events"}
+    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events", "notes"}
 )
 
 
@@ -245,6 +247,8 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
         return {**document, "error": {"kind": str(outcome.kind), "message": message, **more}}
     reply = {name: getattr(outcome, name) for name in _PLAIN_FIELDS}
     covered = redaction.reply(outcome)
+    if outcome.notes:
+        covered["notes"] = outcome.notes
     return {**document, "reply": {**reply, "usage": outcome.usage._asdict(), **covered}}
 
 

@@ -9,7 +9,6 @@ from evalcore.jsonvalues import decoded
 from evalcore.model.exchange import ErrorKind, Reply, Request
 from evalcore.providers.failures import failed
 from evalcore.providers.transport import Sent, exchange, json_body
-from evalcore.trust.variables import MARK
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,7 +27,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     headers = _laid_over(_laid_over(headers, public), request.endpoint.headers)
     method = str(parameters.get("method") or ("GET" if body is None else "POST")).upper()
     secret = bool(request.endpoint.headers or request.endpoint.values)
-    if any(MARK in text for text in (*request.endpoint.headers.values(), url)):
+    if any(reference == value for reference, value in request.endpoint.values.items()):
         what = "a variable of its headers or address is not set in this process"
         raise failed(request.endpoint, url, ErrorKind.REQUEST, what)
     sent = Sent(method, url, headers, body, follow=not secret)

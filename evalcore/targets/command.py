@@ -16,6 +16,7 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.command_batch import Batches, ProgramAnswer
+from evalcore.targets.option_templates import with_template
 from evalcore.targets.program_ending import (
     OUTPUT_LIMIT,
     check_ending,
@@ -56,6 +57,9 @@ class CommandOptions(BaseModel):
         "the shell. Without `{prompt}` and `{prompt_file}` the prompt is the "
         "standard input. The answer is the content of `{output_file}` if that is named, else the "
         "standard output, each without one newline at its end; UTF-8."
+    )
+    prompt_template: str | None = Field(
+        default=None, description="As of models: what `{prompt}` stands for."
     )
     timeout: ProgramSeconds = 300
     cwd: str | None = Field(
@@ -117,7 +121,7 @@ class CommandTarget:
         Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
         whichever is shorter), else of kind `command`, with the end of what it wrote.
         """
-        work = with_attachments(work)
+        work = with_template(with_attachments(work), self._options.prompt_template)
         if self._batches is not None:
             return await self._batches.answer(work)
         text, latency_ms = await self._run_program(work, work.prompt)

@@ -20,9 +20,15 @@ from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
 from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.option_templates import PLACEHOLDER, filled, filled_value, value_of
+from evalcore.targets.option_templates import (
+    PLACEHOLDER,
+    filled,
+    filled_value,
+    value_of,
+    with_template,
+)
 from evalcore.targets.work import Work, with_attachments
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.variables import MARK, substituted
 
 _KIND: Final = "http"
 
@@ -65,6 +71,9 @@ class HttpOptions(BaseModel):
         default=None,
         description="JSONPath into the JSON answer, such as `$.reply.text`; the first match is the "
         "answer. Default: the whole body.",
+    )
+    prompt_template: str | None = Field(
+        default=None, description="As of models: what `{prompt}` stands for."
     )
     timeout: AttemptSeconds = 60
     requests_per_minute: RequestsPerMinute = None
@@ -113,6 +122,7 @@ class HttpTarget:
         """
         # An address has no room for the text of files.
         work = work if self._options.body is None else with_attachments(work)
+        work = with_template(work, self._options.prompt_template)
         self._context.check(work.mode)
         request = self._request(work)
         reply = await work.complete(request)
@@ -162,8 +172,4 @@ def _filled_url(url: str, work: Work) -> str:
         text = value if isinstance(value, str) else json_text(value)
         return quote(text, safe="")
 
-    parts, end = [], 0
-    for reference in REFERENCE.finditer(url):
-        parts += [PLACEHOLDER.sub(escaped, url[end : reference.start()]), reference[0]]
-        end = reference.end()
-    return "".join([*parts, PLACEHOLDER.sub(escaped, url[end:])])
+    return substituted(url, lambda match: match[0], lambda text: PLACEHOLDER.sub(escaped, text))

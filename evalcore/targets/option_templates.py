@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.targets.case_messages import json_text
-from evalcore.targets.work import Work
+from evalcore.targets.case_messages import Message, input_messages, json_text, prompt_of
+from evalcore.targets.work import Work, with_attachments
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")
 
@@ -34,6 +35,31 @@ def filled_value(template: Any, work: Work) -> Any:
     if isinstance(template, list | tuple):
         return [filled_value(value, work) for value in template]
     return template
+
+
+def with_template(work: Work, template: str | None) -> Work:
+    """Return the work with what `templated` returns as its messages and its prompt."""
+    if template is None:
+        return work
+    messages = templated(work, template)
+    return replace(work, messages=messages, prompt=prompt_of(messages))
+
+
+def templated(work: Work, template: str | None) -> tuple[Message, ...]:
+    """Return the case's messages, the last user message replaced by the filled template.
+
+    A template that is one placeholder and nothing else, and stands for messages, becomes those.
+    """
+    if template is None:
+        return work.messages
+    value = filled_value(template, with_attachments(work))
+    if isinstance(value, list | tuple):
+        return input_messages(value, any_value=True)
+    message = {"role": "user", "content": _as_text(value)}
+    for position in range(len(work.messages) - 1, -1, -1):
+        if work.messages[position]["role"] == "user":
+            return (*work.messages[:position], message, *work.messages[position + 1 :])
+    return (*work.messages, message)
 
 
 def value_of(placeholder: str, work: Work) -> Any:

@@ -18,7 +18,7 @@ import orjson
 from evalcore.errors import TargetError
 from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import repository_root
-from evalcore.trust.variables import MARK, REFERENCE, Variables
+from evalcore.trust.variables import MARK, REFERENCE, Variables, substituted
 
 _KIND: Final = "secret"
 _MAPPINGS: Final = ("headers", "env")
@@ -54,7 +54,7 @@ class SecretOption(NamedTuple):
             return defaults or REFERENCE.sub("", self.text).strip() != ""
         if not _SECRET_NAME.search(self.path[-1]):
             return False
-        return defaults or (MARK not in self.text and self.text != "")
+        return defaults or (REFERENCE.search(self.text) is None and self.text != "")
 
     @property
     def may_be_literal(self) -> bool:
@@ -214,7 +214,7 @@ def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
     literal = _LITERAL.fullmatch(text) if option.may_be_literal else None
     if literal is not None:
         text = _written(literal[1], option.name, folder)
-    return REFERENCE.sub(lambda match: _value_of(match, option, folder, variables), text)
+    return substituted(text, lambda match: _value_of(match, option, folder, variables))
 
 
 def _value_of(

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.given_output import move_output
-from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.documents import TOO_LARGE, parse_json, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
@@ -51,7 +50,6 @@ def jsonl_tests(
     number, offset = start or LinePosition()
     stop = end if shared is None else shared.lines
     problems = Problems(name, lambda _: number, cheap=True)
-    mark = MARK.encode()
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -70,7 +68,7 @@ def jsonl_tests(
                     continue
                 if type(value) is dict and "output" in value:
                     move_output(value, (), problems)
-                yield RawTest(value, (), problems, mark in line, is_data=True)
+                yield RawTest(value, (), problems, marked=False, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     if end is None:

@@ -69,7 +69,7 @@ def table_tests(
         before = table.count
         test = table.test_of(row)
         if table.count == before:
-            yield RawTest(test, (), table, is_data=True)
+            yield RawTest(test, (), table, marked=False, is_data=True)
     if table.index < 0 and table.csv:
         header = tuple(filter(None, table.csv.header))
         _has_columns(header, columns, columns, table, suite)

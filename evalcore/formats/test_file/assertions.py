@@ -31,6 +31,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion
 from evalcore.model.assertion import Assertion
+from evalcore.trust.variables import escaped
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
@@ -64,6 +65,8 @@ class AssertionReader:
         self.literals = LiteralReferences(notes)
         self._templates = templates
         self._read_other = read_other
+        # Whether `${{ … }}` is text in what is read.
+        self.verbatim = False
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
         self._including: list[Path] = []
@@ -188,7 +191,10 @@ class AssertionReader:
         name = raw.get("type") if isinstance(raw, dict) else None
         program = self._programs.get(name) if isinstance(name, str) else None
         if program is not None and name not in self._types:
-            inner = self.read(program.written(raw), loc, problems, label)
+            written = program.written(raw)
+            if self.verbatim and "config" in written:
+                written["config"] = escaped(written["config"])
+            inner = self.read(written, loc, problems, label)
             return None if inner is None else inner._replace(type=program.name)
         kind = self._type(raw, loc, problems, label)
         if kind is None:

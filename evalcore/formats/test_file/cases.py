@@ -120,9 +120,10 @@ class TestReader:
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
 
-        `marked` says whether its text may hold `${{ … }}`.
+        `marked` says whether `${{ … }}` in its text is a reference.
         """
         before = problems.count
+        self.assertions.verbatim = not marked
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
         values = None

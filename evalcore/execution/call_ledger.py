@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import ProviderError, Reply, Request
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class CallLedger:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.redaction: Redaction | None = None
+        self.notes: list[str] = []
         self._sent: list[Any] = []
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
@@ -49,6 +50,7 @@ class CallLedger:
     def add_reply(self, call: OpenCall, request: Request, reply: Reply, error: str = "") -> None:
         """Note a call that was answered; `error` says why the answer could not be used."""
         self._ended_ms = max(self._ended_ms, call.began_ms + reply.latency_ms)
+        self.notes += reply.notes
         entry = {
             "provider": request.endpoint.provider,
             "model": reply.model or request.model,
@@ -59,7 +61,6 @@ class CallLedger:
             "output_tokens": reply.usage.output_tokens,
             "attempts": reply.attempts,
             "recorded": reply.recorded or None,
-            "notes": list(reply.notes) or None,
             "error": error or None,
             **self._trace(call, request, reply),
         }
@@ -139,9 +140,10 @@ class CallLedger:
         )
 
     def completed(self, evidence: Evidence) -> Evidence:
-        """Return evidence with what it does not say itself: its measures, and its calls."""
+        """Return evidence with what it does not say itself: measures, calls, notes of replies."""
         if not self.calls:
             return evidence
+        evidence = with_warnings(evidence, self.notes)
         own, sums = evidence.metrics, self.metrics
         metrics = Metrics(
             sums.latency_ms if own.latency_ms is None else own.latency_ms,

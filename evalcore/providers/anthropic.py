@@ -209,7 +209,7 @@ class AnthropicStream:
         usage = _mapping(raw)
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         counts = [count for name in names if (count := counted(usage, name)) is not None]
-        if usage.get("input_tokens") is not None:
+        if counted(usage, "input_tokens") is not None:
             self.input_tokens = sum(counts)
         if (output_tokens := counted(usage, "output_tokens")) is not None:
             self.output_tokens = output_tokens

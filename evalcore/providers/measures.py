@@ -17,7 +17,7 @@ _ANSWERED: Final = 200
 
 def counted(usage: Mapping[str, Any], name: str) -> int | None:
     """Return a number of tokens, None where it is not said; raise `ProviderError`."""
-    value = _said(usage, name)
+    value = _finite(usage, name)
     if isinstance(value, float) and value.is_integer() and is_amount(value):
         value = int(value)
     if value is None or is_count(value):
@@ -27,7 +27,7 @@ def counted(usage: Mapping[str, Any], name: str) -> int | None:
 
 def charged(usage: Mapping[str, Any], name: str) -> float | None:
     """Return a cost, None where it is not said; raise `ProviderError`."""
-    value = _said(usage, name)
+    value = _finite(usage, name)
     if value is None:
         return None
     if is_amount(value):
@@ -35,7 +35,7 @@ def charged(usage: Mapping[str, Any], name: str) -> float | None:
     raise ProviderError(METRICS, not_an_amount(f"the answer's usage.{name}", value), _ANSWERED)
 
 
-def _said(usage: Mapping[str, Any], name: str) -> Any:
-    """Return a number as the provider says it; NaN and Infinity say nothing."""
+def _finite(usage: Mapping[str, Any], name: str) -> Any:
+    """Return a number of a provider; None in place of NaN and Infinity."""
     value = usage.get(name)
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -98,6 +98,48 @@ def test_what_a_batch_measures_is_the_error_of_its_item_alone(tmp_path: Path) ->
     assert items["good"]["outcome"] == "passed", items["good"]
 
 
+GRADER = r"""
+import json, sys
+
+json.load(sys.stdin)
+answer = {"score": 1.0, "assertions": [{"text": "half \ud83d", "passed": True}], "n": float("nan")}
+sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=%s).encode(%s, "surrogatepass"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("escaped", "charset"), [(True, "utf-8"), (False, "utf-8"), (True, "utf-8-sig")]
+)
+def test_a_graders_words_are_read_as_its_program_reads_them(
+    tmp_path: Path, escaped: bool, charset: str
+) -> None:
+    (tmp_path / "grader.py").write_text(GRADER % (escaped, repr(charset)), "utf-8")
+    suite = suite_of({"provider": "echo"}, ["a"])
+    suite["assertions"] = [{"type": "code-grader", "command": ["python3", "grader.py"]}]
+
+    report = run(tmp_path, suite)
+
+    item = items_of(report)["a"]
+    assert item["outcome"] == "passed", item
+    assert "half \ufffd" in json.dumps(item, ensure_ascii=False)
+
+
+def test_a_row_with_half_a_character_is_read_with_a_warning(tmp_path: Path) -> None:
+    checks = '"assertions": [{"type": "contains", "value": "half"}]'
+    row = (
+        f'{{"id": "a", "input": "q", "output": "half \\ud83d", "metadata": {{"n": NaN}}, {checks}}}'
+    )
+    (tmp_path / "rows.jsonl").write_text(f"{row}\n", "utf-8")
+
+    ended = evalcore("run", "--json", tmp_path / "rows.jsonl", store=tmp_path / "s", cwd=tmp_path)
+
+    assert items_of(ended.report)["a"]["outcome"] == "passed"
+    assert "rows.jsonl: test 'a': a character that UTF-8 cannot hold was replaced" in ended.err
+    assert "test 'a': NaN or Infinity was replaced by null" in ended.err
+    strict = evalcore("validate", "--strict", tmp_path / "rows.jsonl", cwd=tmp_path)
+    assert strict.code == 2
+
+
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 def test_what_a_provider_counts_is_checked(tmp_path: Path, protocol: str) -> None:
     def script(question: Question) -> Answer:

@@ -156,6 +156,7 @@ class Aggregates:
             unmeasured_cost=row["unmeasured_cost"],
             unmeasured_tokens=row["unmeasured_tokens"],
             each_item_once=bool(row["each_item_once"] or self._left_out),
+            refused=row["refused"],
             quarantined=self._left_out,
             awaiting=self._awaiting() if row["awaiting"] else None,
             avg_cost_usd=row["avg_cost_usd"],

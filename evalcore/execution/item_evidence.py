@@ -101,7 +101,13 @@ class ItemEvidence:
         running.ledger = None if calls is None else calls.ledger
         if calls is not None and self._suite.evidence is EvidencePolicy.FULL:
             calls.keep_messages()
-        evidence = await target.answer(self._work(running, calls))
+        work = self._work(running, calls)
+        named = running.item.target
+        if calls is None or named is None:
+            evidence = await target.answer(work)
+        else:
+            async with calls.turn_of(named.name):
+                evidence = await target.answer(work)
         if running.ledger is not None:
             evidence = running.ledger.completed(evidence)
         # An answer that waits for nothing comes out of the plan, in which nothing is encoded.

@@ -156,6 +156,7 @@ class ErrorKind(StrEnum):
     """Why a call gave no answer."""
 
     AUTHENTICATION = "authentication"
+    CREDIT = "credit"
     RATE = "rate"
     TIMEOUT = "timeout"
     CONNECTION = "connection"

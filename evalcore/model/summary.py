@@ -92,7 +92,8 @@ class Summary:
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
-    rows are those of the planned items, one each. `costliest`, alone and with its judges, and
+    rows are those of the planned items, one each. `refused` counts the items that were not tried
+    since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
@@ -117,6 +118,7 @@ class Summary:
     unmeasured_cost: int = 0
     unmeasured_tokens: int = 0
     each_item_once: bool = True
+    refused: int = 0
     avg_cost_usd: float | None = None
     total_cost_usd: float | None = None
     total_tokens: int | None = None

@@ -16,6 +16,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.additions import named_in
 from evalcore.providers.failures import kind_of_status, retry_after_s
@@ -32,6 +34,7 @@ _INSTALL: Final = "install the extra: pip install 'evalcore-pipeline[any-llm]'"
 _NO_KEY: Final = "none"
 _SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET")
 _SHORTEST_KEY: Final = 8
+_TOO_MANY: Final = 429
 _KINDS: Final[Mapping[str, ErrorKind]] = {
     "AuthenticationError": ErrorKind.AUTHENTICATION,
     "MissingApiKeyError": ErrorKind.AUTHENTICATION,
@@ -112,20 +115,34 @@ def _named(request: Request, error: Exception) -> ProviderError:
     """Return the error that an exception of any-llm, or of a provider's SDK, is."""
     status = getattr(error, "status_code", None)
     kind = _KINDS.get(type(error).__name__, ErrorKind.REQUEST)
-    if isinstance(status, int) and status >= 300 and kind is not ErrorKind.CONTENT:
-        kind = kind_of_status(status, b"")
-    elif _is_broken_connection(getattr(error, "original_exception", None)):
+    original = getattr(error, "original_exception", None)
+    headers = _headers_of(error, original)
+    codes = {"code": getattr(error, "code", None), "type": getattr(error, "error_type", None)}
+    message = str(error).encode("utf-8", "replace").decode()
+    said = orjson.dumps({"error": {**codes, "message": message}}, default=str)
+    told = _TOO_MANY if status is None and kind is ErrorKind.RATE else status
+    if isinstance(told, int) and told >= 300 and kind is not ErrorKind.CONTENT:
+        kind = kind_of_status(told, said, headers)
+    elif _is_broken_connection(original):
         kind = ErrorKind.CONNECTION
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ImportError):
         provider = request.model.partition(":")[0]
         text = f"{text}; install its SDK: pip install 'any-llm-sdk[{provider}]'"
     named = _failed(request, kind, text, status if isinstance(status, int) else None)
+    named.retry_after_s = retry_after_s(headers, time.time())
     named.named = named_in(text.encode())
-    wait = getattr(error, "retry_after", None)
-    if wait is not None:
-        named.retry_after_s = retry_after_s({"retry-after": str(wait)}, time.time())
     return named
+
+
+def _headers_of(error: Exception, original: object) -> dict[str, str]:
+    """Return the headers of the answer that a provider's SDK made an exception of."""
+    headers = getattr(getattr(original, "response", None), "headers", None)
+    known = {}
+    if isinstance(headers, Mapping):
+        known = {str(name).lower(): str(value) for name, value in headers.items()}
+    wait = getattr(error, "retry_after", None)
+    return known if wait is None else {"retry-after": str(wait), **known}
 
 
 def _is_broken_connection(error: object) -> bool:

@@ -11,6 +11,7 @@ SELECT
     count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
         AND count(*) = $items AS each_item_once,
     count(*) FILTER (awaiting) AS awaiting,
+    count(*) FILTER (refused) AS refused,
     sum(asserted_errors) AS asserted_errors,
     sum(len(missed)) AS missed,
     count(latency_ms) AS measured_latency,

@@ -5,6 +5,7 @@
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
 -- assertions below their thresholds. `left_out`: skipped since the gates were decided before
 -- (`stopped`), or since the case is for the targets of other variants.
+-- `refused`: not tried since a provider refused every call.
 -- `awaiting`: labels of people are missing. Such an item counts as it is, what is required of people
 -- as not met; in the variants of the variable `best_variants` (by number) it counts as if people
 -- answered as expected.
@@ -22,6 +23,7 @@ SELECT
     NOT (status = 'error' AND $errors = 'exclude') AND NOT left_out AS counted,
     left_out,
     stopped,
+    coalesce(status = 'skipped' AND reason = 'refused', false) AS refused,
     awaiting,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     list_transform(

@@ -29,6 +29,7 @@ from evalcore.targets.registry import (
     merged_options,
     options_model,
 )
+from evalcore.trust.literal_secrets import literals_of_target
 from evalcore.trust.secret_options import (
     is_secret_path,
     secret_options,
@@ -107,7 +108,7 @@ class Targets:
             if not in_file:
                 for entry in self._entries.values():
                     if entry.problems is problems:
-                        self.refuse_literals(entry.raw, entry.loc, problems)
+                        _refuse_secret_options(entry.raw, entry.loc, problems)
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -142,7 +143,7 @@ class Targets:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
         self._entries[name] = _TargetEntry(raw, problems, loc, file, True)
-        self.refuse_literals(raw, loc, problems)
+        _refuse_secret_options(raw, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
@@ -228,6 +229,7 @@ class Targets:
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not has_sound_common(name, options, loc, problems):
             return None
+        self._refuse_stored_literals(options, loc, problems)
         stored = without_literals(as_json(options), name, entry.file, self._folder)
         other = raw.get("use_target")
         if other is None:
@@ -339,15 +341,16 @@ class Targets:
         self._noted.extend(f"{where}: {warning}" for warning in prompts)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
-        """Note secrets in options that are stored with the run.
+        """Note secrets in a variant's options, which are stored with the run."""
+        self._refuse_stored_literals(options, loc, problems)
+        _refuse_secret_options(options, loc, problems)
 
-        Only what stands in a file's list of targets can be found again when one is built.
-        """
-        message = "must not be written here, where it would be stored with the run; write"
-        for option in secret_options(options):
-            if option.is_literal:
-                hint = f"{message} ${{{{ NAME }}}} and set that variable"
-                problems.add((*loc, *option.path), hint)
+    def _refuse_stored_literals(
+        self, options: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> None:
+        """Note secrets in options that are stored as they are written."""
+        for literal in literals_of_target(options, self._variables.values.values()):
+            problems.add((*loc, *literal.path), literal.message())
 
     def _read(
         self,
@@ -376,3 +379,14 @@ class Targets:
             name = entry["name"]
             names.note(name, loc, problems)
             self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
+
+
+def _refuse_secret_options(options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+    """Note literals in secret options outside of a file's list of targets.
+
+    Only what stands in such a list can be found again when a target is built.
+    """
+    message = "must not be written here, where it would be stored with the run; write"
+    for option in secret_options(options):
+        if option.is_literal:
+            problems.add((*loc, *option.path), f"{message} ${{{{ NAME }}}} and set that variable")

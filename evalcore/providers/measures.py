@@ -16,8 +16,10 @@ _ANSWERED: Final = 200
 
 
 def counted(usage: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of tokens, None where it is not said; raise `ProviderError`."""
-    value = _finite(usage, name)
+    """Return a number of tokens, None where it is not said, or NaN; raise `ProviderError`."""
+    value = usage.get(name)
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if isinstance(value, float) and value.is_integer() and is_amount(value):
         value = int(value)
     if value is None or is_count(value):
@@ -26,16 +28,10 @@ def counted(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def charged(usage: Mapping[str, Any], name: str) -> float | None:
-    """Return a cost, None where it is not said; raise `ProviderError`."""
-    value = _finite(usage, name)
-    if value is None:
+    """Return a cost, None where it is not said, or NaN; raise `ProviderError`."""
+    value = usage.get(name)
+    if value is None or (isinstance(value, float) and not isfinite(value)):
         return None
     if is_amount(value):
         return float(value)
     raise ProviderError(METRICS, not_an_amount(f"the answer's usage.{name}", value), _ANSWERED)
-
-
-def _finite(usage: Mapping[str, Any], name: str) -> Any:
-    """Return a number of a provider; None in place of NaN and Infinity."""
-    value = usage.get(name)
-    return None if isinstance(value, float) and not isfinite(value) else value

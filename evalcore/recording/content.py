@@ -113,10 +113,9 @@ class _Reply(_Shape):
     def value(self) -> Reply:
         usage = Usage(self.usage.input_tokens, self.usage.output_tokens)
         events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
-        fields = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        calls = tuple(self.tool_calls)
-        parts = {"tool_calls": calls, "usage": usage, "events": events, "notes": tuple(self.notes)}
-        return Reply(**fields, **parts, recorded=True)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        fields |= {"tool_calls": tuple(self.tool_calls), "notes": tuple(self.notes)}
+        return Reply(**fields, usage=usage, events=events, recorded=True)
 
 
 _PLAIN_FIELDS = tuple(

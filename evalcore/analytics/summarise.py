@@ -163,6 +163,8 @@ class Aggregates:
             total_cost_usd=row["total_cost_usd"],
             judge_cost_usd=row["judge_cost_usd"],
             total_tokens=None if tokens is None else int(tokens),
+            tokens={name: int(sum_) for name, sum_ in row["tokens"].items() if sum_ is not None},
+            unpriced=tuple(row["unpriced"] or ()),
             required_failures=required[0][5] if required else 0,
             required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
             costliest=costliest,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from evalcore.model.assertion import AssertionResult
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.planning.expand import WorkItem
 
@@ -106,9 +106,5 @@ class RunningItem:
         if self.ledger is None or not self.ledger.calls:
             return None
         sums = self.ledger.metrics
-        metrics = Metrics(
-            cost_usd=sums.cost_usd,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
-        )
+        metrics = replace(sums, latency_ms=None, ttft_ms=None)
         return Evidence(None, metrics=metrics, details={"calls": self.ledger.calls})

@@ -133,6 +133,7 @@ def metric_values(metrics: Metrics) -> dict[str, Any]:
         "input_tokens": metrics.input_tokens,
         "output_tokens": metrics.output_tokens,
         "total_tokens": metrics.total_tokens,
+        **metrics.token_parts,
         "tokens": {name: value for name, value in tokens.items() if value is not None} or None,
     }
     return {name: value for name, value in measured.items() if value is not None}

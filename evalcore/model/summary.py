@@ -100,8 +100,10 @@ class Summary:
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
     from. `quarantined` are the cases that are left out of every other value here: the summary that
-    gates decide over has some, the one that reports show has none. `awaiting` says which labels of
-    people are missing, None if none are; `agreement` how well those agree who answered the same.
+    gates decide over has some, the one that reports show has none. `tokens` are the sums
+    of what was counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without
+    a price. `awaiting` says which labels of people are missing, None if none are; `agreement` how
+    well those agree who answered the same.
     """
 
     counts: Counts
@@ -122,6 +124,8 @@ class Summary:
     avg_cost_usd: float | None = None
     total_cost_usd: float | None = None
     total_tokens: int | None = None
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    unpriced: tuple[str, ...] = ()
     judge_cost_usd: float | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())

@@ -58,7 +58,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
             answer = await client.acompletion(**payload)
             if hasattr(answer, "__aiter__"):
                 return await _streamed(request, answer, started)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
     except ProviderError:
         raise
     except TimeoutError as error:
@@ -73,8 +73,8 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
 async def _streamed(request: Request, chunks: Any, started: float) -> Reply:
     stream = OpenAIStream(request, request.model)
     async for chunk in chunks:
-        stream.take(ServerSent("", _json(chunk), (time.perf_counter() - started) * 1000))
-    return stream.reply((time.perf_counter() - started) * 1000)
+        stream.take(ServerSent("", _json(chunk), round((time.perf_counter() - started) * 1000, 1)))
+    return stream.reply(round((time.perf_counter() - started) * 1000, 1))
 
 
 def _json(answer: Any) -> bytes:

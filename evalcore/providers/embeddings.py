@@ -13,8 +13,8 @@ import orjson
 
 from evalcore.model.exchange import Reply, Request
 from evalcore.providers.failures import check_key, nonsense, parsed_answer
+from evalcore.providers.measures import usage_of
 from evalcore.providers.messages import wire_headers
-from evalcore.providers.openai import usage_of
 from evalcore.providers.transport import Received, Sent, exchange, joined_url, json_body
 
 if TYPE_CHECKING:

@@ -95,9 +95,12 @@ def open_session() -> Connections:
     """
     import aiohttp
 
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+    from evalcore.providers.wire_times import TimedConnector, sending_times
+
+    connector = TimedConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
     return aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[sending_times()],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         cookie_jar=aiohttp.DummyCookieJar(),
     )

@@ -78,7 +78,7 @@ class CliTarget:
         async with _prepared(work, prompt, is_batch=is_batch) as run:
             started = time.perf_counter()
             text = await self._output(self._options.command, work, run)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
         # What a program prints is stored; its keys must not be.
         return ProgramAnswer(redact(text, self._secrets), latency_ms)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, Required
+from typing import Annotated, Any, Final, NotRequired, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -35,6 +35,8 @@ class _Message(TypedDict, total=False):
 class _Tokens(TypedDict):
     input: int
     output: int
+    cached: NotRequired[int]
+    reasoning: NotRequired[int]
 
 
 @with_config(_OPEN)
@@ -96,6 +98,8 @@ def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidenc
         cost_usd=_measure(answer, "cost_usd"),
         input_tokens=tokens.get("input"),
         output_tokens=tokens.get("output"),
+        cached_tokens=tokens.get("cached"),
+        reasoning_tokens=tokens.get("reasoning"),
     )
     return Evidence(
         output, metrics=metrics, details={"messages": messages} if messages else NOTHING

@@ -133,7 +133,7 @@ class CommandTarget:
         async with self._files(work, prompt) as files:
             started = time.perf_counter()
             result = await self._run(work, prompt, files)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
             check_ending(result, self._timeout_s(work), self._options.env.values())
             answer = self._answer(result, files)
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"

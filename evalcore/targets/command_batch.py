@@ -130,7 +130,7 @@ class Batches:
             return
         result = run.result()
         evidence_of = self._read(result.text)
-        share_ms = result.latency_ms / len(batch.works)
+        share_ms = round(result.latency_ms / len(batch.works), 1)
         for name, answer in open_.items():
             try:
                 answer.set_result(evidence_of(name, share_ms))
@@ -202,6 +202,8 @@ def _evidence(
         cost_usd=record.get("cost_usd"),
         input_tokens=record.get("input_tokens", tokens.get("input")),
         output_tokens=record.get("output_tokens", tokens.get("output")),
+        cached_tokens=record.get("cached_tokens", tokens.get("cached")),
+        reasoning_tokens=record.get("reasoning_tokens", tokens.get("reasoning")),
     )
     text = value if isinstance(value, str) else json_text(value)
     return with_warnings(Evidence(text, metrics=metrics), notes)

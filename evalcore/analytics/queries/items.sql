@@ -13,6 +13,8 @@ CREATE OR REPLACE TEMP TABLE items AS
 SELECT
     item, case_id, case_group, variant, status, outcome, threshold,
     latency_ms, cost_usd, input_tokens, output_tokens,
+    cached_tokens, cache_write_tokens, cache_write_1h_tokens, input_audio_tokens,
+    reasoning_tokens, output_audio_tokens, batch_tokens, unpriced_models,
     item // ($variants * $iterations) AS case_number,
     (item // $iterations) % $variants AS variant_number,
     CASE
@@ -57,6 +59,6 @@ FROM (
                 getvariable('best_variants'), (item // $iterations) % $variants
             ) THEN list_filter(assertions, a -> contains(a.details, '"if_passed":'))[1].details
             END AS best
-        FROM read_parquet(getvariable('files'), hive_partitioning = false)
+        FROM result_rows(getvariable('files'))
     )
 )

@@ -260,7 +260,9 @@ def test_a_whole_answer_is_read_as_its_program_reads_it(
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 def test_arguments_of_a_tool_are_read_so_too(protocol: str) -> None:
     if protocol == "openai":
-        call: dict[str, Any] = {"function": {"name": "f", "arguments": '{"q": "half \\ud83d", "n": NaN}'}}
+        call: dict[str, Any] = {
+            "function": {"name": "f", "arguments": '{"q": "half \\ud83d", "n": NaN}'}
+        }
         body = json.dumps({"choices": [{"message": {"content": None, "tool_calls": [call]}}]})
     else:
         call = {"type": "tool_use", "name": "f", "input": {"q": "half \ud83d", "n": float("nan")}}

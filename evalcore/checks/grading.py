@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.registry import AWAITED, find_check
+from evalcore.checks.registry import AWAITED, HEAVY, find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.mistakes.foreign_text import describe_error, shorten
@@ -21,10 +24,34 @@ if TYPE_CHECKING:
     from evalcore.checks.base import Check
 
 _MAX_SHARED_PASSES = 1_000
-
+# Longer, and answers of providers would wait for the event loop.
+_LONGEST_S = 0.003
+_T = TypeVar("_T")
 
 _PASS: Final = Outcome.PASSED
 _new_result: Final = tuple.__new__
+
+
+class GradingThread:
+    """Runs in a thread what takes more than a few milliseconds, so that an event loop goes on.
+
+    Created in the loop. One at a time: threads that compute take turns with the loop.
+    """
+
+    def __init__(self) -> None:
+        self._slow = set(HEAVY)
+        self._turn = asyncio.Lock()
+
+    async def result(self, name: str, call: Callable[[], _T]) -> _T:
+        """Return what a call gives; how long it takes is learnt by its `name`."""
+        if name in self._slow:
+            async with self._turn:
+                return await asyncio.to_thread(call)
+        began = time.thread_time()
+        value = call()
+        if time.thread_time() - began > _LONGEST_S:
+            self._slow.add(name)
+        return value
 
 
 def waits(assertions: Sequence[Assertion]) -> bool:
@@ -40,11 +67,11 @@ async def grade(
 ) -> tuple[AssertionResult, ...]:
     """Return the results; one check after the other, so an item never does two things at once.
 
-    Without checks that have to be awaited (`waits`) it never suspends.
-    Raises `SkippedError` where a limit kept a check from asking.
+    Without checks that have to be awaited (`waits`) and without the context's `thread` it never
+    suspends. Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
-    passed = context.passed
+    passed, thread = context.passed, context.thread
     results = []
     for assertion in assertions:
         entry = passed.get(id(assertion))
@@ -54,7 +81,13 @@ async def grade(
         try:
             if check is None:
                 check = find_check(assertion.check).from_stored(assertion.params)
-            verdict = subjects.verdict(assertion, check)
+            verdict = (
+                subjects.verdict(assertion, check)
+                if thread is None
+                else await thread.result(
+                    assertion.check, partial(subjects.verdict, assertion, check)
+                )
+            )
             if not isinstance(verdict, Verdict):
                 verdict = await _awaited(assertion, verdict)
         except SkippedError:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.registry import AWAITED, HEAVY, find_check
+from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.checks.text import hidden_difference
 from evalcore.checks.transform import TransformError, apply_transform
@@ -25,34 +23,9 @@ if TYPE_CHECKING:
     from evalcore.checks.base import Check
 
 _MAX_SHARED_PASSES = 1_000
-# Longer, and answers of providers would wait for the event loop.
-_LONGEST_S = 0.003
-_T = TypeVar("_T")
 
 _PASS: Final = Outcome.PASSED
 _new_result: Final = tuple.__new__
-
-
-class GradingThread:
-    """Runs in a thread what takes more than a few milliseconds, so that an event loop goes on.
-
-    Created in the loop. One at a time: threads that compute take turns with the loop.
-    """
-
-    def __init__(self) -> None:
-        self._slow = set(HEAVY)
-        self._turn = asyncio.Lock()
-
-    async def result(self, name: str, call: Callable[[], _T]) -> _T:
-        """Return what a call gives; how long it takes is learnt by its `name`."""
-        if name in self._slow:
-            async with self._turn:
-                return await asyncio.to_thread(call)
-        began = time.thread_time()
-        value = call()
-        if time.thread_time() - began > _LONGEST_S:
-            self._slow.add(name)
-        return value
 
 
 def waits(assertions: Sequence[Assertion]) -> bool:

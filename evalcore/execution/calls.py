@@ -23,7 +23,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalcore.checks.grading import GradingThread
+from evalcore.checks.registry import HEAVY
+from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
@@ -65,7 +66,7 @@ class Session:
         self._context = context
         self._session: Connections | None = None
         self._store_fault: StoreError | None = None
-        self.thread = GradingThread()
+        self.thread = GradingThread(HEAVY)
 
     def raise_store_fault(self) -> None:
         """Raise the fault of the store that a call has met, if one has: the run has to stop.

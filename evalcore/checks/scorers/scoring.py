@@ -16,7 +16,7 @@ from evalcore.model.suite import Case, ScorerSpec
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.checks.grading import GradingThread
+    from evalcore.checks.subject import GradingThread
 
 
 async def score_evidence(

@@ -11,9 +11,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from evalcore.checks.base import Check
-from evalcore.checks.grading import GradingThread, grade, waits
+from evalcore.checks.grading import grade, waits
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, CHECKS, find_check
+from evalcore.checks.subject import GradingThread
 from evalcore.errors import UsageError
 from evalcore.execution.inline import run_inline
 from evalcore.model.assertion import (
@@ -190,7 +191,7 @@ def burn(seconds: float) -> int:
 
 def test_what_takes_long_leaves_the_event_loop_and_what_does_not_stays() -> None:
     async def threads() -> list[bool]:
-        thread, own = GradingThread(), threading.get_ident()
+        thread, own = GradingThread(["bleu"]), threading.get_ident()
         calls = [("quick", 0.0), ("slow", 0.02), ("slow", 0.0), ("quick", 0.0), ("bleu", 0.0)]
         return [await thread.result(name, partial(burn, s)) == own for name, s in calls]
 
@@ -202,7 +203,7 @@ def test_a_context_with_a_thread_gives_the_same_results() -> None:
     checks = [REFUND, assertion("bleu", {"reference": "a refund", "threshold": 0.0})]
 
     async def off_the_loop() -> tuple[AssertionResult, ...]:
-        threaded = replace(context(), thread=GradingThread())
+        threaded = replace(context(), thread=GradingThread(["bleu"]))
         return await grade(checks, Evidence("a refund"), Case("1"), threaded)
 
     assert asyncio.run(off_the_loop()) == graded(checks, Evidence("a refund"))

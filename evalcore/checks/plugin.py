@@ -24,6 +24,7 @@ from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
+from evalcore.jsonvalues import parse
 from evalcore.mistakes.foreign_text import describe_error, one_line
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
@@ -74,7 +75,7 @@ class Custom(Check):
         if ended.timed_out:
             return broken(f"the plug-in did not answer within {timeout_s:g} s")
         try:
-            answer = json.loads(ended.stdout)["returned"]
+            answer = parse(ended.stdout)["returned"]
         except (ValueError, TypeError, KeyError):
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.jsonvalues import parse_storable
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 
 ROOTS: Final = ("outputs", "output", "state", "metrics", "errors")
@@ -158,8 +159,8 @@ def container_in(text: str) -> Any:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = parse_storable(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict | list) else None
 

@@ -160,7 +160,8 @@ class Reply:
     attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
-    arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,
+    arguments. `notes` say what of the answer could not be stored and was replaced. `cost_usd` is
+    None where no price is known. `attempts` counts the calls made,
     `recorded` says that none was made now.
     """
 
@@ -176,6 +177,7 @@ class Reply:
     events: tuple[StreamEvent, ...] = ()
     attempts: int = 1
     recorded: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> Metrics:

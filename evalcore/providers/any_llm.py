@@ -8,6 +8,7 @@ has an address or a key of its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ async def _streamed(request: Request, chunks: Any, started: float) -> Reply:
 
 def _json(answer: Any) -> bytes:
     """Return an answer of any-llm as the JSON of OpenAI's API."""
-    return orjson.dumps(answer.model_dump(mode="json", exclude_none=True))
+    return json.dumps(answer.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def _client_of(request: Request, provider: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -35,12 +34,16 @@ class GradingThread:
     """
 
     def __init__(self, heavy: Iterable[str] = ()) -> None:
+        import asyncio
+
         self._slow = set(heavy)
         self._turn = asyncio.Lock()
 
     async def result(self, name: str, call: Callable[[], _T]) -> _T:
         """Return what a call gives; how long it takes is learnt by its `name`."""
         if name in self._slow:
+            import asyncio
+
             async with self._turn:
                 return await asyncio.to_thread(call)
         began = time.thread_time()

@@ -51,7 +51,7 @@ def test_the_connection_is_no_part_of_the_latency() -> None:
                 await asyncio.sleep(BLOCKED_S)
                 return await connect(*args, **options)  # type: ignore[arg-type]
 
-            session.connector.connect = slowly  # type: ignore[union-attr,method-assign,assignment]
+            session.connector.connect = slowly  # type: ignore[union-attr,method-assign]
             return await send(session, request)
 
     with model_server(latency_s=LATENCY_S) as server:

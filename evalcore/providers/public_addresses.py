@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from evalcore.model.exchange import ProviderError
+from evalcore.providers.registry import open_session
 from evalcore.providers.transport import proxy_for
 from evalcore.trust.addresses import is_allowed_address, is_public
 
@@ -32,12 +33,7 @@ class PublicAddresses(AbstractResolver):
 
     def session(self) -> aiohttp.ClientSession:
         """Return a session for one request and its redirects; no connection is used again."""
-        connector = aiohttp.TCPConnector(resolver=self, force_close=True, use_dns_cache=False)
-        return aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        return open_session(resolver=self, force_close=True, use_dns_cache=False)
 
     async def admit(self, url: str) -> None:
         """Prepare for a request to `url`; raise `ProviderError` for one that may not be called."""

@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from evalcore.errors import EvalError
+from evalcore.jsonvalues import parse_storable
 from evalcore.settings import read_settings
 from evalcore.trust import confinement
 from evalcore.trust.confinement import can_confine
@@ -76,7 +75,7 @@ async def run_python(
     if ended.truncated and len(ended.stdout) >= _OUTPUT_LIMIT:
         raise BlockError("output", f"its output is longer than {_OUTPUT_LIMIT >> 20} MiB")
     try:
-        answer = orjson.loads(ended.stdout)
+        answer = parse_storable(ended.stdout)
     except ValueError:
         stderr = last_words(ended.stderr.decode(errors="replace"))
         message = f"its process ended with exit code {ended.exit_code} and no output"

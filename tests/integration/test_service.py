@@ -290,7 +290,7 @@ def test_scopes_read_run_evals_and_register_workflows(
     with service(folder, "--rate", "0", token=tokens["workflows"]) as served:
         workflow = served.register()
         eval_id = served.save(workflow, DOUBLED)
-        changes = {
+        changes: dict[str, list[tuple[str, str, Any, int]]] = {
             "evals": [
                 ("POST", "/v1/workflows/evals", eval_body(workflow, DOUBLED), 201),
                 ("PATCH", f"/v1/workflows/evals/{eval_id}", {"name": "other"}, 200),

@@ -91,7 +91,7 @@ def open_session(**connector_options: Any) -> Connections:
     """Return a session for any number of requests at once, to be used as an async context.
 
     It keeps connections open and resolves each host once in five minutes. It sets no time limit:
-    each request brings its own. `connector_options` replace those of its connections. Call it inside a
+    each request brings its own. `connector_options` replace its connector's. Call it inside a
     running event loop.
     """
     import aiohttp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalcore.checks import strict_json
 from evalcore.checks.strict_json import NotJsonError
-from evalcore.mistakes.foreign_text import json_text, quote
+from evalcore.mistakes.foreign_text import quote, value_text
 from evalcore.model.json_path import compile_json_path
 
 _JSON_PATH = "json_path:"
@@ -40,5 +40,4 @@ def apply_transform(transform: str, output: str) -> str:
         raise TransformError(f"transform {quote(transform)}: nested too deeply") from None
     if match is None:
         raise TransformError(f"transform {quote(transform)} matches nothing in the output")
-    value = match.value
-    return value if isinstance(value, str) else json_text(value)
+    return value_text(match.value)

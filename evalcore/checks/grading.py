@@ -9,6 +9,7 @@ from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
+from evalcore.checks.text import hidden_difference
 from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.mistakes.foreign_text import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
@@ -162,6 +163,17 @@ def _result(
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
+    if outcome is Outcome.FAILED and not assertion.negate and check is not None and actual:
+        wanted = getattr(check, "values", None) or [
+            getattr(check, "value", None),
+            verdict.expected or check.expected_text(),
+        ]
+        texts = [each for each in wanted if isinstance(each, str)]
+        if getattr(check, "fold", False):
+            texts, actual_text = [each.lower() for each in texts], actual.lower()
+        else:
+            actual_text = actual
+        message += hidden_difference(texts, actual_text) if message else ""
     if actual is not None:
         actual = shorten(actual)
     if expected is not None:

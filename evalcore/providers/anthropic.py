@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.model.exchange import NO_USAGE, ErrorKind, Reply, Request, StreamEvent, Usage
 from evalcore.providers.failures import (
     check_key,
     failed,
@@ -18,7 +18,7 @@ from evalcore.providers.failures import (
     parsed_answer,
     streamed_failure,
 )
-from evalcore.providers.measures import counted
+from evalcore.providers.measures import usage_of
 from evalcore.providers.messages import (
     anthropic_messages,
     anthropic_tool,
@@ -129,7 +129,7 @@ def _tool_choice(value: Any) -> Any:
 def whole_reply(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)
@@ -152,8 +152,8 @@ class AnthropicStream:
     url: str
     model: str = ""
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    counted: dict[str, Any] = field(default_factory=dict)
+    usage: Usage = NO_USAGE
     reason: str | None = None
     ttft_ms: float | None = None
     has_begun: bool = False
@@ -205,14 +205,10 @@ class AnthropicStream:
             self.ttft_ms = offset_ms
 
     def take_usage(self, raw: Any) -> None:
-        """Take the tokens counted so far; what was read from a cache was input, too."""
-        usage = _mapping(raw)
-        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        counts = [count for name in names if (count := counted(usage, name)) is not None]
-        if usage.get("input_tokens") is not None:
-            self.input_tokens = sum(counts)
-        if (output_tokens := counted(usage, "output_tokens")) is not None:
-            self.output_tokens = output_tokens
+        """Take the tokens counted so far; raise `ProviderError`."""
+        known = {name: value for name, value in _mapping(raw).items() if value is not None}
+        self.counted |= known
+        self.usage = usage_of(self.counted, self.counted.get("service_tier"))
 
     def reply(self, latency_ms: float, status: int = 200) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
@@ -235,7 +231,7 @@ class AnthropicStream:
             text=text,
             model=self.model or request.model,
             tool_calls=tuple(calls),
-            usage=Usage(self.input_tokens, self.output_tokens),
+            usage=self.usage,
             latency_ms=latency_ms,
             ttft_ms=self.ttft_ms,
             finish_reason=self.reason,

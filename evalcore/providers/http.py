@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from evalcore.jsonvalues import decoded
 from evalcore.model.exchange import ErrorKind, Reply, Request
 from evalcore.providers.failures import failed
 from evalcore.providers.transport import Sent, exchange, json_body
@@ -32,7 +33,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     sent = Sent(method, url, headers, body, follow=not secret)
     received = await exchange(session, request, sent)
     return Reply(
-        text=_decoded(received.body, received.charset),
+        text=decoded(received.body, received.charset),
         latency_ms=received.latency_ms,
         status=received.status,
     )
@@ -49,10 +50,3 @@ def _body_of(request: Request, url: str, body: Any) -> tuple[bytes | None, dict[
 def _laid_over(headers: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
     named = {name.lower() for name in over}
     return {**{name: value for name, value in headers.items() if name.lower() not in named}, **over}
-
-
-def _decoded(body: bytes, charset: str | None) -> str:
-    try:
-        return body.decode(charset or "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
 from evalcore.providers.additions import limit_name
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer
-from evalcore.providers.measures import charged, counted
+from evalcore.providers.measures import charged, usage_of
 from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
 from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
 
@@ -84,7 +84,7 @@ def _is_closed(schema: Any) -> bool:
 def reply_of(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     choice = _first_choice(data)
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -100,7 +100,7 @@ def reply_of(request: Request, url: str, received: Received) -> Reply:
         text=text,
         model=str(data.get("model") or request.model),
         tool_calls=tuple(_call_of(call) for call in calls),
-        usage=usage_of(data.get("usage")),
+        usage=usage_of(data.get("usage"), data.get("service_tier")),
         cost_usd=_cost_of(data.get("usage")),
         latency_ms=received.latency_ms,
         finish_reason=reason,
@@ -154,13 +154,6 @@ def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def usage_of(raw: Any) -> Usage:
-    """Return the tokens that an answer's `usage` counts; raise `ProviderError`."""
-    if not isinstance(raw, dict):
-        return Usage()
-    return Usage(counted(raw, "prompt_tokens"), counted(raw, "completion_tokens"))
-
-
 def _cost_of(raw: Any) -> float | None:
     """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
     return charged(raw, "cost") if isinstance(raw, dict) else None
@@ -197,7 +190,7 @@ class OpenAIStream:
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
         self.model = self.model or str(data.get("model") or "")
         if data.get("usage"):
-            self.usage = usage_of(data["usage"])
+            self.usage = usage_of(data["usage"], data.get("service_tier"))
             self.cost_usd = _cost_of(data["usage"])
         choice = _first_choice(data)
         # Of several answers (`n`) the first one counts, as in a whole answer.

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.given_output import move_output
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import TOO_LARGE, parse_json, refuse_utf16, too_large_at
+from evalcore.formats.text.documents import TOO_LARGE, parse_row, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.problems import Problems
 
@@ -88,7 +88,7 @@ def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
     if number == 1:
         refuse_utf16(content, problems.file)
     try:
-        value = parse_json(content)
+        value, problems.replaced = parse_row(content)
     except ValueError as error:
         if content.strip():
             problems.add((), _line_reason(content, error))

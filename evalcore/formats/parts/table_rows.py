@@ -12,7 +12,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.json_rows import JsonRows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import TOO_LARGE, parse_json, too_large_at
+from evalcore.formats.text.documents import TOO_LARGE, parse_row, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.locations import Loc
@@ -277,7 +277,7 @@ class _Table(Problems):
         if not isinstance(value, str):
             return value
         try:
-            parsed = parse_json(value.encode())
+            parsed = parse_row(value.encode()).value
         except ValueError as error:
             self.add((field,), f"the cell is not JSON: {json_reason(error)}")
             return None
@@ -344,7 +344,7 @@ def _list_cell(value: Any, separator: str = ",") -> Any:
         return value
     if value.lstrip().startswith("["):
         try:
-            return parse_json(value.encode())
+            return parse_row(value.encode()).value
         except ValueError:
             return value
     return [part.strip() for part in value.split(separator) if part.strip()]

@@ -94,7 +94,14 @@ def read_suite(
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
-    targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
+    targets = Targets(
+        sound.get("targets"),
+        folder,
+        variables,
+        problems,
+        in_file=not verbatim,
+        strict=options.strict,
+    )
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)

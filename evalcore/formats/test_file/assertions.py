@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.base import AssertionValueError
+from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, find_check
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions.assertion_templates import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
     is_include,
 )
-from evalcore.formats.assertions.certain_outcomes import note_empty, warn_of_certain_outcome
+from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.data_row_rules import COMPARED
@@ -242,8 +242,10 @@ class AssertionReader:
             form = self._text_forms[spelling] = _text_form(kind)
         if form is None:
             return None
-        name, check, base, field = form
+        name, check, base, field, may_be_faulty = form
         label, params = f"{name}-{value[:_LONGEST_NAME]}", {**base, field: value}
+        if may_be_faulty and any(find_check(check).from_stored(params).faults()):
+            return None
         assertion = _new_assertion(Assertion, (name, check, label, params, *_DEFAULTS))
         if len(self._texts) < MAX_SHARED_ASSERTIONS:
             self._texts[tuple(raw.items())] = assertion
@@ -318,10 +320,10 @@ class AssertionReader:
             required,
             negated or written.get("negate", False),
         )
-        warn_of_certain_outcome(assertion, written, loc, problems, self._notes)
+        examine_assertion(assertion, written, loc, problems, self._notes)
         if self._notes is not None:
             note_empty(assertion, loc, problems, label)
-        return assertion
+        return assertion if problems.count == before else None
 
     def _type_mistake(self, raw: Mapping[str, Any]) -> str:
         if "type" not in raw:
@@ -340,13 +342,18 @@ def _is_negated(spelling: str) -> bool:
     return spelling.startswith(("not-", "not_"))
 
 
-_TextForm = tuple[str, str, Mapping[str, Any], str]
-"""Type, check, what is stored without being written, the field that the text means."""
+_TextForm = tuple[str, str, Mapping[str, Any], str, bool]
+"""Type, check, what is stored without being written, the field that the text means, and whether
+there are texts to which the check cannot be applied.
+"""
 
 
 def _text_form(kind: AssertionType | None) -> _TextForm | None:
     field = None if kind is None else kind.text_field
-    return None if kind is None or field is None else (kind.name, kind.check, kind.base, field)
+    if kind is None or field is None:
+        return None
+    may_be_faulty = find_check(kind.check).faults is not Check.faults
+    return kind.name, kind.check, kind.base, field, may_be_faulty
 
 
 def _rubric(criteria: list[str]) -> dict[str, Any]:

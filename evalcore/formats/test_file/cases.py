@@ -137,6 +137,7 @@ class TestReader:
             return None
         self.ids.note(test["id"], loc, problems)
         graded, label = None, _label(test["id"])
+        self.warnings.add_replaced(label, loc, problems)
         if "reference_answer" in test:
             at = (*loc, "reference_answer")
             several = f"{{count}} tests ({{names}}): {NO_REFERENCE}"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlsplit
 
 from evalcore.declared.types import Seconds, Text
+from evalcore.trust.literal_secrets import literal_secrets
 from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.names import WorkflowMistake
 from evalcore.workflow.reference_values import reference_value
 from evalcore.workflow.values import has_large_integer, parsed
@@ -39,7 +39,9 @@ class HttpBlock(Block):
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield the secrets that the block holds literally."""
-        yield from literal_secrets(self.headers, self.url, self.body)
+        bodies = {"body": self.body, "body_template": self.body_template}
+        for literal in literal_secrets(self.headers, self.url, bodies):
+            yield WorkflowMistake(literal.path, literal.message())
 
     async def run(self, context: Context) -> Any:
         """Return the body of the answer: a mapping or list if it is JSON of one, else its text.

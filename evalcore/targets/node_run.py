@@ -12,7 +12,7 @@ from evalcore.errors import TargetError
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Reply, SkippedError
-from evalcore.model.own_copy import own_copy
+from evalcore.model.own_copy import own_copy, plain_value
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -320,11 +320,8 @@ def _answered(evidence: Evidence, *, measured: bool) -> _Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a model's reply as its text, a pydantic model as a mapping, else the value."""
-    if isinstance(value, Reply):
-        return value.text
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
+    """Return a model's reply as its text, any other value in its JSON form."""
+    return value.text if isinstance(value, Reply) else plain_value(value)
 
 
 def _failed(node: Node, error: TargetError) -> TargetError:

@@ -98,7 +98,7 @@ SCRIPTS = {
     "Devanagari": "नमस्ते दुनिया",
     "Ethiopic": "ሰላም ልዑል",
     "Georgian": "გამარჯობა მსოფლიო",
-    "Greek": "Γεια Κόσμε",  # noqa: RUF001 - Greek
+    "Greek": "Γεια Κόσμε",
     "Hebrew": "שלום עולם",
     "Japanese": "こんにちは、カタカナと漢字",
     "Khmer": "ភាសាខ្មែរ",

@@ -116,7 +116,10 @@ def _context(written: tuple[tuple[str, str], ...]) -> SSLContext:
     for name, path in written:
         place = Path(path).expanduser()
         try:
-            context.load_verify_locations(**{"capath" if place.is_dir() else "cafile": place})
+            if place.is_dir():
+                context.load_verify_locations(capath=place)
+            else:
+                context.load_verify_locations(cafile=place)
         except OSError as error:  # ssl's own are, too
             reason = getattr(error, "reason", None) or error.strerror or error
             raise SettingsError(f"{name}: no certificates in {path}: {reason}") from error

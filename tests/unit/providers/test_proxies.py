@@ -56,9 +56,9 @@ class Server(BaseHTTPRequestHandler):
 @contextmanager
 def proxy(status: int = 407) -> Iterator[tuple[str, list[str]]]:
     """Run a proxy; yield its host and port, and what it is asked."""
-    handler = type("Proxy", (Server,), {"asked": [], "status": status})
-    with serving(handler) as server:
-        yield f"127.0.0.1:{server.server_port}", handler.asked
+    asked: list[str] = []
+    with serving(type("Proxy", (Server,), {"asked": asked, "status": status})) as server:
+        yield f"127.0.0.1:{server.server_port}", asked
 
 
 def ask(address: str) -> Reply:

@@ -17,6 +17,7 @@ from evalcore.model.comparison import (
     Comparison,
     Difference,
     DifferenceKind,
+    Measure,
     Paired,
     Tolerances,
     Unsettled,
@@ -152,6 +153,7 @@ class Comparer:
         self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
+        self._add_measures(compared)
         self._add_lists(compared)
         if repeated:
             self._add_unsettled(compared, alphas)
@@ -208,6 +210,12 @@ class Comparer:
                 hard_regressed_cases=hard_regressed,
                 improved_cases=improved,
             )
+
+    def _add_measures(self, compared: list[VariantComparison]) -> None:
+        for index, kind, was, now, cases in self._rows("compared_measures"):
+            measure = Measure(DifferenceKind(kind), was, now, cases)
+            measures = (*compared[index].measures, measure)
+            compared[index] = replace(compared[index], measures=measures)
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
         for index, number, scored, mean, square_sum, worse, better, *repeats in self._rows(

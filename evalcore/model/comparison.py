@@ -30,14 +30,20 @@ class CaseState(StrEnum):
     SKIPPED = "skipped"
 
 
-# What a change of a measure cannot excuse (`allow_metric_regressions`).
+# What takes a few milliseconds takes several times as long when the machine is busy: a difference
+# below this says nothing of the target.
+CLOCK_NOISE_MS = 50.0
+# What `no_regressions` always counts; the other kinds are metrics (`allow_metric_regressions`).
 HARD_KINDS = frozenset({DifferenceKind.ASSERTION, DifferenceKind.MISSING})
+# What a case took. Reports list it apart from what became better or worse.
+MEASURE_KINDS = frozenset({DifferenceKind.LATENCY, DifferenceKind.COST, DifferenceKind.TOKENS})
 
 
 class Tolerances(NamedTuple):
     """How much worse a case may be: relative increases, and the absolute fall of a score.
 
-    Latencies of at most `floor_ms` on both sides are the same: a busy machine's noise.
+    Latencies that differ by less than `noise_ms` are the same: a busy machine's noise. By earlier
+    rules those of at most `floor_ms` on both sides are.
     """
 
     latency: float = 0.2
@@ -45,6 +51,7 @@ class Tolerances(NamedTuple):
     tokens: float = 0.2
     score: float = 0.1
     floor_ms: float = 0.0
+    noise_ms: float = 0.0
 
 
 class Difference(NamedTuple):
@@ -64,6 +71,19 @@ class Difference(NamedTuple):
     missing_from: str | None = None
     p: float | None = None
     settled: bool = True
+
+
+class Measure(NamedTuple):
+    """A metric over the `cases` that both sides measured, with one iteration of each case.
+
+    `was` and `now` are the baseline's and the candidate's median latency (ms), sum of costs (USD)
+    or tokens, or mean score.
+    """
+
+    kind: DifferenceKind
+    was: float
+    now: float
+    cases: int
 
 
 class Paired(NamedTuple):
@@ -132,6 +152,7 @@ class VariantComparison:
     improvements: tuple[Difference, ...] = ()
     missing: tuple[Difference, ...] = ()
     unsettled: Unsettled | None = None
+    measures: tuple[Measure, ...] = ()
 
     @property
     def unmeasured(self) -> str | None:

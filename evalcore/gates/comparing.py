@@ -87,9 +87,13 @@ class NoRegressions(Gate, compares=True):
             details["unmeasured"] = unmeasured
         messages: list[str] = []
         if total:
-            entries = (entry for each in compared for entry in each.regressions)
+            entries = (
+                entry
+                for each in compared
+                for entry in (*each.regressions, *(() if hard else each.worse_measures))
+            )
             cases = sum(
-                each.hard_regressed_cases if hard else each.regressed_cases for each in compared
+                each.hard_regressed_cases if hard else each.worse_cases for each in compared
             )
             what = counted(total, "regression")
             if 0 < cases < total:  # a case may regress in several kinds
@@ -110,9 +114,9 @@ class NoRegressions(Gate, compares=True):
 def _no_regression(compared: Sequence[VariantComparison]) -> str:
     cases = sum(candidate.measured_in_both for candidate in compared)
     message = f"no regression in {counted(cases, 'comparison')} with the baseline"
-    ignored = sum(candidate.regression_count for candidate in compared)
+    ignored = sum(sum(candidate.regression_kinds.values()) for candidate in compared)
     if ignored:
-        message += f" ({counted(ignored, 'regression')} of metrics not counted)"
+        message += f" ({counted(ignored, 'regression')} of measures allowed)"
     unpaired = sum(candidate.missing_count + candidate.compared for candidate in compared) - cases
     if unpaired:
         message += f"; {counted(unpaired, 'case')} not measured on both sides"
@@ -123,7 +127,7 @@ def _unmeasured(candidate: VariantComparison) -> str | None:
     """Return why nothing can be said of a candidate; None if something can."""
     if candidate.unmeasured is not None:
         return candidate.unmeasured
-    if candidate.measured_in_both or candidate.regression_count:
+    if candidate.measured_in_both or any(candidate.regression_kinds.values()):
         return None
     return f"no case of variant '{candidate.variant}' is measured on both sides"
 

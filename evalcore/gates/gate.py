@@ -27,8 +27,9 @@ class Gate:
     parameters as `$key`.
     `rows` returns its rows. `value_key` and `threshold_key` are the keys of its details that hold
     the number it looks at and the bound of that number, for the history.
-    `about_errors`: it is decided also if nothing was evaluated. `defaults_before` are parameters whose default was another one when plans without them were
-    made. `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
+    `about_errors`: it is decided also if nothing was evaluated. `defaults_before` are parameters
+    whose default was another one when plans without them were made.
+    `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]

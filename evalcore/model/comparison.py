@@ -126,8 +126,11 @@ class VariantComparison:
     by the baseline and not by the candidate (without those that its error policy excludes).
     `compared` counts the cases that both have; `worse` and `better` those of them that passed on
     one side only. Counts are by kind; the `unsettled_kinds` are among the regressions. A case
-    counts once in `regressed_cases` and in `improved_cases`, in any number of kinds, and in
-    `hard_regressed_cases` if one of them is of `HARD_KINDS`.
+    counts once in `regressed_cases` and in `improved_cases`, in any number of kinds but those of
+    `MEASURE_KINDS`, and in `hard_regressed_cases` if one of them is of `HARD_KINDS`;
+    `worse_cases` are worse in any kind. `measures` are those of the whole run; `worse_measures` and
+    `better_measures` list the differences of `MEASURE_KINDS`, `regressions` and `improvements` the
+    others.
     """
 
     variant: str
@@ -147,12 +150,15 @@ class VariantComparison:
     regressed_cases: int = 0
     hard_regressed_cases: int = 0
     improved_cases: int = 0
+    worse_cases: int = 0
     paired: Paired | None = None
     regressions: tuple[Difference, ...] = ()
     improvements: tuple[Difference, ...] = ()
     missing: tuple[Difference, ...] = ()
     unsettled: Unsettled | None = None
     measures: tuple[Measure, ...] = ()
+    worse_measures: tuple[Difference, ...] = ()
+    better_measures: tuple[Difference, ...] = ()
 
     @property
     def unmeasured(self) -> str | None:
@@ -168,19 +174,29 @@ class VariantComparison:
 
     @property
     def regression_count(self) -> int:
-        """How many regressions there are, listed or not."""
-        return sum(self.regression_kinds.values())
+        """How many regressions of outcomes and scores there are, listed or not."""
+        return _number_of_changes(self.regression_kinds)
 
     @property
     def improvement_count(self) -> int:
-        """How many improvements there are, listed or not."""
-        return sum(self.improvement_kinds.values())
+        """How many improvements of outcomes and scores there are, listed or not."""
+        return _number_of_changes(self.improvement_kinds)
 
     @property
     def complete(self) -> bool:
         """Whether every difference is listed."""
-        counts = self.regression_count, self.improvement_count, self.missing_count
-        return counts == (len(self.regressions), len(self.improvements), len(self.missing))
+        listed = (
+            *self.regressions,
+            *self.improvements,
+            *self.worse_measures,
+            *self.better_measures,
+        )
+        kinds = (*self.regression_kinds.values(), *self.improvement_kinds.values())
+        return (sum(kinds), self.missing_count) == (len(listed), len(self.missing))
+
+
+def _number_of_changes(kinds: Mapping[DifferenceKind, int]) -> int:
+    return sum(number for kind, number in kinds.items() if kind not in MEASURE_KINDS)
 
 
 _UNMEASURED = {
@@ -209,10 +225,10 @@ class Comparison:
 
     @property
     def regression_count(self) -> int:
-        """How many regressions there are over all variants."""
+        """How many regressions of outcomes and scores there are over all variants."""
         return sum(variant.regression_count for variant in self.variants)
 
     @property
     def improvement_count(self) -> int:
-        """How many improvements there are over all variants."""
+        """How many improvements of outcomes and scores there are over all variants."""
         return sum(variant.improvement_count for variant in self.variants)

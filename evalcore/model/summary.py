@@ -145,7 +145,7 @@ class Summary:
 
     @property
     def nothing_evaluated(self) -> bool:
-        """Whether errors or limits left no measured item, and no label of a person will change it."""
+        """Whether errors or limits left no measured item, and no label of a person is missing."""
         counts = self.counts
         if not counts.planned or counts.measured or self.awaiting is not None:
             return False

@@ -106,8 +106,8 @@ NO_METRIC_REGRESSIONS: dict[str, tuple[dict[str, Any], Any, Any, str, list[str]]
     "sum of costs": ({}, runs(costUsd=[1.0, 1.0]), runs(costUsd=[0.5, 1.8]), "fail", ["cost"]),
     "one dear case": ({}, runs(costUsd=[1.0, 9.0]), runs(costUsd=[2.0, 9.0]), "pass", []),
     "from no cost": ({}, runs(costUsd=[0.0]), runs(costUsd=[1.0]), "pass", []),
-    "cost left out": ({"cost": None}, runs(costUsd=[1], overall=[1]), runs(costUsd=[2], overall=[1]),
-                      "pass", []),
+    "cost left out": ({"cost": None}, runs(costUsd=[1], tokens=[1]),
+                      runs(costUsd=[2], tokens=[1]), "pass", []),
     "tokens": ({}, runs(tokens=[100, 100]), runs(tokens=[100, 150]), "fail", ["tokens"]),
     "mean score": ({}, runs(overall=[1.0, 1.0]), runs(overall=[1.0, 0.7]), "fail", ["score"]),
     "score by the bound": ({}, runs(overall=[0.8]), runs(overall=[0.7]), "pass", []),
@@ -258,7 +258,10 @@ def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
         ({"gate": "no_metric_regressions", "latency": True}, "'latency' is a factor"),
         ({"gate": "no_metric_regressions", "score": 1.1}, "'score' is a share from 0 to 1"),
         (
-            {"gate": "noMetricRegressions", **dict.fromkeys(("latency", "cost", "tokens", "score"))},
+            {
+                "gate": "noMetricRegressions",
+                **dict.fromkeys(("latency", "cost", "tokens", "score")),
+            },
             "names no metric",
         ),
         ({"gate": "required_cases"}, "'case_ids' is required"),

@@ -35,12 +35,16 @@ class ColumnType(Enum):
 
 
 class Column(NamedTuple):
-    """One column: its name, type, unit (empty where it has none) and meaning in one sentence."""
+    """One column: its name, type, unit (empty where it has none) and meaning in one sentence.
+
+    Files of earlier versions may lack a column that was `added`.
+    """
 
     name: str
     type: ColumnType
     unit: str
     meaning: str
+    added: bool = False
 
 
 @frozen
@@ -53,6 +57,13 @@ class HistoryTable:
     name: str
     row: str
     columns: tuple[Column, ...]
+
+    def rows_of(self, files: str) -> str:
+        """Return a source of SQL with all columns, for `files` that may lack those `added`."""
+        added = [f"NULL::{each.type.duckdb} AS {each.name}" for each in self.columns if each.added]
+        if not added:
+            return files
+        return f"(SELECT {', '.join(added)} WHERE false UNION ALL BY NAME FROM {files})"  # noqa: S608
 
 
 TEXT, INTEGER, NUMBER = ColumnType.TEXT, ColumnType.INTEGER, ColumnType.NUMBER
@@ -119,6 +130,13 @@ RUNS: Final = HistoryTable(
         ),
         Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
         Column("tags", TEXTS, "", "Tags of the suite."),
+        Column(
+            "part",
+            TEXT,
+            "",
+            "Why the run is a partial one; null for a whole run.",
+            added=True,
+        ),
     ),
 )
 GATES: Final = HistoryTable(

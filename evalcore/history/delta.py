@@ -61,7 +61,7 @@ def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
     def created() -> DeltaTable:
         existing = open_table(store, table)
         if existing is not None:
-            return existing
+            return _with_all_columns(existing, table)
         return DeltaTable.create(
             uri,
             schema=_schema(table),
@@ -104,20 +104,30 @@ def repeated(
     raise AssertionError
 
 
-def _schema(table: HistoryTable) -> Schema:
-    from deltalake import Field, Schema
+def _with_all_columns(existing: DeltaTable, table: HistoryTable) -> DeltaTable:
+    """Return the table with the columns that an earlier version did not have."""
+    known = {field.name for field in existing.schema().fields}
+    added = [column for column in table.columns if column.name not in known]
+    if added:
+        existing.alter.add_columns([_field(column) for column in added])
+        existing.update_incremental()
+    return existing
 
-    columns: list[Column] = [*table.columns, MONTH]
-    return Schema(
-        [
-            Field(
-                column.name,
-                _delta_type(column.type),
-                nullable=column.name not in {"run_id", *PARTITIONS},
-                metadata={"comment": column.meaning},
-            )
-            for column in columns
-        ]
+
+def _schema(table: HistoryTable) -> Schema:
+    from deltalake import Schema
+
+    return Schema([_field(column) for column in (*table.columns, MONTH)])
+
+
+def _field(column: Column) -> Any:
+    from deltalake import Field
+
+    return Field(
+        column.name,
+        _delta_type(column.type),
+        nullable=column.name not in {"run_id", *PARTITIONS},
+        metadata={"comment": column.meaning},
     )
 
 

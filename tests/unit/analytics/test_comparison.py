@@ -155,7 +155,7 @@ def test_iterations_are_compared_by_their_means() -> None:
     was = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (90, 110)]
     now = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (100, 141)]
     one = only(compare(was, now).comparison)
-    assert [(entry.was, entry.now) for entry in one.regressions] == [(100.0, 120.5)]
+    assert [(entry.was, entry.now) for entry in one.worse_measures] == [(100.0, 120.5)]
 
 
 @pytest.mark.parametrize(

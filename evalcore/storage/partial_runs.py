@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from evalcore.errors import EvalError
 from evalcore.mistakes.wording import counted
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, State
 from evalcore.model.suite import SuiteDefinition
@@ -53,7 +54,10 @@ def partial_reasons(run: StoredRun, manifest: Manifest) -> tuple[str, ...]:
     if stored is not None:
         return tuple(map(str, stored))
     # A run of an earlier version: why items were skipped is known by its limits only.
-    definition, counts = run.definition, Counts(**(manifest.counts or {}))
+    try:
+        definition, counts = run.definition, Counts(**(manifest.counts or {}))
+    except EvalError:
+        return ()  # who reads the run is told of its damage
     limits = definition.limits
     limited = limits.budgeted or limits.max_duration_s is not None
     skipped = {"a limit": counts.skipped} if counts.skipped and limited else {}

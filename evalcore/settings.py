@@ -13,6 +13,7 @@ from typing import Any
 
 from evalcore.errors import SettingsError
 from evalcore.frozen import frozen
+from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
@@ -52,7 +53,8 @@ class Settings:
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
-    by model (`[prices."MODEL"]` with input and output), which go before the known ones;
+    by model (`[prices."MODEL"]` with the kinds of `PRICES` and `batch`), which go before the known
+    ones;
     `notify` (`[notify]` with to and on): who is told of decisions of suites that name no one.
     """
 
@@ -141,7 +143,8 @@ _LISTS = (
 _SWITCHES = ("otel", "otel_content", "allow_commands")
 _DURATIONS = ("lease_s", "stall_s", "take_up_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
-_PRICE_KEYS = ("input", "output")
+PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
+"""The kinds of tokens that `[prices."MODEL"]` can price."""
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -329,9 +332,9 @@ def _providers(value: object) -> dict[str, ProviderLimits]:
 
 
 def _prices(value: object) -> dict[str, dict[str, float]]:
-    tables = _tables(value, _PRICE_KEYS)
+    tables = _tables(value, (*PRICES, "batch"))
     for name, price in tables.items():
-        missing = [key for key in _PRICE_KEYS if key not in price]
+        missing = [key for key in ("input", "output") if key not in price]
         if missing:
             raise ValueError(f".{name}: '{missing[0]}' is missing (US dollars per million tokens)")
     return tables

@@ -267,9 +267,12 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
     verdicts = [verdict, *(member.verdict for member in members)]
     usages = [usage for each in verdicts if (usage := (each.details or {}).get("token_usage"))]
     if usages:
-        names = ("input", "output")
+        names = dict.fromkeys(("input", "output", *(name for usage in usages for name in usage)))
         sums = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
         details["token_usage"] = sums
+    unpriced = {name for each in verdicts for name in (each.details or {}).get("unpriced") or ()}
+    if unpriced:
+        details["unpriced"] = sorted(unpriced)
     costs = [each.cost_usd for each in verdicts if each.cost_usd is not None]
     times = [each.latency_ms for each in verdicts if each.latency_ms is not None]
     return verdict._replace(

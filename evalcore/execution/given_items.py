@@ -29,6 +29,7 @@ from evalcore.model.identity import (
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, ScoreRule, SuiteDefinition
 from evalcore.planning.expand import Expander, WorkItem
+from evalcore.targets.reasoning import may_strip_reasoning
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
@@ -134,6 +135,7 @@ def holds_given_items(suite: SuiteDefinition, plan: Plan) -> bool:
         and not suite.policy.stop_on_error
         and suite.evidence is not EvidencePolicy.NONE
         and not (suite.scorers or suite.code or suite.executed_code)
+        and not may_strip_reasoning(suite)
     )
 
 

@@ -77,11 +77,11 @@ def decide_run(
 
     Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
     if that is not the whole run; a run whose cases are all quarantined is inconclusive. A run that
-    `evaluated` nothing is an error.
+    `evaluated` nothing is an error, and so is one that a provider ended (its key, its credit).
     """
     if not summary.adds_up:
         return Decision.FAIL
-    if not evaluated:
+    if not evaluated or summary.refused:
         return Decision.ERROR
     if gating is not None and gating.nothing_gates:
         return Decision.INCONCLUSIVE

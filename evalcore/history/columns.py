@@ -35,16 +35,12 @@ class ColumnType(Enum):
 
 
 class Column(NamedTuple):
-    """One column: its name, type, unit (empty where it has none) and meaning in one sentence.
-
-    Files of earlier versions may lack a column that was `added`.
-    """
+    """One column: its name, type, unit (empty where it has none) and meaning in one sentence."""
 
     name: str
     type: ColumnType
     unit: str
     meaning: str
-    added: bool = False
 
 
 @frozen
@@ -57,13 +53,19 @@ class HistoryTable:
     name: str
     row: str
     columns: tuple[Column, ...]
+    added: int = 0
 
-    def rows_of(self, files: str) -> str:
-        """Return a source of SQL with all columns, for `files` that may lack those `added`."""
-        added = [f"NULL::{each.type.duckdb} AS {each.name}" for each in self.columns if each.added]
-        if not added:
-            return files
-        return f"(SELECT {', '.join(added)} WHERE false UNION ALL BY NAME FROM {files})"  # noqa: S608
+    def completed(self, rows: str) -> str:
+        """Return a query for rows of files with the columns that earlier versions do not write.
+
+        They are the last `added` ones.
+        """
+        if not self.added:
+            return rows
+        later = ", ".join(
+            f"NULL::{column.type.duckdb} AS {column.name}" for column in self.columns[-self.added :]
+        )
+        return f"SELECT {later} WHERE false UNION ALL BY NAME {rows}"
 
 
 TEXT, INTEGER, NUMBER = ColumnType.TEXT, ColumnType.INTEGER, ColumnType.NUMBER
@@ -130,14 +132,16 @@ RUNS: Final = HistoryTable(
         ),
         Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
         Column("tags", TEXTS, "", "Tags of the suite."),
-        Column(
-            "part",
-            TEXT,
-            "",
-            "Why the run is a partial one; null for a whole run.",
-            added=True,
-        ),
+        Column("cached_tokens", INTEGER, "tokens", "Input tokens that caches held."),
+        Column("cache_write_tokens", INTEGER, "tokens", "Input tokens written to caches."),
+        Column("cache_write_1h_tokens", INTEGER, "tokens", "Of those the ones kept for an hour."),
+        Column("input_audio_tokens", INTEGER, "tokens", "Input tokens that were audio."),
+        Column("reasoning_tokens", INTEGER, "tokens", "Output tokens that were reasoning."),
+        Column("output_audio_tokens", INTEGER, "tokens", "Output tokens that were audio."),
+        Column("batch_tokens", INTEGER, "tokens", "Tokens that were billed as a batch."),
+        Column("part", TEXT, "", "Why the run is a partial one; null for a whole run."),
     ),
+    added=8,
 )
 GATES: Final = HistoryTable(
     "gates",

@@ -61,7 +61,11 @@ def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
     def created() -> DeltaTable:
         existing = open_table(store, table)
         if existing is not None:
-            return _with_all_columns(existing, table)
+            known = {each.name for each in existing.schema().fields}
+            later = [each for each in _schema(table).fields if each.name not in known]
+            if later:
+                existing.alter.add_columns(later)
+            return existing
         return DeltaTable.create(
             uri,
             schema=_schema(table),
@@ -104,30 +108,20 @@ def repeated(
     raise AssertionError
 
 
-def _with_all_columns(existing: DeltaTable, table: HistoryTable) -> DeltaTable:
-    """Return the table with the columns that an earlier version did not have."""
-    known = {field.name for field in existing.schema().fields}
-    added = [column for column in table.columns if column.name not in known]
-    if added:
-        existing.alter.add_columns([_field(column) for column in added])
-        existing.update_incremental()
-    return existing
-
-
 def _schema(table: HistoryTable) -> Schema:
-    from deltalake import Schema
+    from deltalake import Field, Schema
 
-    return Schema([_field(column) for column in (*table.columns, MONTH)])
-
-
-def _field(column: Column) -> Any:
-    from deltalake import Field
-
-    return Field(
-        column.name,
-        _delta_type(column.type),
-        nullable=column.name not in {"run_id", *PARTITIONS},
-        metadata={"comment": column.meaning},
+    columns: list[Column] = [*table.columns, MONTH]
+    return Schema(
+        [
+            Field(
+                column.name,
+                _delta_type(column.type),
+                nullable=column.name not in {"run_id", *PARTITIONS},
+                metadata={"comment": column.meaning},
+            )
+            for column in columns
+        ]
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.jsonvalues import parse_storable
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 
 ROOTS: Final = ("outputs", "state", "metrics", "errors")
@@ -132,6 +133,7 @@ def metric_values(metrics: Metrics) -> dict[str, Any]:
         "input_tokens": metrics.input_tokens,
         "output_tokens": metrics.output_tokens,
         "total_tokens": metrics.total_tokens,
+        **metrics.token_parts,
         "tokens": {name: value for name, value in tokens.items() if value is not None} or None,
     }
     return {name: value for name, value in measured.items() if value is not None}
@@ -152,8 +154,8 @@ def container_in(text: str) -> Any:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = parse_storable(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict | list) else None
 

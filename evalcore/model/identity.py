@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
-from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.model.turns import turn_number
@@ -110,14 +110,26 @@ def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     return code_identity(names, code) if names else b""
 
 
+_FIRST_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+
+
+def _measures(metrics: Metrics) -> orjson.Fragment:
+    """Return measures as identities have them: later fields stand in them where they are set."""
+    fields = {name: getattr(metrics, name) for name in _FIRST_MEASURES} | metrics.token_parts
+    return orjson.Fragment(orjson.dumps(fields))
+
+
 # Evidence of an output alone, as `_stored_form` has it: its measures, written once.
-_UNMEASURED: Final = orjson.Fragment(_canonical(UNMEASURED))
+_UNMEASURED: Final = _measures(UNMEASURED)
 
 
 def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
     if evidence is None:
         return None
-    return (evidence.output, *(value or None for value in evidence[1:]))
+    measured = _UNMEASURED if evidence.metrics is UNMEASURED else _measures(evidence.metrics)
+    blocks = {block: _measures(each) for block, each in evidence.block_metrics.items()}
+    outputs, details = evidence.outputs or None, evidence.details or None
+    return (evidence.output, outputs, measured, blocks or None, details)
 
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 import urllib.request
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,6 +16,7 @@ import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Request
 from evalcore.providers.failures import failed, refused
+from evalcore.providers.wire_times import WireTimes, begin_exchange
 
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_LINE: Final = 16 << 20
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A successful answer, whole. `latency_ms` from sending to its last byte."""
+    """A successful answer, whole. `latency_ms` from the last byte sent to its last byte."""
 
     status: int
     headers: Mapping[str, str]
@@ -102,19 +102,18 @@ async def exchange(
 async def _exchanged(
     session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
 ) -> Received:
-    started = time.perf_counter()
+    times = begin_exchange()
     async with await _answered(session, sent) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
         if on_event is not None and response.content_type == "text/event-stream":
-            await _read_events(response, started, on_event)
+            await _read_events(response, times, on_event)
             body = b""
         else:
             body = await _whole(response)
-        latency_ms = (time.perf_counter() - started) * 1000
-        return Received(response.status, response.headers, body, response.charset, latency_ms)
+        return Received(response.status, response.headers, body, response.charset, times.elapsed_ms)
 
 
 async def _answered(session: aiohttp.ClientSession, sent: Sent) -> aiohttp.ClientResponse:
@@ -246,7 +245,9 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
     return start[:limit]
 
 
-async def _read_events(response: aiohttp.ClientResponse, started: float, on_event: OnEvent) -> None:
+async def _read_events(
+    response: aiohttp.ClientResponse, times: WireTimes, on_event: OnEvent
+) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
     name, data = "", []
     is_first = True
@@ -261,11 +262,10 @@ async def _read_events(response: aiohttp.ClientResponse, started: float, on_even
             name = value.decode(errors="replace")
         elif not field and not value:
             if data:
-                offset_ms = (time.perf_counter() - started) * 1000
-                on_event(ServerSent(name, b"\n".join(data), offset_ms))
+                on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
             name, data = "", []
     if data:
-        on_event(ServerSent(name, b"\n".join(data), (time.perf_counter() - started) * 1000))
+        on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -9,7 +9,6 @@ from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
-from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -22,10 +21,11 @@ from evalcore.report.changes import (
     no_comparison,
 )
 from evalcore.report.columns import table
-from evalcore.report.costs import usd_text
+from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
 from evalcore.report.durations import duration_text
 from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
 from evalcore.report.terminal_style import Line, Style
@@ -95,7 +95,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
-    for text in (*awaiting_lines(report), *quarantine_lines(report.quarantine)):
+    for text in (*note_lines(report), *quarantine_lines(report.quarantine)):
         yield from style.lines(text, "yellow", indent=2)
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
@@ -131,6 +131,8 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"cost {usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:
         yield f"judges {usd_text(summary.judge_cost_usd)} USD"
+    if tokens := tokens_text(summary):
+        yield f"tokens {tokens}"
     if report.run.reexecuted:
         yield f"{counted(report.run.reexecuted, 'item')} executed again"
 

@@ -169,7 +169,7 @@ class NodeExecution:
             if not node.policy.continue_on_error or error.kind in _NEVER_SURVIVED:
                 raise
             answer = _Answer({"error": error.message})
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         self._durations[node.id] = Metrics(latency_ms=took_ms)
         if answer.metrics is not UNMEASURED:
             self._metrics[node.id] = answer.metrics
@@ -303,11 +303,7 @@ class NodeExecution:
         if not self._metrics:
             return UNMEASURED
         sums = sum_metrics({**self._metrics, **by_block(self._calls)})
-        return Metrics(
-            cost_usd=sums.cost_usd,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
-        )
+        return replace(sums, latency_ms=None, ttft_ms=None)
 
     def _snapshot(self, state: str, error: str | None) -> Snapshot:
         values = dict(self._state.outputs)

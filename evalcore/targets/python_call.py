@@ -82,7 +82,7 @@ async def evidence_of(
         value = await _called(function.call, context.case_input, keywords)
     finally:
         live.cancel.set()
-    return measured(_evidence(value), calls, (perf_counter() - started) * 1000)
+    return measured(_evidence(value), calls, round((perf_counter() - started) * 1000, 1))
 
 
 _IN_THIS_PROCESS: Final = PythonFunctions()

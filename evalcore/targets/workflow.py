@@ -127,7 +127,7 @@ class WorkflowTarget:
             # The steps until then are the evidence that was asked for.
             failure = {"code": error.kind, "message": str(error)}
             return Evidence(output="", details={STEPS: services.steps, "failure": failure})
-        answer = _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
+        answer = _evidence(finished, evidence, round((time.perf_counter() - started) * 1000, 1))
         if services.steps is None:
             return answer
         details = {**answer.details, STEPS: services.steps, "value": finished.value}

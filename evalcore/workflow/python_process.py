@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from evalcore.errors import EvalError
+from evalcore.jsonvalues import parse_storable
 from evalcore.trust.text import last_words
 from evalcore.workflow.failure import BlockError
 
@@ -56,7 +55,7 @@ async def run_python(
     if ended.truncated and len(ended.stdout) >= _OUTPUT_LIMIT:
         raise BlockError("output", f"its output is longer than {_OUTPUT_LIMIT >> 20} MiB")
     try:
-        answer = orjson.loads(ended.stdout)
+        answer = parse_storable(ended.stdout)
     except ValueError:
         stderr = last_words(ended.stderr.decode(errors="replace"))
         message = f"its process ended with exit code {ended.exit_code} and no output"

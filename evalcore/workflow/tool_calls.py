@@ -18,7 +18,7 @@ from evalcore.scripts.fetch_tools import page_text
 from evalcore.settings import read_settings
 from evalcore.trust.addresses import is_allowed_address
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.variables import REFERENCE
+from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.python_process import run_python
 from evalcore.workflow.reference_values import reference_value
@@ -72,11 +72,19 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolCo
     if written is None:
         raise BlockError("tool", "its file has no 'request'")
 
+    not_set: dict[str, str] = {}
+
+    def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
+        text = reference_value(match, where, folder, secret=secret)
+        if text == match[0]:
+            not_set[text] = text
+        return text
+
     def fill(template: str, where: str, *, secret: bool = False) -> str:
         return _filled(
             template,
             lambda name: text_of(arguments.get(name, "")),
-            lambda match: reference_value(match, where, folder, secret=secret),
+            lambda match: value(match, where, secret=secret),
         )
 
     url = _url(written, arguments)
@@ -92,9 +100,8 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolCo
         secret_headers=[
             name for name, value in (written.headers or {}).items() if REFERENCE.search(value)
         ],
-        values={
-            match[0]: reference_value(match, "url", folder) for match in REFERENCE.finditer(url)
-        },
+        values={match[0]: value(match, "url") for match in REFERENCE.finditer(written.url)}
+        | not_set,
         body=None if body is None else parsed(body),
         timeout_s=tool.timeout_seconds,
     )
@@ -105,13 +112,9 @@ def _filled(
     template: str, argument: Callable[[str], str], variable: Callable[[re.Match[str]], str]
 ) -> str:
     """Return a template filled; what is filled in is no template of its own."""
-    parts, end = [], 0
-    for match in REFERENCE.finditer(template):
-        before = template[end : match.start()]
-        parts += [_ARGUMENT.sub(lambda m: argument(m[1]), before), variable(match)]
-        end = match.end()
-    parts.append(_ARGUMENT.sub(lambda m: argument(m[1]), template[end:]))
-    return "".join(parts)
+    return substituted(
+        template, variable, lambda text: _ARGUMENT.sub(lambda match: argument(match[1]), text)
+    )
 
 
 def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
@@ -120,7 +123,8 @@ def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
 
     def argument(name: str) -> str:
         text = text_of(arguments.get(name, ""))
-        return text if begins is not None and begins[1] == name else quote(text, safe="")
+        is_first = begins is not None and begins[1] == name
+        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
 
     url = _filled(written.url, argument, lambda match: match[0])
     if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:

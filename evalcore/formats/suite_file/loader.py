@@ -94,7 +94,14 @@ def read_suite(
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
-    targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
+    targets = Targets(
+        sound.get("targets"),
+        folder,
+        variables,
+        problems,
+        in_file=not verbatim,
+        strict=options.strict,
+    )
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
@@ -106,7 +113,7 @@ def read_suite(
         primary_output=level.primary_output,
         blocks=blocks_of(flow),
         strict=options.strict,
-        verbatim=verbatim and isinstance(cases, list),
+        verbatim=verbatim,
     )
     reader.read_suite_assertions(raw.get("assertions"), problems)
     selection = Selection(options)
@@ -158,7 +165,9 @@ def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[Ra
     if cases is None:
         problems.add(("cases",), "is required: a list of cases, or the path of one")
         return iter(())
-    return suite_tests(cases, ("cases",), files, problems, noun="case")
+    rows = suite_tests(cases, ("cases",), files, problems, noun="case")
+    # Cases in files of their own are data: `${{ … }}` in them is text.
+    return (row if row.problems is problems else row._replace(marked=False) for row in rows)
 
 
 class _SuiteLevelReader:

@@ -178,7 +178,7 @@ class SuiteHistory:
                 low,
                 high,
                 point.decision,
-                changes if point.part is None else (),
+                changes,
                 point.part,
             )
             if point.part is not None:

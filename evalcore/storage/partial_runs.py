@@ -33,6 +33,8 @@ def reasons_of_part(
     `skipped` has how many items were skipped by the reason.
     """
     reasons = [f"chosen by {option}" for option in definition.part]
+    if not reasons and (definition.filtered or definition.dropped_baseline is not None):
+        reasons.append("chosen by filters")  # planned by an earlier version
     by_limit = {
         why: number for why, number in skipped.items() if why not in {DECIDED, NOT_FOR_TARGET}
     }
@@ -61,8 +63,7 @@ def partial_reasons(run: StoredRun, manifest: Manifest) -> tuple[str, ...]:
     limits = definition.limits
     limited = limits.budgeted or limits.max_duration_s is not None
     skipped = {"a limit": counts.skipped} if counts.skipped and limited else {}
-    reasons = reasons_of_part(definition, counts, skipped)
-    return ("chosen by filters", *reasons) if is_filtered(run, manifest) else reasons
+    return reasons_of_part(definition, counts, skipped)
 
 
 def is_whole(run: StoredRun) -> bool:
@@ -76,4 +77,7 @@ def is_filtered(run: StoredRun, manifest: Manifest) -> bool:
         return True
     if PART in manifest.execution:
         return False
-    return run.definition.filtered or run.definition.dropped_baseline is not None
+    try:
+        return run.definition.filtered or run.definition.dropped_baseline is not None
+    except EvalError:
+        return False

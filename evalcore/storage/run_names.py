@@ -203,5 +203,7 @@ def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest
     }.get(name, f"no completed run for {name!r}")
     of = "" if suite is None else f" of suite '{suite}'"
     older = "" if before is None else f" before {before.id}"
-    hint = "" if name == LATEST else "; runs of a part of a suite (--case, errors) do not count"
+    hint = "; `last` is the newest completed run" if name == _LAST_PASS else ""
+    if name != LATEST:
+        hint += "; runs of a part of a suite (--case, items in error) do not count"
     return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them{hint}"

@@ -220,25 +220,25 @@ class NoMetricRegressions(Gate, compares=True):
         return joined(self.gate, judged, details, comparison.unavailable)
 
     def _judge(self, candidate: VariantComparison) -> GateVerdict:
-        wanted = [each for each in candidate.measures if self.params[each.kind] is not None]
-        worse = [each for each in wanted if self._is_worse(each)]
+        measures = [each for each in candidate.measures if self.params[each.kind] is not None]
+        worse = [each for each in measures if self._is_worse(each)]
         details = {
             "variant": candidate.variant,
             "baseline": candidate.baseline,
             "worse": [str(each.kind) for each in worse],
             "metrics": {
                 str(each.kind): {"baseline": each.was, "candidate": each.now, "cases": each.cases}
-                for each in wanted
+                for each in measures
             },
         }
         subject = f"variant '{candidate.variant}'"
         if (reason := _unmeasured(candidate)) is not None:
             return GateVerdict(GateOutcome.INCONCLUSIVE, reason, details)
-        if not wanted:
+        if not measures:
             kinds = ", ".join(kind for kind, value in self.params.items() if value is not None)
             message = f"{subject}: nothing is measured on both sides of {kinds}"
             return GateVerdict(GateOutcome.INCONCLUSIVE, message, details)
-        texts = ", ".join(map(_measure_text, worse or wanted))
+        texts = ", ".join(map(_measure_text, worse or measures))
         if worse:
             return GateVerdict(GateOutcome.FAIL, f"{subject} is worse: {texts}", details)
         return GateVerdict(GateOutcome.PASS, f"{subject} is within bounds: {texts}", details)

@@ -64,7 +64,8 @@ class Request:
     what evalcore added to the author's request, `refused` what the provider refused of it
     (`providers.additions`); neither is part of the question. For protocol `http`, `parameters` are
     `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
-    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt.
+    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt. A request over `http` with
+    `allowed_addresses` reaches those and public ones only, others anything.
     """
 
     endpoint: Endpoint
@@ -77,6 +78,7 @@ class Request:
     attempt_timeout_s: float | None = None
     added: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    allowed_addresses: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two requests the same question: no secret, no time limit, no address.

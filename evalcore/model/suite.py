@@ -22,7 +22,8 @@ FILE_RULES: Final = 4
 
 It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
 compares arguments with `exact` by default; it was `superset`. 4: a run that evaluated nothing is
-an error; differences of latency below 50 ms never count.
+an error; differences of latency below 50 ms never count; metadata that a target does not see is no
+part of the execution's identity, but of the grading's.
 """
 
 

@@ -87,17 +87,19 @@ def _with_data(event: StreamEvent, data: Any) -> StreamEvent:
     return event._replace(data=data)
 
 
-def open_session() -> Connections:
+def open_session(**connector_options: Any) -> Connections:
     """Return a session for any number of requests at once, to be used as an async context.
 
     It keeps connections open and resolves each host once in five minutes. It sets no time limit:
-    each request brings its own. Call it inside a running event loop.
+    each request brings its own. `connector_options` replace its connector's. Call it inside a
+    running event loop.
     """
     import aiohttp
 
     from evalcore.providers.wire_times import TimedConnector, sending_times
 
-    connector = TimedConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+    options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
+    connector = TimedConnector(**(connector_options or options))
     return aiohttp.ClientSession(
         connector=connector,
         trace_configs=[sending_times()],

@@ -6,7 +6,7 @@ import asyncio
 import re
 import urllib.request
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -55,6 +55,7 @@ class ServerSent(NamedTuple):
 
 
 OnEvent = Callable[[ServerSent], None]
+Admit = Callable[[str], Awaitable[None]]
 
 
 @lru_cache(maxsize=256)
@@ -81,12 +82,17 @@ def _plain(value: Any) -> Any:
 
 
 async def exchange(
-    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None = None
+    session: aiohttp.ClientSession,
+    request: Request,
+    sent: Sent,
+    on_event: OnEvent | None = None,
+    admit: Admit | None = None,
 ) -> Received:
     """Return the whole answer of a successful status; raise `ProviderError` for anything else.
 
     With `on_event`, an event stream is handed over event by event and the body is empty; an
-    answer of another media type is returned whole even then.
+    answer of another media type is returned whole even then. `admit` is asked before each URL is
+    called, those of redirects too; it raises `ProviderError`.
     """
     if _CONTROL.search("".join((*sent.headers, *sent.headers.values()))):
         # Neither shown nor sent: it may be a key that was read with its line's end.
@@ -94,16 +100,20 @@ async def exchange(
         raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)
     try:
         async with asyncio.timeout(request.attempt_timeout_s):
-            return await _exchanged(session, request, sent, on_event)
+            return await _exchanged(session, request, sent, on_event, admit)
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
         raise _named(problem, request, sent.url) from problem
 
 
 async def _exchanged(
-    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
+    session: aiohttp.ClientSession,
+    request: Request,
+    sent: Sent,
+    on_event: OnEvent | None,
+    admit: Admit | None,
 ) -> Received:
     times = begin_exchange()
-    async with await _answered(session, sent) as response:
+    async with await _answered(session, sent, admit) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
@@ -116,9 +126,13 @@ async def _exchanged(
         return Received(response.status, response.headers, body, response.charset, times.elapsed_ms)
 
 
-async def _answered(session: aiohttp.ClientSession, sent: Sent) -> aiohttp.ClientResponse:
+async def _answered(
+    session: aiohttp.ClientSession, sent: Sent, admit: Admit | None
+) -> aiohttp.ClientResponse:
     """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
+        if admit is not None:
+            await admit(sent.url)
         response = await session.request(
             sent.method,
             sent.url,

@@ -217,7 +217,7 @@ def _failure_row(failure: Failure, mark: str) -> str:
         reasons = [
             f"{assertion.name}: {assertion.message or assertion.outcome}"
             for assertion in failure.assertions
-        ]
+        ] or ([failure.reason] if failure.reason else [])
     else:
         reasons = [failure.error_message or failure.reason or failure.status]
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])

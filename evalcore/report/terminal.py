@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.mistakes.wording import counted
+from evalcore.mistakes.wording import counted, outcomes_text
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
@@ -215,10 +215,6 @@ def _compared_cells(report: Report, candidate: VariantComparison | None) -> list
 
 def _counted(report: Report) -> str:
     counts = report.summary.counts
-    parts = [f"{counts.passed} passed"]
-    for name in ("failed", "blocked", "error", "skipped", "cancelled"):
-        number = getattr(counts, name)
-        if number:
-            parts.append(f"{number} {name}" if name != "error" else f"{number} in error")
-    noun = "item" if counts.planned == 1 else "items"
-    return f"{counts.planned} {noun}: {', '.join(parts)}"
+    names = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
+    outcomes = outcomes_text({name: getattr(counts, name) for name in names})
+    return f"{counted(counts.planned, 'item')}: {outcomes}"

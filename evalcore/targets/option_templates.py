@@ -73,12 +73,12 @@ def _faults(
                 continue
             listed = ", ".join(f"{{{each}}}" for each in names)
             hint = did_you_mean(name, names)
-            # Two braces are another language's: imported files keep what nobody fills in.
+            # Two braces are another language's: importers keep what is not filled in.
             is_double = text[: match.start()].endswith("{")
-            shown = f"{{{match[0]}}}" if is_double else match[0]
+            mark = f"{{{match[0]}}}" if is_double else match[0]
             yield TemplateFault(
                 path,
-                f"unknown placeholder {shown}.{hint} Known: {listed}; other braces stand as they "
+                f"unknown placeholder {mark}.{hint} Known: {listed}; other braces stand as they "
                 f"are with spaces in them, as in {{ {match[1]} }}",
                 is_warning=is_double,
             )

@@ -215,20 +215,25 @@ class _SuiteLevelReader:
         """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
 
+    @property
+    def _variants(self) -> Any:
+        """The variants as they are written; a suite without any has the unchanged one."""
+        if "variants" in self._written or "variants" in self.section:
+            return self.section.get("variants", ())
+        return [{"id": DEFAULT_VARIANT.id}]
+
     def flow(self, targets: Targets, folder: Path) -> Flow:
         """Return the flow with its variants; without any sound flow, only what is known."""
         reader = FlowReader(targets, folder, self._raw, self._problems)
-        variants = cast("Sequence[SuiteVariant]", self.section.get("variants", ()))
+        variants = cast("Sequence[SuiteVariant]", self._variants)
         name = targets.chosen(self._options, self._problems.file)
         if name is not None:
             return reader.named(name, variants)
         return reader.read(self._raw.get("flow"), variants)
 
     def _baseline(self) -> str | None:
-        """Return the baseline; note no variants, duplicates, and an unknown baseline."""
-        variants = self.section.get("variants", ())
-        if "variants" not in self._written and not variants:
-            self._problems.add(("variants",), "is required: at least one {id: …}")
+        """Return the baseline; note duplicate variants and an unknown baseline."""
+        variants = self._variants
         ids = UniqueIds("duplicate variant id: {}")
         for index, variant in enumerate(variants):
             ids.note(variant["id"], (*self.loc("variants"), index), self._problems)

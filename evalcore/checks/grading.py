@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.graded_turns import of_turn
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_SHARED_PASSES = 1_000
 
-
 _PASS: Final = Outcome.PASSED
 _new_result: Final = tuple.__new__
 
@@ -41,11 +41,11 @@ async def grade(
 ) -> tuple[AssertionResult, ...]:
     """Return the results; one check after the other, so an item never does two things at once.
 
-    Without checks that have to be awaited (`waits`) it never suspends.
-    Raises `SkippedError` where a limit kept a check from asking.
+    Without checks that have to be awaited (`waits`) and without the context's `thread` it never
+    suspends. Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
-    passed = context.passed
+    passed, thread = context.passed, context.thread
     results = []
     for assertion in assertions:
         entry = passed.get(id(assertion))
@@ -55,7 +55,13 @@ async def grade(
         try:
             if check is None:
                 check = find_check(assertion.check).from_stored(assertion.params)
-            verdict = subjects.verdict(assertion, check)
+            verdict = (
+                subjects.verdict(assertion, check)
+                if thread is None
+                else await thread.result(
+                    assertion.check, partial(subjects.verdict, assertion, check)
+                )
+            )
             if not isinstance(verdict, Verdict):
                 verdict = await _awaited(assertion, verdict)
         except SkippedError:

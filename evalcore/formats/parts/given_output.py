@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.targets.case_messages import json_text
 
 
 def move_output(row: dict[str, Any], loc: Loc, problems: Problems) -> None:
@@ -17,14 +17,4 @@ def move_output(row: dict[str, Any], loc: Loc, problems: Problems) -> None:
     if "fixtures" in row:
         problems.add((*loc, "output"), "is given here and as 'fixtures'; remove one of them")
         return
-    row["fixtures"] = {"output": text_of(output)}
-
-
-def text_of(value: Any) -> str:
-    """Return a foreign value as text: text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json_text(value)
-    except ValueError:  # a number that JSON does not have
-        return str(value)
+    row["fixtures"] = {"output": value_text(output)}

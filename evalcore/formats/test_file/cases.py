@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
+from evalcore.formats.assertions.certain_outcomes import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.interpolation import Variables, interpolate
@@ -195,6 +196,7 @@ class TestReader:
             own = [*graded.assertions, *on_transcript(own)]
         label, criteria = _label(test["id"]), test.get("criteria")
         if own:
+            note_weightless(own, loc, problems, label)
             self._note_unused_criteria(test, own, loc, problems)
             return tuple(own)
         nothing = "assertions" in test or not (criteria or "expected_output" in test)

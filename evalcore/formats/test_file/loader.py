@@ -150,6 +150,7 @@ def _load(
     file = tests if is_table else problems.file
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
+    warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
         _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
         limits=level.limits_of(len(spool)),

@@ -548,6 +548,28 @@ def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize(
+    ("assertions", "message"),
+    [
+        ("{type: contains, value: ''}", "'contains' can never fail"),
+        ("{type: not-starts-with, value: ''}", "'not-starts-with' can never pass"),
+        ("{type: contains-any, value: []}", "'contains-any' can never pass"),
+        ("{type: contains-all, value: [a, '']}", "an empty member"),
+        ("{type: regex, value: ''}", "'regex' can never fail"),
+        ("{type: output.contains, value: ''}", "'output.contains' can never fail"),
+        ("{type: output.matches, pattern: ''}", "'output.matches' can never fail"),
+        ("{type: contains, value: a, weight: 0}", "no assertion has any weight"),
+    ],
+)
+def test_an_assertion_that_leaves_no_choice_is_a_mistake(
+    tmp_path: Path, assertions: str, message: str
+) -> None:
+    text = f"{HEAD}\n    cases: [{{id: a, input: x, assertions: [{assertions}]}}]\n"
+    (found,) = messages(tmp_path, text)
+
+    assert message in found
+
+
 def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:
     text = f"name: n\nflow: t\ntargets: [{{name: t, provider: echo}}]\n{CASES.lstrip()}"
     definition = load_text(tmp_path, text).definition

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.scale import Bounds, Scale
 from evalcore.checks.subject import Subject
-from evalcore.mistakes.foreign_text import quote, quote_all
+from evalcore.mistakes.foreign_text import quote, quote_all, value_text
 from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, failed
 
@@ -197,7 +197,7 @@ class Equals(_TrimmedText):
         if mode is not None:
             message = f"unknown mode {mode!r}; only 'json' is known"
             raise AssertionValueError(message, "config", "mode")
-        return "equals", {"value": str(value), "trim": None}
+        return "equals", {"value": value_text(value), "trim": None}
 
 
 class WordCount(Check):

@@ -27,12 +27,13 @@ from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
-from evalcore.execution.limits.budget import BOUNDS, TokenDemand
+from evalcore.execution.limits.budget import TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.provider_gates import Refusal
 from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
+    BOUNDS,
     ErrorKind,
     ProviderError,
     Reply,

@@ -137,7 +137,7 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
     latencies = [value for value in measured if value is not None]
     latency = sum(latencies) / len(latencies) if latencies else None
     why = "" if record["passed"] else shorten(_counted_reasons(items), _MAX_WHY)
-    cuts = dict.fromkeys(cut_mark(item["finish_reason"]).removeprefix(", ") for item in items)
+    cuts = dict.fromkeys(cut_mark(item.get("finish_reason")).removeprefix(", ") for item in items)
     why = "; ".join(filter(None, (*cuts, why)))
     if record.get("quarantined"):
         why = f"quarantined; {why}" if why else "quarantined"
@@ -168,7 +168,7 @@ def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> li
 
 def _item(item: Mapping[str, Any]) -> list[Any]:
     metrics, error = item["metrics"], item["error"] or {}
-    cut = cut_mark(item["finish_reason"])
+    cut = cut_mark(item.get("finish_reason"))
     counted = [metrics["input_tokens"], metrics["output_tokens"]]
     return [
         item["iteration"],

@@ -193,7 +193,7 @@ def _conversation(case: ListedCase) -> str:
     """Return what was asked and answered, which readers show beside a failure."""
     parts = [] if case.facts.input is None else [f"input:\n{case.facts.input}"]
     for item in case.record["items"]:
-        if mark := cut_mark(item["finish_reason"]):
+        if mark := cut_mark(item.get("finish_reason")):
             parts.append(mark.removeprefix(", "))
         if item["output"] is not None and item["outcome"] != "passed":
             parts.append(f"output:\n{item['output']}")

@@ -53,7 +53,7 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
     for number, item in enumerate(items):
         name = f"{where} iteration {item['iteration']}" if len(items) > 1 else where
         outcome = item["outcome"] or item["status"]
-        mark_of_cut = cut_mark(item["finish_reason"])
+        mark_of_cut = cut_mark(item.get("finish_reason"))
         colour, mark = _MARKS.get(outcome, _OTHER)
         yield style.line(f"{mark} {name}: {outcome}{_score(item)}{mark_of_cut}", colour)
         if number == 0 and case.facts.input is not None:

@@ -43,12 +43,14 @@ class Settings:
     (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
     no worker of Prefect has begun (EVALCORE_TAKE_UP_S).
     `allow_commands`: plans that this process does not trust, and deployments, may start programs
-    (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
-    may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
-    `allow_runners`: clusters that a deployment may be asked to execute shards on
-    (EVALCORE_ALLOW_RUNNERS, such as `dask=tcp://scheduler:8786`, separated by commas).
-    `allow_addresses`: what such plans may ask beside the providers that the environment and
-    `targets.yaml` name (EVALCORE_ALLOW_ADDRESSES, separated by commas).
+    (EVALCORE_ALLOW_COMMANDS). `allow_unconfined_code`: code of workflows that were registered with
+    the service runs with the service's rights (EVALCORE_ALLOW_UNCONFINED_CODE). `allow_stores`:
+    stores, beside the configured one, that a deployment may be asked to use, or prefixes of them
+    (EVALCORE_ALLOW_STORES, separated by commas). `allow_runners`: clusters that a deployment may be
+    asked to execute shards on (EVALCORE_ALLOW_RUNNERS, such as `dask=tcp://scheduler:8786`,
+    separated by commas). `allow_addresses`: what such plans may ask beside the providers that the
+    environment and `targets.yaml` name, and registered workflows beside public addresses
+    (EVALCORE_ALLOW_ADDRESSES, separated by commas).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
@@ -68,6 +70,7 @@ class Settings:
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
     allow_commands: bool = False
+    allow_unconfined_code: bool = False
     allow_stores: tuple[str, ...] = ()
     allow_addresses: tuple[str, ...] = ()
     allow_runners: tuple[str, ...] = ()
@@ -140,7 +143,7 @@ _LISTS = (
     "allow_addresses",
     "allow_runners",
 )
-_SWITCHES = ("otel", "otel_content", "allow_commands")
+_SWITCHES = ("otel", "otel_content", "allow_commands", "allow_unconfined_code")
 _DURATIONS = ("lease_s", "stall_s", "take_up_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
@@ -367,6 +370,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel_content": _switch,
     "allow_datasets": _texts,
     "allow_commands": _switch,
+    "allow_unconfined_code": _switch,
     "allow_stores": _texts,
     "allow_addresses": _texts,
     "lease_s": _seconds,

@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    NamedTuple,
     Protocol,
     Required,
     Self,
@@ -42,6 +43,17 @@ class AssertionValueError(ValueError):
         self.loc = loc
 
 
+class Fault(NamedTuple):
+    """What is wrong with a stored field, known without an output: a mistake, or only a warning.
+
+    `path` begins with the field's name.
+    """
+
+    path: Loc
+    message: str
+    is_warning: bool = False
+
+
 class Reader(Protocol):
     """What a function that reads an assertion may ask of the loader.
 
@@ -70,7 +82,7 @@ class Reader(Protocol):
     def prompt(self, written: str | None) -> str | None:
         """Return the text of a prompt, from its file if it names one."""
 
-    def compare_fields(self, paths: Iterable[str]) -> None:
+    def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
 
     def installed_version(self, packages: Iterable[str]) -> str | None:
@@ -155,6 +167,10 @@ class Check:
 
         What is written has the shape of the type.
         """
+        return ()
+
+    def faults(self) -> Iterable[Fault]:
+        """Return why the check cannot be made of any output, and what of it has no effect."""
         return ()
 
     def expected_text(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import fsum
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -192,7 +193,12 @@ class Composite(Check):
 
 async def _checked(assertion: Assertion, subject: Subject) -> Verdict:
     try:
-        verdict = load_check(assertion.check, assertion.params).check(subject)
+        check, thread = load_check(assertion.check, assertion.params), subject.context.thread
+        verdict: Any = (
+            check.check(subject)
+            if thread is None
+            else await thread.result(assertion.check, partial(check.check, subject))
+        )
         if not isinstance(verdict, Verdict):
             verdict = await verdict
     except SkippedError:

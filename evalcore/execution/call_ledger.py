@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
 from evalcore.model.measures import COUNTS
 
@@ -48,6 +48,7 @@ class CallLedger:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.redaction: Redaction | None = None
+        self.notes: list[str] = []
         self._sent: list[Any] = []
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
@@ -59,6 +60,7 @@ class CallLedger:
     def add_reply(self, call: OpenCall, request: Request, reply: Reply, error: str = "") -> None:
         """Note a call that was answered; `error` says why the answer could not be used."""
         self._ended_ms = max(self._ended_ms, call.began_ms + reply.latency_ms)
+        self.notes += reply.notes
         entry = {
             "provider": request.endpoint.provider,
             "model": reply.model or request.model,
@@ -140,16 +142,17 @@ class CallLedger:
         costs = [call["cost_usd"] for call in answered if "cost_usd" in call]
         first = [call["ttft_ms"] for call in answered if "ttft_ms" in call]
         return Metrics(
-            latency_ms=self._ended_ms,
+            latency_ms=round(self._ended_ms, 1),
             ttft_ms=first[0] if first else None,
             cost_usd=fsum(costs) if len(costs) == len(answered) else None,
             **{name: count for name in COUNTS if (count := _total(answered, name)) is not None},
         )
 
     def completed(self, evidence: Evidence) -> Evidence:
-        """Return evidence with what it does not say itself: its measures, and its calls."""
+        """Return evidence with what it does not say itself: measures, calls, notes of replies."""
         if not self.calls:
             return evidence
+        evidence = with_warnings(evidence, self.notes)
         own, sums = evidence.metrics, self.metrics
         parts = TOKEN_PARTS if own.total_tokens is None else ()
         names = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens", *parts)

@@ -23,6 +23,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from evalcore.checks.registry import HEAVY
+from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
@@ -56,12 +58,16 @@ _BYTES_PER_TOKEN = 4
 
 
 class Session:
-    """The connections of one event loop, opened with the first call; an async context."""
+    """The connections of one event loop, opened with the first call; an async context.
+
+    `thread` is where items are graded that would hold up the loop.
+    """
 
     def __init__(self, context: RunCallContext) -> None:
         self._context = context
         self._session: Connections | None = None
         self._store_fault: StoreError | None = None
+        self.thread = GradingThread(HEAVY)
 
     def raise_store_fault(self) -> None:
         """Raise the fault of the store that a call has met, if one has: the run has to stop.

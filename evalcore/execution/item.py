@@ -203,6 +203,8 @@ class ItemRunner:
             raise TargetError("timeout", f"no answer within {limit_s} s") from error
 
     async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
+        if running.calls is not None:
+            self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
         self._refuse_truncated(evidence)
         results = await self._grading.grade(running, evidence)

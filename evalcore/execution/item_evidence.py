@@ -9,7 +9,8 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.execution.item_run_store import ItemRunStore
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
-from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.jsonvalues import storable
+from evalcore.model.evidence import UNMEASURED, Evidence, with_warnings
 from evalcore.model.exchange import no_provider
 from evalcore.model.measures import measure_problem
 from evalcore.model.suite import Case, EvidencePolicy, Format, SuiteDefinition
@@ -195,7 +196,16 @@ class ItemEvidence:
 
 
 def storable_evidence(evidence: Evidence) -> Evidence:
-    """Return evidence whose measures are numbers that can be stored; raise `TargetError`."""
+    """Return evidence that can be stored: texts and details with a warning for what was replaced.
+
+    Raises `TargetError` for a measure that is no number.
+    """
+    parts = (evidence.output, evidence.outputs, evidence.details)
+    clean, notes = storable(parts)
+    if clean is not parts:
+        output, outputs, details = clean
+        evidence = evidence._replace(output=output, outputs=outputs, details=details)
+        evidence = with_warnings(evidence, notes)
     if evidence.metrics is UNMEASURED and not evidence.block_metrics:
         return evidence
     problem = measure_problem(evidence.metrics)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import cut_of
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
@@ -95,6 +96,26 @@ def without_evidence(finished: FinishedItem, reason: str) -> FinishedItem:
         finished.started_us,
         finished.ended_us,
         error={"kind": "evidence", "message": reason},
+    )
+
+
+def storable_item(finished: FinishedItem) -> FinishedItem:
+    """Return the item with U+FFFD in its texts for what UTF-8 cannot hold, and a warning of it."""
+    parts = (finished.results, finished.error, finished.reason, finished.scores)
+    (results, error, reason, scores), notes = storable(parts)
+    evidence = finished.evidence
+    if evidence is not None:
+        texts = storable((evidence.output, evidence.outputs, evidence.details))
+        output, outputs, details = texts.value
+        evidence = evidence._replace(output=output, outputs=outputs, details=details)
+        evidence = with_warnings(evidence, (*texts.notes, *notes))
+    # A score that is no number is no text: it stays what it is, an error.
+    graded = [
+        AssertionResult(*clean)._replace(score=result.score)
+        for clean, result in zip(results, finished.results, strict=True)
+    ]
+    return finished._replace(
+        evidence=evidence, results=graded, error=error, reason=reason, scores=scores
     )
 
 

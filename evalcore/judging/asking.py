@@ -99,7 +99,7 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
     costs = [call.cost_usd for call in metrics if call.cost_usd is not None]
     times = [call.latency_ms for call in metrics if call.latency_ms is not None]
     return Metrics(
-        latency_ms=fsum(times) if times else None,
+        latency_ms=round(fsum(times), 1) if times else None,
         cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
         **sum_tokens(metrics),
     )

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from evalcore.judging.echoes import is_echo
 
@@ -52,7 +52,7 @@ def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     """Return the JSON object that the reply is; raise `ReplyError`.
 
     The answer after any reasoning has to be the object, or to have it in its one block of JSON. A
-    key that is there twice, a NaN and what stands in the `material` are refused.
+    key that is there twice and what stands in the `material` are refused.
     """
     if len(text) > _LONGEST:
         raise ReplyError(f"it is longer than {_LONGEST} characters")
@@ -60,7 +60,7 @@ def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     if not body:
         raise ReplyError("it is empty")
     try:
-        value = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(body, object_pairs_hook=_unique)
     except ReplyError:
         raise
     except (ValueError, RecursionError) as error:
@@ -135,7 +135,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) < len(pairs):
         raise ReplyError("a key stands in it twice")
     return mapping
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ReplyError(f"{name} is no JSON")

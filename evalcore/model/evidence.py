@@ -110,3 +110,12 @@ class Evidence(NamedTuple):
     metrics: Metrics = UNMEASURED
     block_metrics: Mapping[str, Metrics] = NOTHING
     details: Mapping[str, Any] = NOTHING
+
+
+def with_warnings(evidence: Evidence, warnings: Iterable[str]) -> Evidence:
+    """Return evidence whose details have these warnings, too, each once."""
+    written = evidence.details.get("warnings") or ()
+    more = [warning for warning in warnings if warning not in written]
+    if not more:
+        return evidence
+    return evidence._replace(details={**evidence.details, "warnings": [*written, *more]})

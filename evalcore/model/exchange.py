@@ -65,7 +65,8 @@ class Request:
     what evalcore added to the author's request, `refused` what the provider refused of it
     (`providers.additions`); neither is part of the question. For protocol `http`, `parameters` are
     `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
-    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt.
+    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt. A request over `http` with
+    `allowed_addresses` reaches those and public ones only, others anything.
     """
 
     endpoint: Endpoint
@@ -78,6 +79,7 @@ class Request:
     attempt_timeout_s: float | None = None
     added: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
+    allowed_addresses: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two requests the same question: no secret, no time limit, no address.
@@ -165,10 +167,12 @@ class StreamEvent(NamedTuple):
 
 @frozen
 class Reply:
-    """What came back. `latency_ms` from sending to the last byte of the successful attempt.
+    """What came back. `latency_ms` from the last byte sent to the last one received, of the last
+    attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
-    arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,
+    arguments. `notes` say what of the answer could not be stored and was replaced. `cost_usd` is
+    None where no price is known. `attempts` counts the calls made,
     `recorded` says that none was made now.
     """
 
@@ -184,6 +188,7 @@ class Reply:
     events: tuple[StreamEvent, ...] = ()
     attempts: int = 1
     recorded: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> Metrics:

@@ -76,12 +76,38 @@ def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
     return behaviour
 
 
-def case_identity(case: Case, *, with_stops: bool = True) -> bytes:
+# Targets that ask with a case's input alone, unless they are given several cases at once.
+_WITHOUT_METADATA = frozenset(
+    {"anthropic", "any-llm", "cli", "command", "echo", "http", "mock", "openai"}
+)
+_BATCHES = frozenset({"batch", "batch_requests", "provider_batching"})
+METADATA_APART_SINCE: Final = 4  # of `model.suite.FILE_RULES`
+
+
+def sees_metadata(case: Case, target: Target | None, variant: Variant) -> bool:
+    """Whether an execution can see the case's metadata."""
+    if not case.metadata or case.fixture is not None or target is None:
+        return False
+    fallbacks = target.options.get("fallback_targets") or ()
+    kinds = {target.kind, *(entry["kind"] for entry in fallbacks if isinstance(entry, Mapping))}
+    keys = {*target.options, *variant.config}
+    keys.update(key for entry in fallbacks for key in entry["options"])
+    alone = kinds <= _WITHOUT_METADATA and not keys & _BATCHES
+    return case.workspace is not None or not alone
+
+
+def metadata_identity(metadata: Mapping[str, Any] | None) -> bytes:
+    """Return the bytes of metadata that only what grades can see; none where there is none."""
+    return _canonical(metadata) if metadata else b""
+
+
+def case_identity(case: Case, *, with_stops: bool = True, with_metadata: bool = True) -> bytes:
     """Return the bytes of everything in a case that an execution can see.
 
     Without `with_stops` they lack the checks that decide where a conversation stops.
     """
-    visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
+    metadata = case.metadata or None if with_metadata else None
+    visible = [case.input, _stored_form(case.fixture), metadata, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])

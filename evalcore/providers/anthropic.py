@@ -136,7 +136,7 @@ def _tool_choice(value: Any) -> Any:
 def whole_reply(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)

@@ -8,6 +8,7 @@ has an address or a key of its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -57,7 +58,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
             answer = await client.acompletion(**payload)
             if hasattr(answer, "__aiter__"):
                 return await _streamed(request, answer, started)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
     except ProviderError:
         raise
     except TimeoutError as error:
@@ -72,13 +73,13 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
 async def _streamed(request: Request, chunks: Any, started: float) -> Reply:
     stream = OpenAIStream(request, request.model)
     async for chunk in chunks:
-        stream.take(ServerSent("", _json(chunk), (time.perf_counter() - started) * 1000))
-    return stream.reply((time.perf_counter() - started) * 1000)
+        stream.take(ServerSent("", _json(chunk), round((time.perf_counter() - started) * 1000, 1)))
+    return stream.reply(round((time.perf_counter() - started) * 1000, 1))
 
 
 def _json(answer: Any) -> bytes:
     """Return an answer of any-llm as the JSON of OpenAI's API."""
-    return orjson.dumps(answer.model_dump(mode="json", exclude_none=True))
+    return json.dumps(answer.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def _client_of(request: Request, provider: str) -> Any:

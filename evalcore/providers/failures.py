@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.network import proxy_for
 from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
 
@@ -112,13 +114,15 @@ def nonsense(endpoint: Endpoint, url: str, what: str, body: bytes) -> ProviderEr
     return failed(endpoint, url, ErrorKind.SERVER, f"{what}{begins}", 200)
 
 
-def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
+def parsed_answer(
+    endpoint: Endpoint, url: str, body: bytes, what: str, charset: str | None = None
+) -> Any:
     """Return the JSON of an answer or of an event of it, which `what` names.
 
     Raises `ProviderError` for what is not JSON, and for an error of the provider.
     """
     try:
-        data = orjson.loads(body)
+        data = parse(body, charset)
     except ValueError as error:
         raise nonsense(endpoint, url, f"{what} is not JSON", body) from error
     if isinstance(data, dict) and data.get("error"):
@@ -128,7 +132,7 @@ def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
 
 def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     """Return the error that a provider sends in the middle of an answer of status 200."""
-    body = orjson.dumps({"error": error})
+    body = orjson.dumps({"error": storable(error).value})
     named = f"{error.get('type')} {error.get('code')}" if isinstance(error, Mapping) else ""
     kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
     code = error.get("code") if isinstance(error, Mapping) else None
@@ -229,7 +233,7 @@ def _is_about_content(body: bytes) -> bool:
 
 def _error_of(body: bytes) -> Any:
     try:
-        value = orjson.loads(body)
+        value = parse(body)
     except ValueError:
         return None
     if isinstance(value, list) and value:  # as Google's OpenAI endpoint
@@ -254,6 +258,8 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
     if 300 <= status < 400:
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
+    if status == 407:
+        return f" (the answer of the proxy {proxy_for(url)}; write http://USER:PASSWORD@HOST:PORT)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

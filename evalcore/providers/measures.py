@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from evalcore.model.exchange import NO_USAGE, ProviderError, Usage
@@ -103,8 +104,10 @@ def _first(usage: Mapping[str, Any], paths: Iterable[str]) -> int | None:
 
 
 def counted(usage: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of tokens, None where it is not said; raise `ProviderError`."""
+    """Return a number of tokens, None where it is not said, or NaN; raise `ProviderError`."""
     value = usage.get(name)
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if isinstance(value, float) and value.is_integer() and is_amount(value):
         value = int(value)
     if value is None or is_count(value):
@@ -113,11 +116,11 @@ def counted(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def charged(usage: Mapping[str, Any], name: str) -> float | None:
-    """Return a cost, None where it is not said; raise `ProviderError`."""
+    """Return a cost, None where it is not said, or NaN; raise `ProviderError`."""
     value = usage.get(name)
     if isinstance(value, Mapping):  # Perplexity's, part by part
         return charged(value, "total_cost")
-    if value is None:
+    if value is None or (isinstance(value, float) and not isfinite(value)):
         return None
     if is_amount(value):
         return float(value)

@@ -84,7 +84,7 @@ def _is_closed(schema: Any) -> bool:
 def reply_of(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     choice = _first_choice(data)
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):

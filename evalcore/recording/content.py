@@ -118,17 +118,18 @@ class _Reply(_Shape):
     status: int = 200
     attempts: Annotated[int, Field(ge=0, le=_MOST_ATTEMPTS)] = 1
     events: list[_Event] = []
+    notes: list[str] = []
 
     def value(self) -> Reply:
         usage = Usage(**self.usage.model_dump())
         events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
-        fields = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        calls = tuple(self.tool_calls)
-        return Reply(**fields, tool_calls=calls, usage=usage, events=events, recorded=True)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        fields |= {"tool_calls": tuple(self.tool_calls), "notes": tuple(self.notes)}
+        return Reply(**fields, usage=usage, events=events, recorded=True)
 
 
 _PLAIN_FIELDS = tuple(
-    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events"}
+    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events", "notes"}
 )
 
 
@@ -255,6 +256,8 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
         return {**document, "error": {"kind": str(outcome.kind), "message": message, **more}}
     reply = {name: getattr(outcome, name) for name in _PLAIN_FIELDS}
     covered = redaction.reply(outcome)
+    if outcome.notes:
+        covered["notes"] = outcome.notes
     return {**document, "reply": {**reply, "usage": _usage(outcome.usage), **covered}}
 
 

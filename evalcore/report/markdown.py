@@ -14,10 +14,12 @@ from evalcore.report.changes import (
     MISSING,
     REGRESSION,
     CaseChange,
+    MeasureChange,
     baseline_name,
     changed_cases,
     changes,
     compared,
+    measure_changes,
     no_comparison,
 )
 from evalcore.report.costs import tokens_text, usd_text
@@ -161,6 +163,18 @@ def _changes(report: Report) -> Iterator[str]:
     for why in reasons:
         yield f"\n{escape(why)}"
     yield from _change_rows(changes(report))
+    yield from _measure_rows(measure_changes(report))
+
+
+def _measure_rows(listed: Sequence[MeasureChange]) -> Iterator[str]:
+    if not listed:
+        return
+    yield ""
+    yield "| variant | measure | baseline | now | | cases worse | better |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for each in listed:
+        cells = escape(each.variant), each.measure, each.was, each.now, each.change
+        yield f"| {' | '.join(map(str, (*cells, each.worse, each.better)))} |"
 
 
 def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
@@ -203,7 +217,7 @@ def _failure_row(failure: Failure, mark: str) -> str:
         reasons = [
             f"{assertion.name}: {assertion.message or assertion.outcome}"
             for assertion in failure.assertions
-        ]
+        ] or ([failure.reason] if failure.reason else [])
     else:
         reasons = [failure.error_message or failure.reason or failure.status]
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])

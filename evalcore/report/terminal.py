@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.mistakes.wording import counted
+from evalcore.mistakes.wording import counted, outcomes_text
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
@@ -17,6 +17,7 @@ from evalcore.report.changes import (
     changed_cases,
     changes,
     compared,
+    measure_changes,
     no_comparison,
 )
 from evalcore.report.columns import table
@@ -194,6 +195,13 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
             rows[number] += _compared_cells(report, comparisons.get(variant.variant))
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
+    yield from _comparison_notes(report, style)
+
+
+def _comparison_notes(report: Report, style: Style) -> Iterator[Line]:
+    """Yield the measures that differ from the baseline, and why variants were not compared."""
+    for each in measure_changes(report):
+        yield None, f"  {style.clean(each.variant)}: {each.text}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
 
@@ -207,10 +215,6 @@ def _compared_cells(report: Report, candidate: VariantComparison | None) -> list
 
 def _counted(report: Report) -> str:
     counts = report.summary.counts
-    parts = [f"{counts.passed} passed"]
-    for name in ("failed", "blocked", "error", "skipped", "cancelled"):
-        number = getattr(counts, name)
-        if number:
-            parts.append(f"{number} {name}" if name != "error" else f"{number} in error")
-    noun = "item" if counts.planned == 1 else "items"
-    return f"{counts.planned} {noun}: {', '.join(parts)}"
+    names = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
+    outcomes = outcomes_text({name: getattr(counts, name) for name in names})
+    return f"{counted(counts.planned, 'item')}: {outcomes}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,7 +11,8 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import Evidence
+from evalcore.jsonvalues import parse, storable
+from evalcore.model.evidence import Evidence, with_warnings
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
@@ -126,7 +126,8 @@ class HttpTarget:
         self._context.check(work.mode)
         request = self._request(work)
         reply = await work.complete(request)
-        return evidence_of(reply, request, self._answer_in(reply.text))
+        text, notes = self._answer_in(reply.text)
+        return with_warnings(evidence_of(reply, request, text), notes)
 
     def _request(self, work: Work) -> Request:
         options = self._options
@@ -143,13 +144,14 @@ class HttpTarget:
     def _path(self) -> Any:
         return compile_json_path(self._options.response_path or "$")
 
-    def _answer_in(self, body: str) -> str:
+    def _answer_in(self, body: str) -> tuple[str, tuple[str, ...]]:
+        """Return the answer in a body, and notes of what was replaced in it."""
         path = self._options.response_path
         if path is None:
-            return body
+            return body, ()
         try:
-            document = json.loads(body)
-        except (ValueError, RecursionError) as error:
+            document = parse(body)
+        except ValueError as error:
             start = " ".join(body[:200].split())
             message = f"response_path {path}: the answer is not JSON; it begins: {start}"
             raise TargetError(_KIND, message) from error
@@ -157,11 +159,8 @@ class HttpTarget:
         if match is None:
             start = " ".join(body[:200].split())
             raise TargetError(_KIND, f"response_path {path} finds nothing in the answer: {start}")
-        try:
-            return match.obj if isinstance(match.obj, str) else json_text(match.obj)
-        except ValueError as error:
-            message = f"response_path {path} finds what JSON cannot hold: {error}"
-            raise TargetError(_KIND, message) from error
+        value, notes = storable(match.obj)
+        return value if isinstance(value, str) else json_text(value), notes
 
 
 def _filled_url(url: str, work: Work) -> str:

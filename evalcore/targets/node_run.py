@@ -12,7 +12,7 @@ from evalcore.errors import TargetError
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Reply, SkippedError
-from evalcore.model.own_copy import own_copy
+from evalcore.model.own_copy import own_copy, plain_value
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -21,7 +21,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import FlowContext
-from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion
+from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion, log_call
 from evalcore.targets.node_flow import NO_INPUT, Edge, Node, NodeFlow
 from evalcore.targets.node_registry import NodeRegistry, node_arguments
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
@@ -169,7 +169,7 @@ class NodeExecution:
             if not node.policy.continue_on_error or error.kind in _NEVER_SURVIVED:
                 raise
             answer = _Answer({"error": error.message})
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         self._durations[node.id] = Metrics(latency_ms=took_ms)
         if answer.metrics is not UNMEASURED:
             self._metrics[node.id] = answer.metrics
@@ -203,7 +203,7 @@ class NodeExecution:
 
     async def _answer(self, node: Node) -> _Answer:
         """Return a node's output; raise `NodeFailedError`, or `SkippedError` as it is."""
-        calls = NodeCalls(self._context.complete, node.id, self._calls)
+        calls = NodeCalls(self._context.complete, node.id, self._calls, self._log)
         try:
             # What a node changes is no output of another one, nor the input of a second attempt.
             value = own_copy(self._input(node))
@@ -238,6 +238,8 @@ class NodeExecution:
         answer = await self._ask_target(question)
         if answer is not None:
             self._calls.extend(answer.calls)
+            for call in answer.calls:
+                await log_call(self._log, call)
             return _answered(answer.evidence, measured=not answer.calls)
         types = ", ".join(self._registry) or "nothing"
         raise NodeFailedError(
@@ -320,11 +322,8 @@ def _answered(evidence: Evidence, *, measured: bool) -> _Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a model's reply as its text, a pydantic model as a mapping, else the value."""
-    if isinstance(value, Reply):
-        return value.text
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
+    """Return a model's reply as its text, any other value in its JSON form."""
+    return value.text if isinstance(value, Reply) else plain_value(value)
 
 
 def _failed(node: Node, error: TargetError) -> TargetError:

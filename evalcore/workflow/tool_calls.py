@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import os
 import re
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
 from evalcore.scripts.fetch_tools import page_text
-from evalcore.settings import read_settings
-from evalcore.trust.addresses import is_allowed_address
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.failure import BlockError
@@ -68,14 +61,14 @@ def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
 
 async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolContext) -> str:
     """Send the request that the tool's file declares."""
-    written, folder = tool.request, context.services.folder
+    written = tool.request
     if written is None:
         raise BlockError("tool", "its file has no 'request'")
 
     not_set: dict[str, str] = {}
 
     def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
-        text = reference_value(match, where, folder, secret=secret)
+        text = reference_value(match, where, context.services, secret=secret)
         if text == match[0]:
             not_set[text] = text
         return text
@@ -104,6 +97,7 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolCo
         | not_set,
         body=None if body is None else parsed(body),
         timeout_s=tool.timeout_seconds,
+        public_only=context.services.of_service,
     )
     return await _answer(request, written.response_path, context)
 
@@ -135,7 +129,8 @@ def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
 async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolContext) -> str:
     """Send the request that the model asks for; it reaches public addresses only."""
     url = _text_argument(arguments, "url")
-    await _check_public(url)
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
     headers = arguments.get("headers")
     request = web_request(
         str(arguments.get("method") or "GET"),
@@ -148,32 +143,10 @@ async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: T
         values={},
         body=arguments.get("body"),
         timeout_s=tool.timeout_seconds,
+        public_only=True,
     )
     path = arguments.get("response_path")
     return await _answer(request, path if isinstance(path, str) and path else None, context)
-
-
-async def _check_public(url: str) -> None:
-    """Raise `BlockError` for an address that a model must not reach."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise BlockError("url", f"'{url[:200]}' is no web address") from error
-    if parts.scheme not in {"http", "https"} or not host:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
-    if is_allowed_address(url, read_settings(os.environ, Path.cwd()).allow_addresses):
-        return
-    resolved: list[str] = []
-    # A name that is not resolved here is not reached from here; a recorded answer needs none.
-    with suppress(OSError, UnicodeError):
-        loop = asyncio.get_running_loop()
-        entries = await loop.getaddrinfo(host, port or 443, type=socket.SOCK_STREAM)
-        resolved = [str(entry[4][0]) for entry in entries]
-    for address in resolved:
-        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-            allows = "EVALCORE_ALLOW_ADDRESSES allows it"
-            raise BlockError("url", f"'{host}' is not a public address ({allows})")
 
 
 async def _answer(request: Request, response_path: str | None, context: ToolContext) -> str:
@@ -210,6 +183,8 @@ def _file(arguments: Mapping[str, Any], context: ToolContext) -> str:
         raise BlockError("input", f"unknown action {action!r}; it is 'read' or 'write'")
     if key in context.files:
         return context.files[key]
+    if context.services.of_service:
+        raise BlockError("input", f"there is no file '{name}'; the tool reads what it wrote")
     folder = context.services.folder
     try:
         file = resolve_inside(repository_root(folder), folder, key)

@@ -65,7 +65,7 @@ def sum_calls(calls: Sequence[ProviderCall]) -> Metrics:
     first = answered[0].metrics.ttft_ms if len(answered) == 1 else None
     measured = [call.metrics for call in answered]
     return Metrics(
-        latency_ms=sum(longest.values()) if longest else None,
+        latency_ms=round(sum(longest.values()), 1) if longest else None,
         ttft_ms=first,
         cost_usd=_sum(m.cost_usd for m in measured),
         **sum_tokens(measured),

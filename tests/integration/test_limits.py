@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -29,7 +31,7 @@ from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
 from tests.support.model_wire import Question
-from tests.support.shell import evalcore
+from tests.support.shell import ROOT, evalcore
 
 PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
 SETTINGS = Settings(prices=PRICES)
@@ -503,3 +505,49 @@ def test_the_row_says_how_many_attempts_an_item_took(tmp_path: Path) -> None:
         ):
             row = duckdb.sql(f"SELECT attempts, cost_usd FROM '{parts[0]}'").fetchone()
     assert row == (3, pytest.approx((2 * 100 + 2 * 400) / 1e6))
+
+
+FIRST_GRADING = """
+import json, sys
+from pathlib import Path
+from evalcore.pipeline import evaluate, load
+from evalcore.storage.local import LocalStore
+from tests.support.model_server import model_server
+
+PARTS = ("evalcore.checks", "evalcore.judging", "evalcore.targets", "evalcore.execution", "regex")
+before = set()
+def answer(question):
+    if not before:
+        before.update(sys.modules)
+    judged = "Is it a word?" in question.text
+    return '{"score": 1, "reasoning": "yes"}' if judged else '{"score": 2}'
+
+with model_server(script=answer) as server:
+    suite = json.loads(open(sys.argv[1]).read())
+    for target in suite["targets"]:
+        target["base_url"] = server.base_url
+    open(sys.argv[1], "w").write(json.dumps(suite))
+    with evaluate(load(Path(sys.argv[1])), LocalStore(Path(sys.argv[2]))) as view:
+        assert view.report.summary.counts.passed == 3
+    late = set(sys.modules) - before
+print(sorted(name for name in late if name.startswith(PARTS)))
+"""
+
+
+def test_what_the_first_grading_imports_is_imported_before_the_first_call(tmp_path: Path) -> None:
+    """As it would hold up the calls that are under way then."""
+    path = suite_file(tmp_path, "http://127.0.0.1:9/v1", items=3)
+    suite = json.loads(path.read_text())
+    suite["targets"].append({**suite["targets"][0], "name": "judge"})
+    suite["assertions"] = [
+        {"type": "is-json"},
+        {"type": "regex", "value": "sc.re"},
+        JUDGED,
+        {"type": "composite", "assertions": [{"type": "contains", "value": "score"}, JUDGED]},
+    ]
+    path.write_text(json.dumps(suite))
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_GRADING, str(path), str(tmp_path / "store")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "[]", ended.stdout + ended.stderr

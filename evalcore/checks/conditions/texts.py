@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from evalcore.checks.base import Fault
 from evalcore.checks.conditions.base import ConditionServices, TextCondition
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
 from evalcore.errors import TargetError
@@ -21,6 +23,11 @@ class StartsWith(TextCondition):
     kind: Literal["starts_with"]
     expected: str
 
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
+
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""
         return verdict(
@@ -34,6 +41,11 @@ class EndsWith(TextCondition):
 
     kind: Literal["ends_with"]
     expected: str
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""
@@ -52,6 +64,16 @@ class MatchesRegex(TextCondition):
     def expected_value(self) -> Any:
         """The pattern."""
         return self.pattern
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the pattern is none."""
+        from evalcore.patterns.bounded import compile_python
+        from evalcore.patterns.errors import PatternError
+
+        try:
+            compile_python(self.pattern)
+        except PatternError as error:
+            yield Fault(("pattern",), str(error))
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""

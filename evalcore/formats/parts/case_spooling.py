@@ -100,7 +100,7 @@ def _case_of(row: RawTest, reader: ItemReader, data: DataRows) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
     if is_data:
-        if data.read_plain is not None:
+        if data.read_plain is not None and not problems.replaced:
             case = data.read_plain(value, problems)
             if case is not None:
                 return case

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.given_output import move_output
+from evalcore.formats.parts.given_output import move_output, name_by_number
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import TOO_LARGE, parse_json, refuse_utf16, too_large_at
+from evalcore.formats.text.documents import TOO_LARGE, parse_row, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.problems import Problems
 
@@ -66,8 +66,10 @@ def jsonl_tests(
                 value = line_value(line, number, problems)
                 if line is None or value is NO_TEST:
                     continue
-                if type(value) is dict and "output" in value:
-                    move_output(value, (), problems)
+                if type(value) is dict:
+                    name_by_number(value)
+                    if "output" in value:
+                        move_output(value, (), problems)
                 yield RawTest(value, (), problems, marked=False, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
@@ -88,7 +90,7 @@ def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
     if number == 1:
         refuse_utf16(content, problems.file)
     try:
-        value = parse_json(content)
+        value, problems.replaced = parse_row(content)
     except ValueError as error:
         if content.strip():
             problems.add((), _line_reason(content, error))

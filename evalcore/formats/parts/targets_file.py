@@ -12,7 +12,13 @@ from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translat
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.prompt_names import unread_prompts
-from evalcore.formats.parts.target_options import check_addresses, check_fixtures, has_sound_common
+from evalcore.formats.parts.target_options import (
+    check_addresses,
+    check_fixtures,
+    check_schemas,
+    has_sound_common,
+    note_templates,
+)
 from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
@@ -21,6 +27,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
+from evalcore.targets.option_templates import template_faults
 from evalcore.targets.reasoning import OPTION
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
@@ -74,12 +81,15 @@ class Targets:
         *,
         in_file: bool = True,
         to_run: bool = True,
+        strict: bool = False,
     ) -> None:
         """Take the suite's own targets (None if it has none), their variables already read.
 
         `in_file` says that they stand in a file, where a literal secret can be read again. Without
-        `to_run` an agent of AgentV that is not built in is a warning: its file is right.
+        `to_run` an agent of AgentV that is not built in is a warning: its file is right. `strict`
+        makes mistakes of prompts without the question.
         """
+        self._strict = strict
         self._to_run = to_run
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
@@ -330,15 +340,18 @@ class Targets:
                 check_fixtures(
                     merged["fixtures"], self._folder, (*loc, "fixtures"), problems, label
                 )
-            self._note_unread_prompts(target, variant, label)
-
-    def _note_unread_prompts(self, target: Target, variant: Variant, label: str) -> None:
-        """Warn of prompts that read as the name of a file."""
-        where, own = label, target
-        if variant is not DEFAULT_VARIANT:
-            where, own = f"variant '{variant.id}'", Target(target.name, target.kind, {})
-        prompts = unread_prompts(own.kind, merged_options(own, variant))
-        self._noted.extend(f"{where}: {warning}" for warning in prompts)
+            where, own = label, merged
+            if variant is not DEFAULT_VARIANT:
+                where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})
+                own = merged_options(bare, variant)
+            check_schemas(own, loc, problems, label)
+            warnings = [*unread_prompts(target.kind, own)]
+            if not warnings:
+                faults = [
+                    fault for fault in template_faults(target.kind, merged) if fault.path[0] in own
+                ]
+                warnings = note_templates(faults, loc, problems, label, strict=self._strict)
+            self._noted.extend(f"{where}: {warning}" for warning in warnings)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in a variant's options, which are stored with the run."""

@@ -95,7 +95,14 @@ def read_suite(
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
-    targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
+    targets = Targets(
+        sound.get("targets"),
+        folder,
+        variables,
+        problems,
+        in_file=not verbatim,
+        strict=options.strict,
+    )
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
@@ -129,6 +136,7 @@ def read_suite(
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
+    warnings += graders.reference_fields.warnings(problems.file, strict=options.strict)
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
     definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
     warnings += unjudged.warnings(definition, strict=options.strict)
@@ -209,20 +217,25 @@ class _SuiteLevelReader:
         """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
 
+    @property
+    def _variants(self) -> Any:
+        """The variants as they are written; a suite without any has the unchanged one."""
+        if "variants" in self._written or "variants" in self.section:
+            return self.section.get("variants", ())
+        return [{"id": DEFAULT_VARIANT.id}]
+
     def flow(self, targets: Targets, folder: Path) -> Flow:
         """Return the flow with its variants; without any sound flow, only what is known."""
         reader = FlowReader(targets, folder, self._raw, self._problems)
-        variants = cast("Sequence[SuiteVariant]", self.section.get("variants", ()))
+        variants = cast("Sequence[SuiteVariant]", self._variants)
         name = targets.chosen(self._options, self._problems.file)
         if name is not None:
             return reader.named(name, variants)
         return reader.read(self._raw.get("flow"), variants)
 
     def _baseline(self) -> str | None:
-        """Return the baseline; note no variants, duplicates, and an unknown baseline."""
-        variants = self.section.get("variants", ())
-        if "variants" not in self._written and not variants:
-            self._problems.add(("variants",), "is required: at least one {id: …}")
+        """Return the baseline; note duplicate variants and an unknown baseline."""
+        variants = self._variants
         ids = UniqueIds("duplicate variant id: {}")
         for index, variant in enumerate(variants):
             ids.note(variant["id"], (*self.loc("variants"), index), self._problems)

@@ -23,7 +23,12 @@ _PROTOCOLS: Final = ("anthropic", "openai")
 
 def judges_of(folder: Path, options: LoadOptions, problems: Problems) -> Graders:
     """Return what reads judges; the nearest `targets.yaml` is opened once one is needed."""
-    return Graders(folder, lambda: Targets(None, folder, variables_for(folder, options), problems))
+    return Graders(
+        folder,
+        lambda: Targets(
+            None, folder, variables_for(folder, options), problems, strict=options.strict
+        ),
+    )
 
 
 def find_providers(
@@ -38,7 +43,7 @@ def find_providers(
         return {}, []
     variables = variables_for(folder, options)
     try:
-        targets = Targets(None, folder, variables, problems)
+        targets = Targets(None, folder, variables, problems, strict=options.strict)
     except LoadError as error:
         problems.include(error.problems)
         return {}, []

@@ -65,6 +65,7 @@ class HttpBlock(Block):
             values=references.values_in(self.url),
             body=body,
             timeout_s=self.timeout,
+            public_only=context.services.of_service,
         )
         answer = await context.request(request)
         if isinstance(answer, str) and has_large_integer(answer):
@@ -102,7 +103,7 @@ class _References:
         return {**values, **self._not_set}
 
     def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
-        value = reference_value(match, where, self._context.services.folder, secret=secret)
+        value = reference_value(match, where, self._context.services, secret=secret)
         if value == match[0]:
             self._not_set[value] = value
         return value

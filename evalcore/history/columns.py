@@ -139,8 +139,9 @@ RUNS: Final = HistoryTable(
         Column("reasoning_tokens", INTEGER, "tokens", "Output tokens that were reasoning."),
         Column("output_audio_tokens", INTEGER, "tokens", "Output tokens that were audio."),
         Column("batch_tokens", INTEGER, "tokens", "Tokens that were billed as a batch."),
+        Column("part", TEXT, "", "Why the run is a partial one; null for a whole run."),
     ),
-    added=7,
+    added=8,
 )
 GATES: Final = HistoryTable(
     "gates",

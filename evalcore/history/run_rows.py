@@ -38,6 +38,7 @@ from evalcore.sql.connection import literal_path
 from evalcore.statistics.estimates import estimate_mean
 from evalcore.statistics.intervals import mean_interval, plain_moments
 from evalcore.storage.manifests import MANIFEST
+from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.runs import StoredRun
 
 _CASES_BEGIN: Final = b'"cases":['
@@ -192,6 +193,7 @@ class _RunTables:
             "git_dirty": git.get("dirty"),
             "flow_run_id": manifest.execution.get("flow_run_id"),
             "tags": list(definition.tags),
+            "part": "; ".join(partial_reasons(self._run, manifest)) or None,
         }
         rows = []
         for number, variant in enumerate(definition.variants):

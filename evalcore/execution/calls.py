@@ -29,12 +29,13 @@ from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
-from evalcore.execution.limits.budget import BOUNDS, TokenDemand
+from evalcore.execution.limits.budget import TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.provider_gates import Refusal
 from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
+    BOUNDS,
     ErrorKind,
     ProviderError,
     Reply,
@@ -230,7 +231,7 @@ class ItemCalls:
             request = replace(request, attempt_timeout_s=CALL_TIMEOUT_S)
         demand, gate = self._limits.demand(request), self._limits.gates.find(request)
         endpoint, draw = request.endpoint, self._context.draw
-        attempt = asked = 0
+        attempt = waits_asked_for = 0
         waited_s, began = 0.0, time.monotonic()
         while True:
             attempt += 1
@@ -246,12 +247,12 @@ class ItemCalls:
                 policy = self._limits.retry_policy(endpoint, self._context.retry, error)
                 silence_s = self._limits.silence_s(endpoint)
                 if error.retry_after_s:
-                    asked += 1
+                    waits_asked_for += 1
                     # Those that are answered meanwhile show that the wait is worth it.
                     waited_s = min(silence_s, time.monotonic() - began)
                 delay = policy.delay_s(
                     error,
-                    attempt=attempt - asked,
+                    attempt=attempt - waits_asked_for,
                     waited_s=waited_s,
                     silence_s=silence_s,
                     draw=draw,
@@ -428,8 +429,8 @@ class ItemCalls:
 
 
 def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
-    asked = f"the provider asks to wait for {error.retry_after_s:g} s"
-    message = f"{error.message}; {asked}, evalcore waits for {longest_s:g} s at most"
+    reason = f"the provider asks to wait for {error.retry_after_s:g} s"
+    message = f"{error.message}; {reason}, evalcore waits for {longest_s:g} s at most"
     return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
 
 

@@ -73,9 +73,9 @@ class RunningItem:
         if not self.refusals or self.calls is None:
             return
         error = "" if finished.error is None else finished.error["message"]
-        said = "\n".join([error, *(result.message for result in finished.results)])
+        messages = "\n".join([error, *(result.message for result in finished.results)])
         for gate, refusal in self.refusals:
-            if refusal.message[:_RECOGNISED] in said:
+            if refusal.message[:_RECOGNISED] in messages:
                 self.calls.context.limits.gates.note_refused_item(gate, refusal)
                 return
 

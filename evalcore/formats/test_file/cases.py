@@ -28,6 +28,7 @@ from evalcore.formats.test_file.input_messages import (
     is_message,
     read_reference,
     with_files,
+    with_plain_messages,
 )
 from evalcore.formats.test_file.metadata import merged_metadata
 from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
@@ -132,7 +133,7 @@ class TestReader:
             values = CaseVariables(raw["vars"])
             raw = values.fill_test(raw)
         self.assertions.literals.variables = values
-        test = self._checked(raw, loc, problems)
+        test = self._checked(with_plain_messages(raw), loc, problems)
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)

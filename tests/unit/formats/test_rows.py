@@ -50,9 +50,28 @@ def test_the_output_of_a_line_is_its_given_answer(tmp_path: Path, output: Any, t
 
 def test_a_line_without_output_is_asked_of_the_target(tmp_path: Path) -> None:
     write(tmp_path, {"cases.yaml": "targets: [{name: default, provider: echo}]"})
-    text = line("a", output=None) + "\n\n" + line("b", output=...)
+    text = line("b", output=...)
 
-    assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None, None]
+    assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None]
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "cases.json"])
+def test_an_output_that_is_null_is_a_mistake_of_its_row(tmp_path: Path, name: str) -> None:
+    text = line("a", output=None)
+    write(tmp_path, {name: text if name.endswith("l") else f"[{text}]"})
+    suite = f"targets: [{{name: default, provider: echo}}]\ntests: {name}"
+    (problem,) = problems_of(tmp_path, suite)
+
+    assert (problem.line, problem.path.rpartition(".")[2]) == (1, "output")
+    assert problem.message == "is null, which is no answer: leave it out, and the target is asked"
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "cases.json"])
+def test_an_id_of_a_row_may_be_a_whole_number(tmp_path: Path, name: str) -> None:
+    text = "[" * name.endswith("n") + line("a", id=17) + "]" * name.endswith("n")
+    assert list(rows(tmp_path, text, "execution: {}", name)) == ["17"]
+    (problem,) = problems_of(tmp_path, line("a", id=True), "b.jsonl")
+    assert problem.path == "id"
 
 
 TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"

@@ -306,7 +306,7 @@ def test_a_mistake_in_a_file_of_cases_is_reported(
 
 
 def test_mistakes_of_the_suite_and_of_its_files_are_reported_together(tmp_path: Path) -> None:
-    write(tmp_path, {"lines.jsonl": '{"id": 5}\n'})
+    write(tmp_path, {"lines.jsonl": '{"id": true}\n'})
     text = f"{HEAD}\n    gates: [{{gate: pass_rat}}]\n    cases: lines.jsonl\n"
     files = [Path(problem.file).name for problem in problems_of(tmp_path, text)]
     assert files == ["suite.eval.yaml", "lines.jsonl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
+from evalcore.targets.case_messages import input_messages
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
@@ -416,3 +418,86 @@ def test_an_optional_field_that_no_test_has_is_skipped_with_a_warning(
         assert [each.message for each in problems_of(tmp_path, text, strict=True)] == [warning]
     else:
         assert load_text(tmp_path, text).warnings == (warning,)
+
+
+IMAGE = "data:image/png;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("written", "messages"),
+    [
+        pytest.param(
+            [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+            [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+            id="the role developer",
+        ),
+        pytest.param(
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+                {"role": "assistant", "content": None},
+            ],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]},
+                {"role": "assistant", "content": ""},
+            ],
+            id="content null",
+        ),
+        pytest.param(
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "What is it?"},
+                        {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+                        {"type": "input_text", "text": "and"},
+                        {"type": "input_image", "image_url": "https://x.example/a.png"},
+                    ],
+                }
+            ],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "value": "What is it?"},
+                        {"type": "image", "value": IMAGE},
+                        {"type": "text", "value": "and"},
+                        {"type": "image", "value": "https://x.example/a.png"},
+                    ],
+                }
+            ],
+            id="content parts",
+        ),
+        pytest.param(
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+                    }
+                ],
+            },
+            [{"role": "user", "content": [{"type": "image", "value": IMAGE}]}],
+            id="Anthropic's image",
+        ),
+    ],
+)
+def test_messages_may_have_the_forms_of_model_apis(
+    tmp_path: Path, written: Any, messages: Any
+) -> None:
+    row = {"id": "a", "input": written, "output": "x", "criteria": "c"}
+    found = cases_of(tmp_path, json.dumps(row), "rows.jsonl")["a"]
+
+    assert found.input == messages
+    assert input_messages(written if isinstance(written, list) else [written], any_value=False) == (
+        tuple(messages)
+    )
+
+
+def test_a_message_of_the_user_without_content_is_a_mistake(tmp_path: Path) -> None:
+    row = {"id": "a", "input": [{"role": "user", "content": None}], "output": "x", "criteria": "c"}
+    (problem,) = problems_of(tmp_path, json.dumps(row), "rows.jsonl")
+
+    assert "has no 'content'" in problem.message

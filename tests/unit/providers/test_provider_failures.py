@@ -70,8 +70,8 @@ def test_the_status_says_the_kind(
         ({"error": "no such model"}, ""),
     ],
     ids=[
-        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text", "embeddings", "limit",
-        "a value", "what was sent", "another",
+        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text",
+        "embeddings", "limit", "a value", "what was sent", "another",
     ],
 )  # fmt: skip
 def test_a_refusal_names_parameters_in_each_providers_form(body: object, named: str) -> None:

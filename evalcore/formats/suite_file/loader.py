@@ -59,6 +59,7 @@ _SHARED = (
     "gates",
     "errors",
     "max_error_share",
+    "truncated",
     "limits",
     "tags",
 )

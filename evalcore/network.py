@@ -60,8 +60,8 @@ def proxy_for(url: str) -> Proxy | None:
     if not sound or address.scheme not in _PORTS:
         host_port = value.rpartition("@")[2]
         raise SettingsError(
-            f"{variable}: '{host_port}' is no HTTP proxy; write http://HOST:PORT, or name the hosts "
-            "that need no proxy in NO_PROXY"
+            f"{variable}: '{host_port}' is no HTTP proxy; write http://HOST:PORT, or name the "
+            "hosts that need no proxy in NO_PROXY"
         )
     return proxy
 

@@ -29,12 +29,13 @@ from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
-from evalcore.execution.limits.budget import BOUNDS, TokenDemand
+from evalcore.execution.limits.budget import TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.provider_gates import Refusal
 from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
+    BOUNDS,
     ErrorKind,
     ProviderError,
     Reply,
@@ -124,22 +125,33 @@ class Calls(NamedTuple):
         return self.context.limits.gates.ended_by
 
     def for_item(
-        self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
+        self,
+        iteration: int,
+        clock: asyncio.Timeout | None = None,
+        item: int = 0,
+        asker: str | None = None,
     ) -> ItemCalls:
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit, for its slot, for the store. It goes on while it backs off.
+        rate limit, for its slot, for the store. It goes on while it backs off. `asker` names its
+        case and variant, for recordings.
         """
-        return ItemCalls(self, iteration, clock, item)
+        return ItemCalls(self, iteration, clock, item, asker)
 
 
 class ItemCalls:
     """Calls of one work item (`Complete`), and the ledger of them."""
 
     def __init__(
-        self, calls: Calls, iteration: int, clock: asyncio.Timeout | None, item: int = 0
+        self,
+        calls: Calls,
+        iteration: int,
+        clock: asyncio.Timeout | None,
+        item: int = 0,
+        asker: str | None = None,
     ) -> None:
+        self._asker = asker
         self.ledger = CallLedger()
         self.refusals: list[Refusal] = []
         self._calls = calls
@@ -199,7 +211,7 @@ class ItemCalls:
         opened.recording = recorder.key_of(request, **call)
         self._calls.session.raise_store_fault()
         with self.standing_still(), self._calls.session.noting_store_faults():
-            recorded = await recorder.find(request, **call)
+            recorded = await recorder.find(request, **call, asker=self._asker)
         if recorded is not None:
             return recorded if recorded.recorded else replace(recorded, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -212,7 +224,7 @@ class ItemCalls:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
-            return await recorder.save(request, outcome, **call)
+            return await recorder.save(request, outcome, **call, asker=self._asker)
 
     def _is_of_the_account(self, request: Request, error: ProviderError) -> bool:
         """Whether a failure says nothing of the question: a model's provider was never to be had.

@@ -102,8 +102,9 @@ class Summary:
     from. `quarantined` are the cases that are left out of every other value here: the summary that
     gates decide over has some, the one that reports show has none. `tokens` are the sums
     of what was counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without
-    a price. `awaiting` says which labels of people are missing, None if none are; `agreement` how
-    well those agree who answered the same.
+    a price; `cut` counts the items with an answer that was cut, by the provider's reason.
+    `awaiting` says which labels of people are missing, None if none are; `agreement` how well those
+    agree who answered the same.
     """
 
     counts: Counts
@@ -126,6 +127,7 @@ class Summary:
     total_tokens: int | None = None
     tokens: Mapping[str, int] = field(default_factory=dict)
     unpriced: tuple[str, ...] = ()
+    cut: Mapping[str, int] = field(default_factory=dict)
     judge_cost_usd: float | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())

@@ -26,6 +26,7 @@ from evalcore.formats.test_file.input_messages import (
     check_file,
     check_messages,
     is_message,
+    read_named_texts,
     read_reference,
     with_files,
     with_plain_messages,
@@ -54,7 +55,8 @@ UNUSED_CRITERIA = (
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 _UNUSED_CRITERIA_OF_SEVERAL: Final = (
-    "{count} tests ({names}): criteria is defined but no evaluator in assertions will evaluate it. "
+    "{count} tests ({all_names}): criteria is defined but no evaluator in assertions will evaluate "
+    "it. "
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 NO_ANSWER = (
@@ -128,6 +130,9 @@ class TestReader:
         self.assertions.verbatim = not marked
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
+            label = _label(raw.get("id")) if type(raw) is dict else ""
+            origin = InputOrigin(self.defaults.folder, loc, problems, label)
+            raw = read_named_texts(raw, origin)
         values = None
         if type(raw) is dict and isinstance(raw.get("vars"), dict):
             values = CaseVariables(raw["vars"])

@@ -240,9 +240,9 @@ def _with_more_room(request: Request) -> Request:
     """Return a request whose answer may be four times as long, and as long as usual at least."""
     parameters = request.parameters
     name = next((name for name in BOUNDS if parameters.get(name) is not None), BOUNDS[0])
-    limit = parameters.get(name)
-    bound = limit if isinstance(limit, int) else ANTHROPIC_TOKENS
-    return replace(request, parameters={**parameters, name: max(4 * bound, ANTHROPIC_TOKENS)})
+    bound = parameters.get(name)
+    tokens = bound if isinstance(bound, int) else ANTHROPIC_TOKENS
+    return replace(request, parameters={**parameters, name: max(4 * tokens, ANTHROPIC_TOKENS)})
 
 
 def _thinks(model: str) -> bool:

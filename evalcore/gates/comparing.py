@@ -23,6 +23,7 @@ from evalcore.model.comparison import (
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
+from evalcore.model.tolerance import is_below, reaches
 from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.paired import paired_moments
 
@@ -186,8 +187,6 @@ _MEASURES: Final = {
     DifferenceKind.TOKENS: "tokens",
     DifferenceKind.SCORE: "score",
 }
-# Exactly 20 % more is within the factor 1.2, which has no exact double.
-_ROUNDING: Final = 1e-9
 
 
 @frozen(slots=False)
@@ -246,10 +245,10 @@ class NoMetricRegressions(Gate, compares=True):
     def _is_worse(self, measure: Measure) -> bool:
         bound = float(self.params[measure.kind])
         if measure.kind is DifferenceKind.SCORE:
-            return measure.now - measure.was < -(bound + _ROUNDING)
+            return not reaches(measure.now, measure.was - bound)
         if measure.kind is DifferenceKind.LATENCY and measure.now - measure.was < CLOCK_NOISE_MS:
             return False
-        return 0 < measure.was * (bound + _ROUNDING) < measure.now
+        return measure.was > 0 and is_below(measure.was * bound, measure.now)
 
 
 def _measure_text(measure: Measure) -> str:

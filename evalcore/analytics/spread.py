@@ -11,7 +11,7 @@ import orjson
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.run import Plan
-from evalcore.model.sample import NO_SAMPLE, Sample
+from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.bounded import BoundedConnection
 
 _SCORE_UNIT = 10**8
@@ -52,6 +52,37 @@ class _Sums(NamedTuple):
         return self.units * squares / ((self.units - 1) * n**4)
 
 
+class _UnitMeans(NamedTuple):
+    """The means of scored units: how many, the least, the greatest, and the sums of the first four
+    powers of what each lacks to 1."""
+
+    units: int
+    least: float
+    most: float
+    lacks: tuple[float, float, float, float]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[Any]]) -> _UnitMeans:
+        scored = [row for row in rows if row[2]]
+        return cls(
+            sum(row[2] for row in scored),
+            min(row[14] for row in scored),
+            max(row[15] for row in scored),
+            tuple(math.fsum(row[16 + power] for row in scored) for power in range(4)),  # type: ignore[arg-type]
+        )
+
+    @property
+    def shape(self) -> Shape:
+        if self.least == self.most:
+            return Shape(self.least, self.most, math.inf)
+        n = self.units
+        first, second, third, fourth = self.lacks
+        mean = first / n
+        squares = max(second - n * mean**2, 0.0)
+        fourths = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4
+        return Shape(self.least, self.most, kurtosis_of(n, squares, max(fourths, 0.0)))
+
+
 def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None) -> Samples:
     """Return the samples of the run whose tables `items` and `cases` the connection holds.
 
@@ -75,18 +106,23 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     def described(sample: Sample, noise: float | None) -> Sample:
         return sample._replace(clustered=clustered, iterations=plan.iterations, noise=noise)
 
+    def scored(sample: Sample, rows: Sequence[tuple[Any, ...]]) -> Sample:
+        if not sample.n:
+            return described(sample, noise)
+        return described(sample._replace(shape=_UnitMeans.of(rows).shape), noise)
+
     variants: dict[int, list[Any]] = defaultdict(list)
     for row in by_variant:
         variants[row[0]].append(row)
     latency, cost = _measures(connection, plan)
     return Samples(
-        described(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), noise),
+        scored(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), overall),
         described(_passes(overall), pass_noise),
         latency,
         cost,
         {
             number: (
-                described(_mean(_total(_Sums(*row[2:8]) for row in rows)), noise),
+                scored(_mean(_total(_Sums(*row[2:8]) for row in rows)), rows),
                 described(_passes(rows), pass_noise),
             )
             for number, rows in variants.items()

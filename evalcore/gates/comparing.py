@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.frozen import frozen
-from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
+from evalcore.gates.difference import (
+    GateVerdict,
+    PairedSample,
+    held_together,
+    judge_difference,
+)
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import number, unmeasured_items
 from evalcore.mistakes.wording import counted
@@ -16,6 +21,7 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.statistics.exact import iterations_to_decide
+from evalcore.statistics.intervals import p_below
 from evalcore.statistics.paired import paired_moments
 
 if TYPE_CHECKING:
@@ -189,7 +195,12 @@ class NoSignificantRegression(Gate, compares=True):
         comparison = summary.comparison
         if comparison is None or not comparison.variants:
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
-        judged = [_judge(each, self.margin, self.alpha) for each in comparison.variants]
+        moments = [paired_moments(each.paired) for each in comparison.variants]
+        judged = held_together(
+            [_judge(each, self.margin, self.alpha) for each in comparison.variants],
+            [1.0 if each is None else p_below(each, -self.margin) for each in moments],
+            self.alpha / 2,
+        )
         details = {
             "margin": self.margin,
             "alpha": self.alpha,

@@ -6,21 +6,25 @@ The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
-from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
+from evalcore.gates.difference import (
+    GateVerdict,
+    PairedSample,
+    held_together,
+    judge_difference,
+)
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
+from evalcore.model.sample import Shape, kurtosis_of
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-from evalcore.statistics.distributions import t_cdf
-from evalcore.statistics.intervals import Moments, clustered_moments, plain_moments
+from evalcore.statistics.intervals import Moments, clustered_moments, p_below, plain_moments
 
 if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
@@ -55,17 +59,26 @@ class _PairedRow(NamedTuple):
     cases: int
     lost: int
     mean: float | None
-    square_sum: float | None
-    clusters: int | None
-    cluster_square_sum: float | None
+    units: int | None
+    clustered: bool
+    square_sum: float
+    least: float
+    most: float
+    fourth_powers: float
 
     @property
     def moments(self) -> Moments | None:
-        if self.mean is None or self.square_sum is None:
+        if self.mean is None or self.units is None:
             return None
-        if self.clusters is None or self.cluster_square_sum is None:
-            return plain_moments(self.cases, self.mean, self.square_sum)
-        return clustered_moments(self.cases, self.mean, self.clusters, self.cluster_square_sum)
+        size = self.cases / self.units
+        shape = Shape(
+            self.mean + self.least / size,
+            self.mean + self.most / size,
+            kurtosis_of(self.units, self.square_sum, self.fourth_powers),
+        )
+        if self.clustered:
+            return clustered_moments(self.cases, self.mean, self.units, self.square_sum, shape)
+        return plain_moments(self.cases, self.mean, self.square_sum, shape)
 
 
 @frozen(slots=False)
@@ -97,16 +110,18 @@ units AS (
     FROM pairs JOIN means USING (variant_number)
     WHERE d IS NOT NULL
     GROUP BY variant_number, unit, cluster IS NULL
+),
+totals AS (
+    SELECT
+        variant_number, count(*) AS clusters, fsum(total * total ORDER BY unit) AS squares,
+        min(total) AS least, max(total) AS most, fsum(pow(total, 4) ORDER BY unit) AS fourth_powers
+    FROM units GROUP BY variant_number
 )
 SELECT
     any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
-    fsum((d - mean) * (d - mean) ORDER BY case_number),
-    CASE WHEN count(cluster) > 0
-        THEN (SELECT count(*) FROM units u WHERE u.variant_number = pairs.variant_number) END,
-    CASE WHEN count(cluster) > 0
-        THEN (SELECT fsum(total * total ORDER BY unit) FROM units u
-              WHERE u.variant_number = pairs.variant_number) END
-FROM pairs JOIN means USING (variant_number)
+    any_value(clusters), count(cluster) > 0, any_value(squares), any_value(least), any_value(most),
+    any_value(fourth_powers)
+FROM pairs JOIN means USING (variant_number) LEFT JOIN totals USING (variant_number)
 GROUP BY variant_number
 ORDER BY variant_number
 """,
@@ -140,9 +155,9 @@ ORDER BY variant_number
         if not past.run_ids or not rows:
             why = f"no earlier run to compare with{past.absent}"
             return self.undecided(why if rows else "no case was evaluated", past)
-        verdicts = _held_together(
+        verdicts = held_together(
             [self._judge(row) for row in rows],
-            [_p_below(row.moments, -self.margin) for row in rows],
+            [1.0 if row.moments is None else p_below(row.moments, -self.margin) for row in rows],
             self.alpha / 2,
         )
         details = {
@@ -169,34 +184,6 @@ ORDER BY variant_number
             subject, PairedSample(row.moments, lost), self.margin, self.alpha
         )
         return verdict._replace(details=details | dict(verdict.details))
-
-
-def _p_below(moments: Moments | None, boundary: float) -> float:
-    """Return the one-sided p of "the mean is at least the boundary"."""
-    if moments is None:
-        return 1.0
-    distance = moments.mean - boundary
-    if moments.standard_error == 0:
-        return 0.0 if distance < 0 else 1.0
-    return t_cdf(distance / moments.standard_error, moments.df)
-
-
-def _held_together(
-    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
-) -> list[GateVerdict]:
-    """Return the verdicts; of several only those fail that Holm's procedure rejects at `alpha`."""
-    from evalcore.statistics.multiplicity import holm
-
-    rejected = holm([(p, 1) for p in p_values], alpha)
-    return [
-        verdict
-        if rejects or verdict.outcome is not GateOutcome.FAIL
-        else verdict._replace(
-            outcome=GateOutcome.INCONCLUSIVE,
-            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
-        )
-        for verdict, rejects in zip(verdicts, rejected, strict=True)
-    ]
 
 
 def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:

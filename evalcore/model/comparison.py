@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from evalcore.frozen import frozen
+from evalcore.model.sample import Shape
 
 
 class DifferenceKind(StrEnum):
@@ -70,13 +71,15 @@ class Paired(NamedTuple):
     """Candidate − baseline of the scores of the cases that both measured.
 
     `square_sum` is of the distances from the mean; `cluster_square_sum` of their sums by cluster
-    (None without clusters). `noise` is the variance that a case's difference has of its
+    (None without clusters). `shape` is that of the differences, or of the clusters' means. `noise`
+    is the variance that a case's difference has of its
     `iterations`; None where they are not repeated on both sides.
     """
 
     cases: int
     mean: float
     square_sum: float
+    shape: Shape | None = None
     clusters: int | None = None
     cluster_square_sum: float | None = None
     noise: float | None = None

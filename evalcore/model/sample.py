@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """How the values of the units (cases, or means of clusters) lie.
+
+    `least` and `most` are the smallest and the largest one. `kurtosis` is the mean fourth power of
+    the distances from the mean over the squared variance: 1 at least, 3 of a normal distribution,
+    infinite where all values are equal. Few units carry the variance where it is large.
+    """
+
+    least: float
+    most: float
+    kurtosis: float
+
+
+def kurtosis_of(units: int, squares: float, fourth_powers: float) -> float:
+    """Return the kurtosis from the sums of squared and fourth powers of distances from the mean."""
+    return units * fourth_powers / squares**2 if squares else math.inf
 
 
 class Sample(NamedTuple):
@@ -10,7 +29,8 @@ class Sample(NamedTuple):
 
     `standard_error` is None where there is none; `reason` says why. `passed` counts the values that
     are 1 where each is 0 or 1. `clustered`: the units are clusters. `noise` is the mean variance of
-    one iteration around its case's mean; None where no case has two.
+    one iteration around its case's mean; None where no case has two. `shape` is None where the
+    values are not known to lie between bounds.
     """
 
     n: int
@@ -23,6 +43,7 @@ class Sample(NamedTuple):
     clustered: bool = False
     iterations: int = 1
     noise: float | None = None
+    shape: Shape | None = None
 
 
 NO_SAMPLE = Sample(0, 0.0, 0, reason="nothing is measured")

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalcore.model.comparison import Comparison, Difference, VariantComparison
 from evalcore.statistics.exact import mcnemar
-from evalcore.statistics.intervals import t_interval
+from evalcore.statistics.intervals import DIFFERENCES, bounded_interval
 from evalcore.statistics.paired import paired_moments
 
 
@@ -75,5 +75,5 @@ def _score(candidate: VariantComparison) -> dict[str, Any]:
         clustered = candidate.paired is not None and candidate.paired.clusters is not None
         few = "clusters" if clustered else "cases"
         return {**values, "reason": f"fewer than two shared {few}"}
-    low, high, method = t_interval(moments)
+    low, high, method = bounded_interval(moments, DIFFERENCES)
     return {**values, "low": low, "high": high, "method": f"paired difference, {method}, 95 %"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary, VariantSummary
-from evalcore.statistics.estimates import Estimate, estimate_mean, estimate_rate
+from evalcore.statistics.estimates import Estimate, estimate_amount, estimate_mean, estimate_rate
 
 _DIGITS = 6
 
@@ -31,7 +31,7 @@ def interval_entries(summary: Summary) -> dict[str, Any]:
 def _measure(mean: float | None, sample: Sample) -> dict[str, Any]:
     if mean is None:
         return _entry(Estimate(reason="nothing is measured"))
-    return _entry(estimate_mean(sample._replace(mean=mean), most=None))
+    return _entry(estimate_amount(sample._replace(mean=mean)))
 
 
 def _entry(estimate: Estimate) -> dict[str, Any]:

@@ -12,6 +12,6 @@ def paired_moments(paired: Paired | None) -> Moments | None:
         return None
     if paired.clusters is not None and paired.cluster_square_sum is not None:
         return clustered_moments(
-            paired.cases, paired.mean, paired.clusters, paired.cluster_square_sum
+            paired.cases, paired.mean, paired.clusters, paired.cluster_square_sum, paired.shape
         )
-    return plain_moments(paired.cases, paired.mean, paired.square_sum)
+    return plain_moments(paired.cases, paired.mean, paired.square_sum, paired.shape)

@@ -23,7 +23,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.run import Plan
-from evalcore.model.sample import Shape, kurtosis_of
+from evalcore.model.sample import UnitSums
 from evalcore.statistics.exact import fisher
 from evalcore.statistics.multiplicity import holm
 
@@ -211,12 +211,9 @@ class Comparer:
             )
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
-        for index, number, scored, mean, square_sum, *rest in self._rows("paired"):
-            least, most, fourth_powers, worse, better, noise, iterations = rest
-            paired = None
-            if scored:
-                kurtosis = kurtosis_of(scored, square_sum, fourth_powers)
-                paired = Paired(scored, mean, square_sum, Shape(least, most, kurtosis))
+        for index, number, scored, mean, *rest in self._rows("paired"):
+            *sums, worse, better, noise, iterations = rest
+            paired = Paired(scored, mean, UnitSums(scored, *sums)) if scored else None
             if paired is not None and noise is not None:
                 paired = paired._replace(noise=noise, iterations=iterations)
             compared[index] = replace(
@@ -227,21 +224,11 @@ class Comparer:
         if cluster is None:
             return
         path = f"$.{orjson.dumps(cluster).decode()}"
-        for index, clusters, square_sum, *totals in self._rows("clusters", key=cluster, path=path):
+        for index, *sums in self._rows("clusters", key=cluster, path=path):
             paired = compared[index].paired
-            if paired is None:
-                continue
-            least, most, fourth_powers = totals
-            size = paired.cases / clusters
-            shape = Shape(
-                paired.mean + least / size,
-                paired.mean + most / size,
-                kurtosis_of(clusters, square_sum, fourth_powers),
-            )
-            clustered = paired._replace(
-                shape=shape, clusters=clusters, cluster_square_sum=square_sum
-            )
-            compared[index] = replace(compared[index], paired=clustered)
+            if paired is not None:
+                clustered = paired._replace(sums=UnitSums(*sums), clustered=True)
+                compared[index] = replace(compared[index], paired=clustered)
 
     def _add_lists(self, compared: list[VariantComparison]) -> None:
         listed: dict[tuple[str, int], list[Difference]] = {}

@@ -89,8 +89,7 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     `cluster` is the metadata key by which cases belong together. Several variants of a case are one
     unit of the run's own samples.
     """
-    if cluster is not None or plan.variants > 1:
-        _name_clusters(connection, cluster)
+    _name_clusters(connection, cluster)
     clustered = cluster is not None
     if clustered:
         by_variant = _rows(connection, "spread_units", by_variant=True)
@@ -99,11 +98,11 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     overall = by_variant
     if plan.variants > 1:
         overall = _rows(connection, "spread_units", by_variant=False)
-    noise, pass_noise = None, None
+    noise = None
     if plan.iterations > 1:
-        noise, pass_noise = connection.execute(query_text("iteration_noise")).fetchone() or ()
+        (noise,) = connection.execute(query_text("iteration_noise")).fetchone() or (None,)
 
-    def described(sample: Sample, noise: float | None) -> Sample:
+    def described(sample: Sample, noise: float | None = None) -> Sample:
         return sample._replace(clustered=clustered, iterations=plan.iterations, noise=noise)
 
     def scored(sample: Sample, rows: Sequence[tuple[Any, ...]]) -> Sample:
@@ -117,13 +116,13 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     latency, cost = _measures(connection, plan)
     return Samples(
         scored(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), overall),
-        described(_passes(overall), pass_noise),
+        described(_passes(overall)),
         latency,
         cost,
         {
             number: (
                 scored(_mean(_total(_Sums(*row[2:8]) for row in rows)), rows),
-                described(_passes(rows), pass_noise),
+                described(_passes(rows)),
             )
             for number, rows in variants.items()
         },

@@ -21,10 +21,10 @@ from evalcore.gates.gate import Gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.sample import Shape, kurtosis_of
+from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-from evalcore.statistics.intervals import Moments, clustered_moments, p_below, plain_moments
+from evalcore.statistics.intervals import Moments, moments_of_units, p_below
 
 if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
@@ -59,26 +59,14 @@ class _PairedRow(NamedTuple):
     cases: int
     lost: int
     mean: float | None
-    units: int | None
     clustered: bool
-    square_sum: float
-    least: float
-    most: float
-    fourth_powers: float
+    sums: UnitSums
 
     @property
     def moments(self) -> Moments | None:
-        if self.mean is None or self.units is None:
+        if self.mean is None:
             return None
-        size = self.cases / self.units
-        shape = Shape(
-            self.mean + self.least / size,
-            self.mean + self.most / size,
-            kurtosis_of(self.units, self.square_sum, self.fourth_powers),
-        )
-        if self.clustered:
-            return clustered_moments(self.cases, self.mean, self.units, self.square_sum, shape)
-        return plain_moments(self.cases, self.mean, self.square_sum, shape)
+        return moments_of_units(self.cases, self.mean, self.sums, clustered=self.clustered)
 
 
 @frozen(slots=False)
@@ -119,7 +107,7 @@ totals AS (
 )
 SELECT
     any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
-    any_value(clusters), count(cluster) > 0, any_value(squares), any_value(least), any_value(most),
+    count(cluster) > 0, any_value(clusters), any_value(squares), any_value(least), any_value(most),
     any_value(fourth_powers)
 FROM pairs JOIN means USING (variant_number) LEFT JOIN totals USING (variant_number)
 GROUP BY variant_number
@@ -151,7 +139,10 @@ ORDER BY variant_number
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = [_PairedRow(*row) for row in self.rows(summary)]
+        rows = [
+            _PairedRow(variant, cases, lost, mean, clustered, UnitSums(*sums))
+            for variant, cases, lost, mean, clustered, *sums in self.rows(summary)
+        ]
         if not past.run_ids or not rows:
             why = f"no earlier run to compare with{past.absent}"
             return self.undecided(why if rows else "no case was evaluated", past)

@@ -36,7 +36,6 @@ from evalcore.model.summary import Counts
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
 from evalcore.statistics.estimates import estimate_mean
-from evalcore.statistics.intervals import mean_interval, plain_moments
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
 
@@ -159,10 +158,9 @@ class _RunTables:
         rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
         variants = {int(row.pop("variant_number")): row for row in rows}
         cluster = self._definition.policy.cluster
-        if cluster is not None:
-            samples = read_samples(self._connection, self._manifest.plan, cluster).variants
-            for number, row in variants.items():
-                row["clustered"] = samples.get(number, (NO_SAMPLE,))[0]
+        samples = read_samples(self._connection, self._manifest.plan, cluster).variants
+        for number, row in variants.items():
+            row["sample"] = samples.get(number, (NO_SAMPLE,))[0]
         return variants
 
     def _run_rows(self, variants: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -200,7 +198,7 @@ class _RunTables:
                 # What was not committed when the run was stopped has no row.
                 ended = sum(measured[name] for name in ("completed", "error", "skipped"))
                 measured["cancelled"] = shared["planned"] - ended
-            low, high = _interval(measured, measured.pop("clustered", None))
+            low, high = _interval(measured.get("groups"), measured.pop("sample", NO_SAMPLE))
             cases = measured["cases"]
             rate = measured["passed_cases"] / cases if cases else None
             identity = {
@@ -300,23 +298,12 @@ def _no_rows(table: HistoryTable) -> str:
     return f"SELECT {columns} WHERE false"
 
 
-def _interval(
-    measured: Mapping[str, Any], clustered: Sample | None
-) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of the score; None where groups or too few cases leave none.
-
-    `clustered` is the sample of a suite whose cases come in clusters.
-    """
-    if measured.get("groups") != 1:
+def _interval(groups: int | None, sample: Sample) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the score; None where groups or too few cases leave none."""
+    if groups != 1:
         return None, None
-    if clustered is not None:
-        estimate = estimate_mean(clustered)
-        return estimate.low, estimate.high
-    moments = plain_moments(measured["n"], measured["mean"], measured["square_sum"])
-    if moments is None:
-        return None, None
-    interval = mean_interval(moments)
-    return interval.low, interval.high
+    estimate = estimate_mean(sample)
+    return estimate.low, estimate.high
 
 
 def _stored_gates(run: StoredRun) -> list[dict[str, Any]]:

@@ -24,6 +24,25 @@ def kurtosis_of(units: int, squares: float, fourth_powers: float) -> float:
     return units * fourth_powers / squares**2 if squares else math.inf
 
 
+class UnitSums(NamedTuple):
+    """The distances of the units (cases or clusters) from the mean; a cluster's is its values' sum.
+
+    `squares` and `fourth_powers` are sums over the `units`, `least` and `most` single distances.
+    """
+
+    units: int
+    squares: float
+    least: float
+    most: float
+    fourth_powers: float
+
+    def shape(self, n: int, mean: float) -> Shape:
+        """Return how the units' means lie, of `n` values in all."""
+        size = n / self.units
+        kurtosis = kurtosis_of(self.units, self.squares, self.fourth_powers)
+        return Shape(mean + self.least / size, mean + self.most / size, kurtosis)
+
+
 class Sample(NamedTuple):
     """`n` values around `mean`, in `units` (cases or clusters), `df` of them free.
 

@@ -72,7 +72,7 @@ def _score(candidate: VariantComparison) -> dict[str, Any]:
         "cases": 0 if candidate.paired is None else candidate.paired.cases,
     }
     if moments is None:
-        clustered = candidate.paired is not None and candidate.paired.clusters is not None
+        clustered = candidate.paired is not None and candidate.paired.clustered
         few = "clusters" if clustered else "cases"
         return {**values, "reason": f"fewer than two shared {few}"}
     low, high, method = bounded_interval(moments, DIFFERENCES)

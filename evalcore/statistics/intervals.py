@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from evalcore.model.sample import Shape
+from evalcore.model.sample import Shape, UnitSums
 from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.distributions import (
     beta_quantile,
@@ -111,6 +111,14 @@ def clustered_moments(
         return None
     error = math.sqrt(clusters / (clusters - 1) * cluster_square_sum) / n
     return Moments(n, mean, error, clusters - 1, clusters, shape)
+
+
+def moments_of_units(n: int, mean: float, sums: UnitSums, *, clustered: bool) -> Moments | None:
+    """Return the moments of `n` values in units; None for fewer than two units."""
+    shape = sums.shape(n, mean)
+    if clustered:
+        return clustered_moments(n, mean, sums.units, sums.squares, shape)
+    return plain_moments(n, mean, sums.squares, shape)
 
 
 def t_interval(moments: Moments, alpha: float = 0.05) -> Interval:

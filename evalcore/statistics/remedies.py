@@ -33,14 +33,15 @@ def remedy_of_threshold(sample: Sample, threshold: float, alpha: float = 0.05) -
         return None
     if not estimate.low < threshold < estimate.high:
         return None
-    if sample.passed is None:
-        more = cases_to_decide(moments, threshold, alpha, values=SCORES)
+    if sample.passed is not None:
+        # Further iterations change what a case has to do to pass: no number of them is known.
+        more, repeats = _cases_of_rate(sample, threshold, alpha), None
     else:
-        more = _cases_of_rate(sample, threshold, alpha)
-    noise = None if sample.noise is None else sample.noise / sample.iterations
-    repeats = iterations_to_decide(
-        moments, threshold, alpha, noise=noise, iterations=sample.iterations
-    )
+        more = cases_to_decide(moments, threshold, alpha, values=SCORES)
+        noise = None if sample.noise is None else sample.noise / sample.iterations
+        repeats = iterations_to_decide(
+            moments, threshold, alpha, noise=noise, iterations=sample.iterations
+        )
     text = sizes(more, repeats, clustered=sample.clustered)
     return None if text is None else f"may be chance: {text} would tell"
 

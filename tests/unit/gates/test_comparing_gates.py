@@ -135,12 +135,8 @@ def test_of_many_candidates_only_those_fail_that_holm_rejects() -> None:
         {"gate": "no_significant_regression", "margin": 0}, base=scores(was), cand=scores(chance)
     )
     others = {f"k{number}": scores([0.6, 0.4] * 20) for number in range(9)}
-    together, _ = decide(
-        {"gate": "no_significant_regression", "margin": 0},
-        base=scores(was),
-        cand=scores(chance),
-        **others,
-    )
+    variants: dict[str, Any] = {"base": scores(was), "cand": scores(chance), **others}
+    together, _ = decide({"gate": "no_significant_regression", "margin": 0}, **variants)
     assert (alone.outcome, together.outcome) == ("fail", "inconclusive")
     assert "may be chance among 10 variants" in together.message
 

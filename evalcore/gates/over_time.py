@@ -177,6 +177,10 @@ ORDER BY variant_number
         return verdict._replace(details=details | dict(verdict.details))
 
 
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_EXAMPLES]) + (", …" if len(names) > _MAX_EXAMPLES else "")
+
+
 def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     """Whether cases that fail in this run only are no more than fail in some run only.
 
@@ -196,14 +200,18 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
 class NoNewFailures(
     PastGate,
     query="""
-WITH past AS (
+WITH recent AS (
+    SELECT *, row_number() OVER (PARTITION BY variant, case_id ORDER BY number DESC) AS back
+    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
+    WHERE number > latest - greatest($runs, 20)
+),
+past AS (
     SELECT
         variant, case_id, bool_or(wavered) AS wavered,
-        count(*) FILTER (number > latest - $runs) AS seen,
-        bool_and(passed) FILTER (number > latest - $runs) AS passed,
+        bool_and(passed) FILTER (back <= $runs) AS passed,
         count(*) FILTER (NOT passed) AS failed_runs,
         count(*) FILTER (NOT passed AND score = 0) AS lost_runs
-    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
+    FROM recent
     GROUP BY variant, case_id
 ),
 once AS (
@@ -214,16 +222,16 @@ once AS (
 )
 SELECT
     variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(seen = $runs AND past.passed, false), now_passed,
-    (SELECT failed_once FROM once)
+    coalesce(past.passed, false), past.passed IS NULL, (SELECT failed_once FROM once)
 FROM measured_cases LEFT JOIN past USING (variant, case_id)
 WHERE NOT (measured AND now_passed)
 ORDER BY variant_number, case_number
 """,
 ):
-    """No case fails that passed in all of the last `runs` runs with the same cases. A flaky case
-    (one that differed between iterations or between runs of the same work) never counts. Fewer
-    runs are inconclusive, and so are failures that [may be chance](#over-time).
+    """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one
+    that differed between iterations or between runs of the same work) never counts. Fewer runs are
+    inconclusive, and so are failures that [may be chance](#over-time) and cases or variants without
+    a history that fail.
     """
 
     value_key: ClassVar[str] = "new_failures"
@@ -243,6 +251,7 @@ ORDER BY variant_number, case_number
             return self.undecided(f"{few}{past.absent}", past)
         rows = self.rows(summary)
         failures = [row[:2] for row in rows if row[2] and row[4] and not row[3]]
+        new = [f"{row[1]} [{row[0]}]" for row in rows if row[2] and row[5]]
         flaky = sum(1 for row in rows if row[2] and row[4] and row[3])
         unmeasured = sum(1 for row in rows if not row[2] and row[4])
         examples = [f"{case} [{variant}]" for variant, case in failures]
@@ -250,17 +259,19 @@ ORDER BY variant_number, case_number
         details = {
             "new_failures": len(failures),
             "cases": examples[:100],
+            "new_and_failing": new[:100],
             "flaky": flaky,
             "unmeasured": unmeasured,
             "runs": list(used.run_ids),
             "left_out": dict(past.left_out),
         }
         ignored = f"; {counted(flaky, 'flaky case')} not counted" if flaky else ""
+        if new:
+            ignored = f"; {len(new)} new and failing: {_listed(new)}{ignored}"
         if failures:
-            more = ", …" if len(failures) > _MAX_EXAMPLES else ""
-            listed = ", ".join(examples[:_MAX_EXAMPLES]) + more
             message = (
-                f"{counted(len(failures), 'new failure')} since {used.named}: {listed}{ignored}"
+                f"{counted(len(failures), 'new failure')} since {used.named}: "
+                f"{_listed(examples)}{ignored}"
             )
             failed_once, runs = rows[0][6], len(past.run_ids)
             if not may_be_chance(len(failures), failed_once, runs):
@@ -270,10 +281,13 @@ ORDER BY variant_number, case_number
                 f"in one of the last {runs} runs"
             )
             details["failed_once"] = failed_once
-            remedy = "several iterations of each case would settle it"
+            remedy = "undecided: several iterations of each case would decide this gate"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)
         if unmeasured:
             message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)
+        if new:
+            message = f"no case fails that passed in {used.named}{ignored}"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         message = f"no case fails that passed in {used.named}{ignored}"
         return self.passes_if(True, message, details)

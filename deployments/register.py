@@ -137,9 +137,10 @@ def register_deployment(
     declared_choice = choice if definition.name == NIGHTLY else NOTHING_CHOSEN
     definition = declared_choice.definition(definition)
     flow = getattr(import_module(definition.module), definition.function)
-    declared = _declared(definition, environment) | {
-        "parameter_openapi_schema": flow.parameters.model_dump(mode="json", exclude_unset=True)
-    }
+    schema = flow.parameters.model_dump(mode="json", exclude_unset=True)
+    # The server refuses a parameter that the flow does not have; its run would crash.
+    schema["additionalProperties"] = False
+    declared = _declared(definition, environment) | {"parameter_openapi_schema": schema}
     name = f"{flow.name}/{definition.name}"
     try:
         before = _registered(client.read_deployment_by_name(name))

@@ -13,6 +13,7 @@ from typing import Any
 
 from evalcore.errors import SettingsError
 from evalcore.frozen import frozen
+from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
@@ -42,17 +43,20 @@ class Settings:
     (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
     no worker of Prefect has begun (EVALCORE_TAKE_UP_S).
     `allow_commands`: plans that this process does not trust, and deployments, may start programs
-    (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
-    may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
-    `allow_runners`: clusters that a deployment may be asked to execute shards on
-    (EVALCORE_ALLOW_RUNNERS, such as `dask=tcp://scheduler:8786`, separated by commas).
-    `allow_addresses`: what such plans may ask beside the providers that the environment and
-    `targets.yaml` name (EVALCORE_ALLOW_ADDRESSES, separated by commas).
+    (EVALCORE_ALLOW_COMMANDS). `allow_unconfined_code`: code of workflows that were registered with
+    the service runs with the service's rights (EVALCORE_ALLOW_UNCONFINED_CODE). `allow_stores`:
+    stores, beside the configured one, that a deployment may be asked to use, or prefixes of them
+    (EVALCORE_ALLOW_STORES, separated by commas). `allow_runners`: clusters that a deployment may be
+    asked to execute shards on (EVALCORE_ALLOW_RUNNERS, such as `dask=tcp://scheduler:8786`,
+    separated by commas). `allow_addresses`: what such plans may ask beside the providers that the
+    environment and `targets.yaml` name, and registered workflows beside public addresses
+    (EVALCORE_ALLOW_ADDRESSES, separated by commas).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
-    by model (`[prices."MODEL"]` with input and output), which go before the known ones;
+    by model (`[prices."MODEL"]` with the kinds of `PRICES` and `batch`), which go before the known
+    ones;
     `notify` (`[notify]` with to and on): who is told of decisions of suites that name no one.
     """
 
@@ -66,6 +70,7 @@ class Settings:
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
     allow_commands: bool = False
+    allow_unconfined_code: bool = False
     allow_stores: tuple[str, ...] = ()
     allow_addresses: tuple[str, ...] = ()
     allow_runners: tuple[str, ...] = ()
@@ -138,10 +143,11 @@ _LISTS = (
     "allow_addresses",
     "allow_runners",
 )
-_SWITCHES = ("otel", "otel_content", "allow_commands")
+_SWITCHES = ("otel", "otel_content", "allow_commands", "allow_unconfined_code")
 _DURATIONS = ("lease_s", "stall_s", "take_up_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
-_PRICE_KEYS = ("input", "output")
+PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
+"""The kinds of tokens that `[prices."MODEL"]` can price."""
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -329,9 +335,9 @@ def _providers(value: object) -> dict[str, ProviderLimits]:
 
 
 def _prices(value: object) -> dict[str, dict[str, float]]:
-    tables = _tables(value, _PRICE_KEYS)
+    tables = _tables(value, (*PRICES, "batch"))
     for name, price in tables.items():
-        missing = [key for key in _PRICE_KEYS if key not in price]
+        missing = [key for key in ("input", "output") if key not in price]
         if missing:
             raise ValueError(f".{name}: '{missing[0]}' is missing (US dollars per million tokens)")
     return tables
@@ -364,6 +370,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel_content": _switch,
     "allow_datasets": _texts,
     "allow_commands": _switch,
+    "allow_unconfined_code": _switch,
     "allow_stores": _texts,
     "allow_addresses": _texts,
     "lease_s": _seconds,

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -196,7 +197,20 @@ class PrefectRunner:
 
 
 def _set_defaults() -> None:
-    """Configure Prefect, which reads the environment when it is imported."""
+    """Configure Prefect, which reads the environment when it is imported.
+
+    It asks for the user's home directory then, also where PREFECT_HOME is given. Raises
+    `UsageError` if there is neither.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        if not os.environ.get("PREFECT_HOME"):
+            raise UsageError(
+                "Prefect needs a home directory and this user has none: set HOME or PREFECT_HOME "
+                "to a folder that can be written"
+            ) from None
+        os.environ["HOME"] = str(Path(os.environ["PREFECT_HOME"]).absolute())
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
 
@@ -291,7 +305,14 @@ def _reach_server() -> Callable[[], bool]:
     if failure is None:
         return lambda: _answers(f"{address}/health")
     if url is None:
-        raise UsageError(f"Prefect's embedded server does not start: {failure}")
+        settings = get_current_settings()
+        database = str(settings.server.database.connection_url or "").partition("@")[2]
+        raise UsageError(
+            f"Prefect's embedded server does not start: {failure}. Its data is in PREFECT_HOME, "
+            f"{settings.home}{database and f', its database at {database}'}: make that a folder "
+            "that can be written, or name another one; a database of a newer Prefect needs that "
+            "version, or another home"
+        )
     raise UsageError(
         f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); start "
         "it with `prefect server start`, or unset PREFECT_API_URL to use the embedded one"

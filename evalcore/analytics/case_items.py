@@ -46,6 +46,9 @@ class CaseItem(NamedTuple):
     ended_ms: int | None
     scores: Sequence[Mapping[str, Any]] | None
     assertions: Sequence[Mapping[str, Any]] | None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
     @property
     def end(self) -> str:

@@ -6,8 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from evalcore.analytics.named_queries import query_text
+from evalcore.model.exchange import ErrorKind
+from evalcore.model.run import REFUSED
 from evalcore.sql.connection import connect, literal_path
 
+_REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT)
 PreventedRow = tuple[str, str, str | None, str | None, str | None]
 _ROWS = 10_000
 
@@ -33,3 +36,21 @@ def prevented_rows(
     )
     while rows := cursor.fetchmany(_ROWS):
         yield from rows
+
+
+def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:
+    """Return the shards of a run that a provider ended, of those whose results are `parts`.
+
+    They hold items that were not tried, or that it refused. None if no item was left out for it.
+    """
+    if not parts:
+        return ()
+    rows = connect().execute(
+        query_text("refused"),
+        {
+            "files": [literal_path(path) for path in parts],
+            "reason": REFUSED,
+            "kinds": list(map(str, _REFUSALS)),
+        },
+    )
+    return tuple(place for (place,) in rows.fetchall())

@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    NamedTuple,
     Protocol,
     Required,
     Self,
@@ -40,6 +41,17 @@ class AssertionValueError(ValueError):
     def __init__(self, message: str, *loc: str | int) -> None:
         super().__init__(message)
         self.loc = loc
+
+
+class Fault(NamedTuple):
+    """What is wrong with a stored field, known without an output: a mistake, or only a warning.
+
+    `path` begins with the field's name.
+    """
+
+    path: Loc
+    message: str
+    is_warning: bool = False
 
 
 class Reader(Protocol):
@@ -155,6 +167,10 @@ class Check:
 
         What is written has the shape of the type.
         """
+        return ()
+
+    def faults(self) -> Iterable[Fault]:
+        """Return why the check cannot be made of any output, and what of it has no effect."""
         return ()
 
     def expected_text(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import fsum
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -192,7 +193,12 @@ class Composite(Check):
 
 async def _checked(assertion: Assertion, subject: Subject) -> Verdict:
     try:
-        verdict = load_check(assertion.check, assertion.params).check(subject)
+        check, thread = load_check(assertion.check, assertion.params), subject.context.thread
+        verdict: Any = (
+            check.check(subject)
+            if thread is None
+            else await thread.result(assertion.check, partial(check.check, subject))
+        )
         if not isinstance(verdict, Verdict):
             verdict = await verdict
     except SkippedError:
@@ -267,9 +273,12 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
     verdicts = [verdict, *(member.verdict for member in members)]
     usages = [usage for each in verdicts if (usage := (each.details or {}).get("token_usage"))]
     if usages:
-        names = ("input", "output")
+        names = dict.fromkeys(("input", "output", *(name for usage in usages for name in usage)))
         sums = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
         details["token_usage"] = sums
+    unpriced = {name for each in verdicts for name in (each.details or {}).get("unpriced") or ()}
+    if unpriced:
+        details["unpriced"] = sorted(unpriced)
     costs = [each.cost_usd for each in verdicts if each.cost_usd is not None]
     times = [each.latency_ms for each in verdicts if each.latency_ms is not None]
     return verdict._replace(

@@ -14,9 +14,9 @@ from evalcore.trust.secret_options import resolved, telling_values
 from evalcore.trust.text import redact
 from evalcore.trust.variables import (
     MARK,
-    REFERENCE,
     Variables,
     nearest_env_file,
+    substituted,
     suite_variables,
     variables_from,
 )
@@ -58,7 +58,7 @@ def with_values(value: Any, folder: Path) -> Any:
 
 def _filled(value: Any, replacement: Callable[[re.Match[str]], str]) -> Any:
     if isinstance(value, str):
-        return REFERENCE.sub(replacement, value) if MARK in value else value
+        return substituted(value, replacement)
     if isinstance(value, Mapping):
         return {key: _filled(member, replacement) for key, member in value.items()}
     if isinstance(value, list | tuple):

@@ -110,7 +110,8 @@ def _paths(value: Any, folder: Path) -> list[str]:
 def _usage(metrics: Metrics) -> dict[str, int] | None:
     if metrics.total_tokens is None:
         return None
-    return {"input": metrics.input_tokens or 0, "output": metrics.output_tokens or 0}
+    usage = {"input": metrics.input_tokens or 0, "output": metrics.output_tokens or 0}
+    return usage | metrics.usage_parts
 
 
 def _trace(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
+from evalcore.checks.text import hidden_difference
 from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.mistakes.foreign_text import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from evalcore.checks.base import Check
 
 _MAX_SHARED_PASSES = 1_000
-
 
 _PASS: Final = Outcome.PASSED
 _new_result: Final = tuple.__new__
@@ -40,11 +41,11 @@ async def grade(
 ) -> tuple[AssertionResult, ...]:
     """Return the results; one check after the other, so an item never does two things at once.
 
-    Without checks that have to be awaited (`waits`) it never suspends.
-    Raises `SkippedError` where a limit kept a check from asking.
+    Without checks that have to be awaited (`waits`) and without the context's `thread` it never
+    suspends. Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
-    passed = context.passed
+    passed, thread = context.passed, context.thread
     results = []
     for assertion in assertions:
         entry = passed.get(id(assertion))
@@ -54,7 +55,13 @@ async def grade(
         try:
             if check is None:
                 check = find_check(assertion.check).from_stored(assertion.params)
-            verdict = subjects.verdict(assertion, check)
+            verdict = (
+                subjects.verdict(assertion, check)
+                if thread is None
+                else await thread.result(
+                    assertion.check, partial(subjects.verdict, assertion, check)
+                )
+            )
             if not isinstance(verdict, Verdict):
                 verdict = await _awaited(assertion, verdict)
         except SkippedError:
@@ -162,6 +169,17 @@ def _result(
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
+    if outcome is Outcome.FAILED and not assertion.negate and check is not None and actual:
+        wanted = getattr(check, "values", None) or [
+            getattr(check, "value", None),
+            verdict.expected or check.expected_text(),
+        ]
+        texts = [each for each in wanted if isinstance(each, str)]
+        if getattr(check, "fold", False):
+            texts, actual_text = [each.lower() for each in texts], actual.lower()
+        else:
+            actual_text = actual
+        message += hidden_difference(texts, actual_text) if message else ""
     if actual is not None:
         actual = shorten(actual)
     if expected is not None:

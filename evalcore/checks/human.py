@@ -83,7 +83,10 @@ class Human(Check):
             details["mean"] = consensus.mean
         passes = self.passes(consensus)
         outcome = Outcome.PASSED if passes else Outcome.FAILED
-        return Verdict(outcome, float(passes), self._answer_text(consensus), details=details)
+        mean = None if consensus.mean is None else f"mean {consensus.mean:.4g}"
+        answer = self._answer_text(consensus)
+        actual = None if passes else mean or consensus.label
+        return Verdict(outcome, float(passes), answer, actual, details=details)
 
     def passes(self, consensus: Consensus) -> bool:
         """Whether labels of which none is missing are what is expected."""

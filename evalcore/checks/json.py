@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from evalcore.checks import strict_json
-from evalcore.checks.base import Check
-from evalcore.checks.json_schema import SchemaProblem, check_schema, first_mistake
+from evalcore.checks.base import Check, Fault
+from evalcore.checks.json_schema import SchemaProblem, check_schema, first_mistake, schema_faults
 from evalcore.checks.strict_json import NotJsonError
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
@@ -21,6 +21,12 @@ class _JsonSchemaCheck(Check):
     expected_field: ClassVar[str] = "schema"
 
     schema: dict[str, Any] | bool | None = None
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what makes the schema none, and what of it has no effect."""
+        if self.schema is not None:
+            for each in schema_faults(self.schema):
+                yield each._replace(path=("schema", *each.path))
 
 
 class IsJson(_JsonSchemaCheck):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.checks.base import Fault
 from evalcore.mistakes.foreign_text import describe_error, one_line, quote
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.wording import suggest
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
 
@@ -15,8 +18,19 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 
+# Bounds one match of a pattern where no run says how long it may take.
+SCHEMA_PATTERN_S: Final = 2.0
+
+
 class SchemaProblem(ValueError):  # noqa: N818 - it is the schema's, not the value's
-    """The schema is not valid, names another document, or cannot be applied to the value."""
+    """The schema is not valid, names another document, or cannot be applied to the value.
+
+    `path` is where in the schema, () if that is not known.
+    """
+
+    def __init__(self, message: str, path: Loc = ()) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None:
@@ -33,10 +47,7 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
         mistake = best_match(validator.iter_errors(value))
         return None if mistake is None else one_line(f"{mistake.json_path}: {mistake.message}")
     except Unresolvable as error:
-        raise SchemaProblem(
-            f"the schema refers to {quote(str(error.ref))}, which is not in it; "
-            "schemas are not fetched"
-        ) from None
+        raise SchemaProblem(_not_in_it(str(error.ref))) from None
     except PatternError as error:
         raise SchemaProblem(f"a pattern of the schema: {error}") from None
     except (ArithmeticError, TypeError, ValueError) as error:
@@ -46,6 +57,119 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
 def check_schema(schema: Any, regex_timeout_s: float) -> None:
     """Raise `SchemaProblem` if the schema itself is not valid."""
     _validator(json.dumps(schema), regex_timeout_s)
+
+
+def schema_faults(schema: Any) -> list[Fault]:
+    """Return what makes the schema none, with its places, and as warnings what is never checked.
+
+    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it. What has
+    no effect is a schema without keywords, an unknown keyword and `format`.
+    """
+    try:
+        validator = _validator(json.dumps(schema), SCHEMA_PATTERN_S)
+    except SchemaProblem as problem:
+        return [Fault(problem.path, str(problem))]
+    faults = list(_SchemaWalk(type(validator)).faults(schema))
+    if isinstance(schema, dict) and validator.VALIDATORS.keys().isdisjoint(schema):
+        # Its keys are those of an example: one fault says it of all of them.
+        name = next(iter(schema), "name")
+        hint = f"write {{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
+        message = f"the schema has no keyword, so that any JSON passes; {hint}"
+        return [Fault((), message, is_warning=True), *(f for f in faults if not f.is_warning)]
+    return faults
+
+
+# Of the keywords that no validator knows: those that say something about the others.
+_ANNOTATIONS: Final = frozenset({
+    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$recursiveAnchor", "$schema",
+    "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema", "default", "definitions",
+    "deprecated", "description", "discriminator", "else", "example", "examples", "id",
+    "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
+})  # fmt: skip
+_MAPS: Final = (
+    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
+)  # fmt: skip
+_LISTS: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_SINGLE: Final = (
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items",
+    "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+
+
+class _SchemaWalk:
+    """Looks at every schema in a valid one of a draft, also at those that only a `$ref` reaches."""
+
+    def __init__(self, draft: Any) -> None:
+        from referencing.jsonschema import DRAFT202012, specification_with
+
+        self._keywords = frozenset(draft.VALIDATORS)
+        self._specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
+        self._visited: set[int] = set()
+
+    def faults(self, schema: Any) -> Iterator[Fault]:
+        from referencing import Registry
+
+        root = self._specification.create_resource(schema)
+        yield from self._of(schema, (), Registry().resolver_with_root(root))
+
+    def _of(self, schema: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
+        if not isinstance(schema, dict) or id(schema) in self._visited:
+            return
+        self._visited.add(id(schema))
+        if path:
+            resolver = resolver.in_subresource(self._specification.create_resource(schema))
+        for key in schema:
+            if key not in self._keywords and key not in _ANNOTATIONS and key[:2] != "x-":
+                hint = suggest(key, sorted(self._keywords))
+                message = f"{quote(key)} is no keyword of JSON Schema and has no effect.{hint}"
+                yield Fault((*path, key), message, is_warning=True)
+        if "format" in schema:
+            message = f"'format: {schema['format']}' is not checked"
+            yield Fault((*path, "format"), message, is_warning=True)
+        yield from _pattern_faults(schema, path)
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            yield from self._of_reference(schema.get(key), (*path, key), resolver)
+        for inner_path, inner in _subschemas(schema):
+            yield from self._of(inner, (*path, *inner_path), resolver)
+
+    def _of_reference(self, ref: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
+        from referencing.exceptions import Unresolvable
+
+        if not isinstance(ref, str):
+            return
+        try:
+            target = resolver.lookup(ref)
+        except (Unresolvable, ValueError):
+            yield Fault(path, _not_in_it(ref))
+        else:
+            yield from self._of(target.contents, path, target.resolver)
+
+
+def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
+    written: list[tuple[Loc, str]] = [
+        (("patternProperties", key), key) for key in schema.get("patternProperties", ())
+    ]
+    if "pattern" in schema:
+        written.append((("pattern",), schema["pattern"]))
+    for key_path, expression in written:
+        try:
+            compile_python(expression)
+        except PatternError as error:
+            yield Fault((*path, *key_path), f"a pattern of the schema: {error}")
+
+
+def _subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
+    for key in _MAPS:
+        if isinstance(schema.get(key), dict):
+            yield from (((key, name), each) for name, each in schema[key].items())
+    for key in _LISTS:
+        if isinstance(schema.get(key), list):
+            yield from (((key, index), each) for index, each in enumerate(schema[key]))
+    yield from (((key,), schema[key]) for key in _SINGLE if key in schema)
+
+
+def _not_in_it(ref: str) -> str:
+    return f"the schema refers to {quote(ref)}, which is not in it; schemas are not fetched"
 
 
 def has_keywords(schema: Mapping[str, Any]) -> bool:
@@ -70,9 +194,8 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
     try:
         draft.check_schema(schema)
     except SchemaError as error:
-        raise SchemaProblem(
-            one_line(f"invalid JSON Schema: {error.json_path}: {error.message}")
-        ) from None
+        message = one_line(f"invalid JSON Schema: {error.json_path}: {error.message}")
+        raise SchemaProblem(message, tuple(error.absolute_path)) from None
 
     def pattern(_: Any, expression: str, value: Any, __: Any) -> Iterator[ValidationError]:
         if isinstance(value, str) and not compile_python(expression).is_found_in(

@@ -279,10 +279,16 @@ def _rubric_message(
     sign = "≥" if reaches(rubric.score, threshold) else "<"
     parts = [f"{rubric.score:.4g} {sign} {threshold:g}"]
     if rubric.failed_required:
-        parts.append(f"required and not met: {', '.join(rubric.failed_required)}")
+        parts.append(f"required and not met: {_with_reasons(rubric, rubric.failed_required)}")
     elif unmet and not reached:
-        parts.append(f"not met: {', '.join(unmet)}")
+        parts.append(f"not met: {_with_reasons(rubric, unmet)}")
     return one_line("; ".join(parts))
+
+
+def _with_reasons(rubric: Rubric, criteria: Sequence[str]) -> str:
+    """Return the ids of criteria, each with what the judges say of it."""
+    reasons = ((name, _reason(rubric, name)) for name in criteria)
+    return ", ".join(f"{name} ({reason})" if reason else name for name, reason in reasons)
 
 
 def _rubric_details(rubric: Rubric, criteria: Sequence[Criterion]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evalcore.judging.asking import JudgeAnswer, Judges, JudgeSpec, added
+from evalcore.judging.asking import Embedded, JudgeAnswer, Judges, JudgeSpec, added
 from evalcore.model.assertion import Verdict
 from evalcore.model.evidence import Metrics
 
@@ -16,18 +16,24 @@ class MeteredJudges:
     def __init__(self, judges: Judges) -> None:
         self._judges = judges
         self.metrics: list[Metrics] = []
+        self._unpriced: set[str] = set()
 
     async def ask(self, spec: JudgeSpec, question: Any) -> JudgeAnswer:
         """Return the reply; raise as `Judges.ask` does."""
         answer = await self._judges.ask(spec, question)
-        self.metrics.append(answer.metrics)
+        self._note(answer)
         return answer
 
-    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Any:
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text; raise as `Judges.embed` does."""
         embedded = await self._judges.embed(spec, texts)
-        self.metrics.append(embedded.metrics)
+        self._note(embedded)
         return embedded
+
+    def _note(self, answer: JudgeAnswer | Embedded) -> None:
+        self.metrics.append(answer.metrics)
+        if answer.unpriced is not None:
+            self._unpriced.add(answer.unpriced)
 
     def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
         """Whether the judge may decide."""
@@ -41,7 +47,9 @@ class MeteredJudges:
         usage = {"input": total.input_tokens, "output": total.output_tokens}
         details = {**(verdict.details or {}), "judge_calls": len(self.metrics)}
         if any(count is not None for count in usage.values()):
-            details["token_usage"] = usage
+            details["token_usage"] = usage | total.usage_parts
+        if self._unpriced:
+            details["unpriced"] = sorted(self._unpriced)
         return verdict._replace(
             details=details, latency_ms=total.latency_ms, cost_usd=total.cost_usd
         )

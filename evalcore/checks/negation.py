@@ -21,9 +21,12 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
                 verdict.expected or load_check(assertion.check, assertion.params).expected_text()
             )
             what = assertion.check if expected is None else f"{assertion.check} {quote(expected)}"
-            message = f"{what} holds, but must not"
+            why = f": {verdict.message}" if verdict.message else ""
             return verdict._replace(
-                outcome=Outcome.FAILED, score=1.0 - verdict.score, message=message
+                outcome=Outcome.FAILED,
+                score=1.0 - verdict.score,
+                message=f"{what} holds, but must not{why}",
+                expected=None if expected is None else f"not {expected}",
             )
         case Outcome.FAILED:
             details = verdict.details

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, Fault
 from evalcore.checks.json import same_json
-from evalcore.checks.regex import match_text
+from evalcore.checks.regex import match_text, pattern_faults
 from evalcore.checks.registry import load_check
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
@@ -118,6 +118,10 @@ class OutputMatches(_PathCheck):
         if verdict.outcome is Outcome.ERROR:
             return verdict
         return verdict._replace(actual=shorten(value.text))
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the dialect does not allow the pattern or its flags."""
+        return pattern_faults(self)
 
 
 class AtPath(_PathCheck):

@@ -10,19 +10,21 @@ import asyncio
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, Fault
+from evalcore.checks.json_schema import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
 from evalcore.checks.python_call import PythonCheck
 from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
+from evalcore.jsonvalues import parse
 from evalcore.mistakes.foreign_text import describe_error, one_line
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
@@ -73,7 +75,7 @@ class Custom(Check):
         if ended.timed_out:
             return broken(f"the plug-in did not answer within {timeout_s:g} s")
         try:
-            answer = json.loads(ended.stdout)["returned"]
+            answer = parse(ended.stdout)["returned"]
         except (ValueError, TypeError, KeyError):
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"
@@ -84,6 +86,12 @@ class Custom(Check):
             return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
         return _grading_verdict(answer, "the plug-in")
 
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the `config` breaks the manifest's `params`."""
+        mistake = _config_mistake(self, SCHEMA_PATTERN_S)
+        if mistake is not None:
+            yield Fault(("config",), mistake)
+
 
 def _config_mistake(check: Custom, regex_timeout_s: float) -> str | None:
     """Return how the assertion's `config` breaks the manifest's `params`, None if it does not.
@@ -92,8 +100,6 @@ def _config_mistake(check: Custom, regex_timeout_s: float) -> str | None:
     """
     if check.params is None:
         return None
-    from evalcore.checks.json_schema import SchemaProblem, first_mistake
-
     config = {} if check.config is None else check.config
     try:
         mistake = first_mistake(config, check.params, regex_timeout_s)

@@ -22,6 +22,7 @@ from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
+from evalcore.jsonvalues import decoded, parse
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.trust.secret_options import secret_options
@@ -257,16 +258,13 @@ async def run_program(
         return _failed(f"the grader was killed by signal {-ended.exit_code}", tail)
     if ended.exit_code:
         return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
-    try:
-        return Printed(environment.clean(ended.stdout.decode("utf-8")), tail)
-    except UnicodeDecodeError as error:
-        return _failed(f"the grader's answer is not UTF-8: {error}", tail)
+    return Printed(environment.clean(decoded(ended.stdout)), tail)
 
 
 def read_answer(text: str) -> Graded:
     """Return the `{score, assertions, details}` that a program printed; raise `ValueError`."""
     try:
-        value = json.loads(text)
+        value = parse(text)
     except ValueError:
         raise ValueError(f"is no JSON: {tail_line(text, 80)!r}") from None
     if not isinstance(value, dict):
@@ -290,8 +288,8 @@ def read_answer(text: str) -> Graded:
 def _reason(printed: str) -> str:
     """Return why a program that failed says that it did, in the JSON of its standard output."""
     value: Any = None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(printed)
+    with suppress(ValueError):
+        value = parse(printed)
     if not isinstance(value, dict):
         return ""
     aspects = value.get("assertions")

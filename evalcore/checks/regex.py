@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import ClassVar, Literal, Protocol
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, Fault
 from evalcore.checks.subject import Subject
 from evalcore.mistakes.foreign_text import quote_pattern
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
@@ -29,6 +31,10 @@ class Regex(Check):
         """Search the output."""
         return match_text(self, subject.output, subject.context.regex_timeout_s)
 
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the dialect does not allow the pattern or its flags."""
+        return pattern_faults(self)
+
 
 class HasPattern(Protocol):
     """What a search needs of a check."""
@@ -39,6 +45,19 @@ class HasPattern(Protocol):
     def flags(self) -> str: ...  # noqa: D102 - fields
     @property
     def dialect(self) -> str: ...  # noqa: D102 - fields
+
+
+def pattern_faults(check: HasPattern) -> Iterator[Fault]:
+    """Yield that the dialect does not allow a check's pattern, or not with its flags."""
+    try:
+        compile_pattern(check.pattern, check.flags, check.dialect)
+    except PatternError as error:
+        field = "pattern"
+        if check.flags:
+            with suppress(PatternError):
+                compile_pattern(check.pattern, "", check.dialect)
+                field = "flags"
+        yield Fault((field,), str(error))
 
 
 def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:

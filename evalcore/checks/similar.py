@@ -61,12 +61,13 @@ class Similar(Check):
         reached = reaches(score, self.threshold)
         metrics = embedded.metrics
         usage = {"input": metrics.input_tokens, "output": metrics.output_tokens}
+        unpriced = {} if embedded.unpriced is None else {"unpriced": [embedded.unpriced]}
         return Verdict(
             Outcome.PASSED if reached else Outcome.FAILED,
             score,
             f"cosine similarity {score:.4g} {'≥' if reached else '<'} {self.threshold:g}",
             expected="; ".join(texts),
-            details={"model": embedded.model, "token_usage": usage},
+            details={"model": embedded.model, "token_usage": usage, **unpriced},
             latency_ms=metrics.latency_ms,
             cost_usd=metrics.cost_usd,
         )

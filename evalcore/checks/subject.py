@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
@@ -18,6 +19,38 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord
+
+
+# Longer, and answers of providers would wait for the event loop.
+_LONGEST_S = 0.003
+_T = TypeVar("_T")
+
+
+class GradingThread:
+    """Runs in a thread what takes more than a few milliseconds, so that an event loop goes on.
+
+    Created in the loop. One at a time: threads that compute take turns with the loop. `heavy` are
+    the names of what is known to take long.
+    """
+
+    def __init__(self, heavy: Iterable[str] = ()) -> None:
+        import asyncio
+
+        self._slow = set(heavy)
+        self._turn = asyncio.Lock()
+
+    async def result(self, name: str, call: Callable[[], _T]) -> _T:
+        """Return what a call gives; how long it takes is learnt by its `name`."""
+        if name in self._slow:
+            import asyncio
+
+            async with self._turn:
+                return await asyncio.to_thread(call)
+        began = time.thread_time()
+        value = call()
+        if time.thread_time() - began > _LONGEST_S:
+            self._slow.add(name)
+        return value
 
 
 def no_labels(_content: str) -> Sequence[LabelRecord]:
@@ -37,7 +70,8 @@ class CheckContext:
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
     returns what people said of a content (`model.annotation.content_key`). `keeps_outputs` is
-    false where no output is stored, so that people cannot be shown one.
+    false where no output is stored, so that people cannot be shown one. `thread` runs checks that
+    take long where an event loop has others to serve.
     """
 
     folder: Path
@@ -52,6 +86,7 @@ class CheckContext:
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
     keeps_outputs: bool = True
+    thread: GradingThread | None = None
     passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -230,7 +230,9 @@ def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> l
         call_aspect
         for position, item in enumerate(expected)
         for call_aspect in _call_aspects(
-            item, calls[pairs[position]] if position in pairs else None
+            item,
+            calls[pairs[position]] if position in pairs else None,
+            _missing(expected, position, calls, "often enough"),
         )
     ]
 
@@ -240,7 +242,9 @@ def _subset(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list
     if not calls:
         return [aspect("nothing else was called", True)]
     return [
-        aspect(f"{call.name} is expected", any(item.fits(call) for item in expected))
+        aspect(f"{call.name} is expected", True)
+        if any(item.fits(call) for item in expected)
+        else aspect(f"{call.name} is not expected", False)
         for call in calls
     ]
 
@@ -286,7 +290,7 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> li
             at += 1
         call = calls[at] if at < columns else None
         column = column if call is None else at + 1
-        aspects.extend(_call_aspects(item, call))
+        aspects.extend(_call_aspects(item, call, _missing(expected, row, calls, "in this order")))
     return aspects
 
 
@@ -296,16 +300,38 @@ def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[
     for position, item in enumerate(expected):
         call = calls[position] if position < len(calls) else None
         is_expected = call is not None and item.fits(call)
-        aspects.extend(_call_aspects(item, call if is_expected else None))
+        missing = _missing(expected, position, calls, f"as call {position + 1}")
+        aspects.extend(_call_aspects(item, call if is_expected else None, missing))
     aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
     return aspects or [aspect("nothing was called", True)]
 
 
-def _call_aspects(expected: ExpectedCall, call: ToolCall | None) -> list[dict[str, Any]]:
+def _missing(
+    expected: Sequence[ExpectedCall], position: int, calls: Sequence[ToolCall], how: str
+) -> str:
+    """Return what an expected call lacks that no call stands for; `how` it should be called."""
+    item = expected[position]
+    earlier = sum(each.text == item.text for each in expected[:position])
+    fitting = sum(item.fits(call) for call in calls)
+    if fitting and fitting <= earlier:
+        times = dict(enumerate(("second", "third", "fourth"), 1)).get(earlier, f"{earlier + 1}th")
+        return f"{item.text} is not called a {times} time"
+    if fitting:
+        return f"{item.text} is not called {how}"
+    if any(call.name == item.tool for call in calls):
+        return f"{item.text} is called with other arguments"
+    return f"{item.text} is not called"
+
+
+def _call_aspects(
+    expected: ExpectedCall, call: ToolCall | None, missing: str
+) -> list[dict[str, Any]]:
     """Return whether the call is there and, if that is asked and known, whether it was quick."""
-    aspects = [aspect(f"{expected.text} is called", call is not None)]
+    if call is None:
+        return [aspect(missing, False)]
+    aspects = [aspect(f"{expected.text} is called", True)]
     most = expected.max_duration_ms
-    if most is not None and call is not None and call.duration_ms is not None:
+    if most is not None and call.duration_ms is not None:
         text = f"{expected.tool} took {call.duration_ms:g} ms, at most {most:g}"
         aspects.append(aspect(text, call.duration_ms <= most))
     return aspects

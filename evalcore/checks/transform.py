@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from evalcore.checks import strict_json
 from evalcore.checks.strict_json import NotJsonError
 from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.json_path import compile_json_path
+
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
 
 _JSON_PATH = "json_path:"
 
@@ -14,12 +19,8 @@ class TransformError(ValueError):
     """The transform gives no text; the message names it."""
 
 
-def apply_transform(transform: str, output: str) -> str:
-    """Return the first match of the JSONPath in the output, other values than text as JSON.
-
-    Raises `TransformError` where the transform is unknown or malformed, where the output is not
-    JSON, and where nothing matches.
-    """
+def compile_transform(transform: str) -> JSONPath | CompoundJSONPath:
+    """Return the JSONPath that a transform names; raise `TransformError` if it names none."""
     from jsonpath.exceptions import JSONPathError
 
     if not transform.startswith(_JSON_PATH):
@@ -30,15 +31,34 @@ def apply_transform(transform: str, output: str) -> str:
     if not expression:
         raise TransformError(f"transform {quote(transform)} has no expression")
     try:
-        match = compile_json_path(expression).match(strict_json.parse(output))
+        return compile_json_path(expression)
+    except JSONPathError as error:
+        raise _malformed(transform, error) from None
+
+
+def apply_transform(transform: str, output: str) -> str:
+    """Return the first match of the JSONPath in the output, other values than text as JSON.
+
+    Raises `TransformError` where the transform is unknown or malformed, where the output is not
+    JSON, and where nothing matches.
+    """
+    from jsonpath.exceptions import JSONPathError
+
+    path = compile_transform(transform)
+    try:
+        match = path.match(strict_json.parse(output))
     except NotJsonError as error:
         raise TransformError(f"transform {quote(transform)}: the output {error}") from None
     except JSONPathError as error:
-        reason = str(error).partition("\n")[0]  # the lines below draw the expression again
-        raise TransformError(f"malformed transform {quote(transform)}: {reason}") from None
+        raise _malformed(transform, error) from None
     except RecursionError:
         raise TransformError(f"transform {quote(transform)}: nested too deeply") from None
     if match is None:
         raise TransformError(f"transform {quote(transform)} matches nothing in the output")
     value = match.value
     return value if isinstance(value, str) else json_text(value)
+
+
+def _malformed(transform: str, error: Exception) -> TransformError:
+    reason = str(error).partition("\n")[0]  # the lines below draw the expression again
+    return TransformError(f"malformed transform {quote(transform)}: {reason}")

@@ -24,7 +24,7 @@ from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.documents import parse_row
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
@@ -128,7 +128,7 @@ def _lines(file: Path) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if line.strip():
             try:
-                yield number, parse_json(line)
+                yield number, parse_row(line).value
             except ValueError as error:
                 yield number, error
 

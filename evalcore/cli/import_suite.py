@@ -85,11 +85,18 @@ def import_command(
     if path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--out: {path}: a suite is written as YAML; name a file *{_SUFFIX}")
     notes = Notes()
+    for position in dict.fromkeys(opened.replaced):
+        notes.add("half a character (a lone surrogate) is replaced by U+FFFD", position)
     suite = convert(opened, source, ImportOptions(_stem(path), check), notes)
     if not suite.targets and target is None and any(case.output is None for case in suite.cases):
         notes.add(
             "the file does not say what answers: the target `echo`, which repeats the question, "
             "holds its position; write your own under `targets`, or import with --target"
+        )
+    if suite.prompts and target is not None and ":" in target:
+        notes.add(
+            "the function is given the filled prompts as its input, by their keys, and the key of "
+            "the one that it has to answer as config['prompt_key']"
         )
     if suite.imported_files and path.parent.resolve() != file.parent.resolve():
         listed = ", ".join(suite.imported_files)

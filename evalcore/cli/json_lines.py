@@ -11,7 +11,7 @@ import click
 import orjson
 
 from evalcore.errors import ExitCode
-from evalcore.formats.text.documents import parse_json, too_large_number
+from evalcore.formats.text.documents import parse_row, too_large_number
 from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
@@ -61,7 +61,7 @@ def answer_lines(
 
 def _parsed(line: bytes) -> Any:
     try:
-        return parse_json(line)
+        return parse_row(line).value
     except ValueError as error:
         raise NoQuestionError(f"not valid JSON: {error}") from error
 

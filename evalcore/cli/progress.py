@@ -12,9 +12,7 @@ import click
 
 from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.row import ItemEnd
-from evalcore.mistakes.wording import counted
-from evalcore.model.assertion import Outcome
-from evalcore.model.run import State
+from evalcore.mistakes.wording import outcomes_text
 from evalcore.trust.text import sanitize_terminal
 
 _ITEMS_PER_LOOK = 64
@@ -45,7 +43,8 @@ class ProgressDisplay:
         # Items that ended before the time that is measured, and those of the last line.
         self._unmeasured = self._printed = 0
         self._bar: Any = None
-        self.done = self.passed = self.failed = self.errors = self.skipped = 0
+        self.done = 0
+        self._counts = dict.fromkeys(FinishedCounts._fields, 0)
 
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
@@ -66,14 +65,7 @@ class ProgressDisplay:
                 self._started, self._unmeasured = self._clock(), 1
                 self._next = max(self._next, self._started + _FIRST_LINE_S)
             self.done += 1
-            if finished.status is State.ERROR:
-                self.errors += 1
-            elif finished.outcome is Outcome.PASSED:
-                self.passed += 1
-            elif finished.status is State.SKIPPED:
-                self.skipped += 1
-            else:
-                self.failed += 1
+            self._counts[FinishedCounts.name_of(finished)] += 1
             waited = finished.ended_us - finished.started_us > 10_000
             if waited or self.done % _ITEMS_PER_LOOK == 0:
                 self._look()
@@ -82,10 +74,8 @@ class ProgressDisplay:
         """Count items that another process of the run has finished."""
         with self._lock:
             self.done += sum(counts)
-            self.passed += counts.passed
-            self.failed += counts.failed
-            self.errors += counts.errors
-            self.skipped += counts.skipped
+            for name, number in counts._asdict().items():
+                self._counts[name] += number
             self._look()
 
     def committed(self, items: int) -> None:
@@ -102,12 +92,9 @@ class ProgressDisplay:
             self._show()
 
     def _counted(self) -> str:
-        if self.passed + self.failed + self.errors + self.skipped < self.done:
+        if sum(self._counts.values()) < self.done:
             return "committed"
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return (
-            f"{self.passed} passed, {self.failed} failed, {counted(self.errors, 'error')}{skipped}"
-        )
+        return outcomes_text(self._counts)
 
     def _show(self) -> None:
         self._printed = self.done

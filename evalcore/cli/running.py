@@ -148,13 +148,20 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
 
 def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
-    """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
+    """Go on with a run; a completed one is only shown, unless a provider ended it.
+
+    Raises `DamagedRunError`.
+    """
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        from evalcore.cli.run_end import show_completed
+        from evalcore.pipeline.repair import reopen_refused
 
-        return exit_code([show_completed(run, options)])
+        if not reopen_refused(run):
+            from evalcore.cli.run_end import show_completed
+
+            return exit_code([show_completed(run, options)])
+        manifest = run.manifest()
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
     from evalcore.pipeline.execute import reopen_run
     from evalcore.pipeline.integrity import check_plan

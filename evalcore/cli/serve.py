@@ -95,9 +95,10 @@ def tokens() -> None:
 @click.option("--project", default="default", help="Whose evals it may see.  [default]")
 @click.option(
     "--scope",
-    default="write",
-    type=click.Choice(["read", "write", "admin"]),
-    help="What it may do; each includes the ones before.  [write]",
+    default="evals",
+    type=click.Choice(["read", "evals", "workflows", "admin", "write"]),
+    help="What it may do; each includes the ones before. 'workflows', whose earlier name is "
+    "'write', is running code.  [evals]",
 )
 @click.option("--days", type=click.IntRange(min=1), help="It expires after so many days.")
 @click.argument("name")
@@ -124,7 +125,7 @@ def list_tokens(database: str) -> None:
     """List the tokens, the newest first."""
     for row in _with_tokens(database, lambda own: own.list()):
         state = "revoked" if row.revoked_at else f"until {row.expires_at or 'revoked'}"
-        click.echo(f"{row.id}  {row.scopes:5}  {row.name}  {state}")
+        click.echo(f"{row.id}  {row.scopes:9}  {row.name}  {state}")
 
 
 @tokens.command()

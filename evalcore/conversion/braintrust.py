@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
 from evalcore.conversion.converted import Converted, Notes
-from evalcore.conversion.exported_rows import ExportedRow, convert_rows, metadata_of, parsed_cell
+from evalcore.conversion.exported_rows import (
+    ExportedRow,
+    convert_rows,
+    id_text,
+    metadata_of,
+    parsed_cell,
+)
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import BraintrustRow, check_shape
 from evalcore.conversion.registry import ImportOptions, braintrust_rows
@@ -48,7 +54,7 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes) -> ExportedRow:
         notes.add("the row ended in an error: it has no answer, and the target is asked", position)
     tags = parsed_cell(raw.get("tags")) or ()
     return ExportedRow(
-        id=str(raw.get("id") or ""),
+        id=id_text(raw.get("id")),
         input=parsed_cell(raw["input"]),
         expected=parsed_cell(raw.get("expected")),
         output=None if raw.get("error") else parsed_cell(raw.get("output")),

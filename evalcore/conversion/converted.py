@@ -36,6 +36,7 @@ class Converted:
     """A suite in the making.
 
     `targets` answer, each as a variant; without any, the file says nothing about what answers.
+    `prompts` are labels by the keys of texts in the cases' inputs: each makes a variant of its own.
     `judges` are targets that only grade. `module` is the text of the Python module that callables
     of the form `MODULE:function` name, with `MODULE` as a placeholder. It imports `imported_files`,
     paths from the folder of the file that was read.
@@ -46,6 +47,7 @@ class Converted:
     cases: Sequence[ConvertedCase]
     description: str | None = None
     targets: Sequence[Mapping[str, Any]] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
     judges: Sequence[Mapping[str, Any]] = ()
     section: Mapping[str, Any] = field(default_factory=dict)
     module: str | None = None

@@ -8,7 +8,13 @@ from math import isfinite
 from typing import Any, Final
 
 from evalcore.conversion.converted import Converted, Notes
-from evalcore.conversion.exported_rows import ExportedRow, convert_rows, metadata_of, parsed_cell
+from evalcore.conversion.exported_rows import (
+    ExportedRow,
+    convert_rows,
+    id_text,
+    metadata_of,
+    parsed_cell,
+)
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import DeepEvalRow, check_shape
 from evalcore.conversion.registry import ImportOptions
@@ -69,8 +75,8 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes, *, is_run: bool
     sources = {key: row[key] for key in _METADATA if row.get(key)}
     own = row.get("custom_column_key_values")
     return ExportedRow(
-        id=str(row.get("name") or ""),
-        input=raw["input"],
+        id=id_text(row.get("name")),
+        input=raw["input"] or "",
         expected=_text(raw, "expected_output", "expectedOutput"),
         output=_text(raw, "actual_output", "actualOutput"),
         metrics=_metrics(row),
@@ -96,8 +102,8 @@ def _metric_names(rows: Sequence[Any]) -> list[str]:
 
 
 def _text(raw: Mapping[str, Any], *keys: str) -> Any:
-    """Return a text as it is, also one of JSON; an empty one is absent."""
-    return next((raw[key] for key in keys if raw.get(key) not in (None, "")), None)
+    """Return a text as it is, also one of JSON."""
+    return next((raw[key] for key in keys if raw.get(key) is not None), None)
 
 
 def _metrics(row: Mapping[str, Any]) -> dict[str, float]:

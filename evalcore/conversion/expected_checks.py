@@ -54,6 +54,8 @@ def as_input(value: Any) -> Any:
         return messages
     if isinstance(value, str | Mapping):
         return value
+    if value is None:
+        return ""
     import orjson
 
     return orjson.dumps(value).decode()

@@ -62,9 +62,12 @@ def convert_rows(
     check = options.check or _DEFAULT_CHECK
     values = [row.expected for row in comparable] + [row.output for row in comparable]
     in_suite = is_structured(values) or any(_is_empty(row.expected) for row in comparable)
+    has_answers = any(row.output is not None for row in comparable)
     cases: dict[str, ConvertedCase] = {}
     for number, row in enumerate(comparable, 1):
         name = unique_id(row.id or f"case-{number}", cases)
+        if has_answers and row.output is None:
+            notes.add("no answer is recorded: the target is asked", name)
         cases[name] = ConvertedCase(
             name,
             as_input(row.input),
@@ -96,7 +99,11 @@ def answer_text(value: Any) -> Any:
     """
     messages = chat_messages(value if isinstance(value, list) else [value])
     last = messages[-1] if messages else {}
-    return last["content"] if last.get("role") == "assistant" and last["content"] else value
+    if last.get("role") != "assistant":
+        return value
+    raw = value[-1] if isinstance(value, list) else value
+    # What only calls tools has no text; what says nothing has an empty one.
+    return last["content"] if last["content"] or raw.get("content") == "" else value
 
 
 def _is_empty(value: Any) -> bool:
@@ -104,21 +111,24 @@ def _is_empty(value: Any) -> bool:
     return isinstance(value, str) and not value
 
 
+def id_text(value: Any) -> str:
+    """Return an id as text, empty if there is none."""
+    return "" if value is None else str(value)
+
+
 def parsed_cell(value: Any) -> Any:
-    """Return the value of a cell: of CSV, the JSON object or array in its text; empty is None."""
-    if not isinstance(value, str):
-        return value
-    if value[:1] in ("{", "["):
+    """Return the value of a cell: of CSV, the JSON object or array in its text."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return orjson.loads(value)
         except orjson.JSONDecodeError:
             return value
-    return value or None
+    return value
 
 
 def metadata_of(value: Any) -> Mapping[str, Any]:
     """Return metadata as a mapping; what is none stands under its own name."""
     parsed = parsed_cell(value)
-    if parsed is None:
+    if parsed in (None, ""):
         return {}
     return parsed if isinstance(parsed, Mapping) else {"metadata": parsed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
 _LISTED: Final = 12
 _DIGITS: Final = 19
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -44,13 +46,15 @@ def _row_line(loc: Loc) -> int | None:
 class ForeignFile:
     """A file that was read: `value` is its document, or the list of its rows.
 
-    `locate` finds the line of a path into it, in YAML and in files of rows.
+    `locate` finds the line of a path into it, in YAML and in files of rows. `replaced` says where
+    half a character (a lone surrogate, which no file can hold) was replaced.
     """
 
     path: Path
     value: Any
     is_rows: bool = False
     locate: Locate = _no_line
+    replaced: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -86,16 +90,18 @@ def read_foreign_file(path: Path) -> ForeignFile:
     `header.json` with the list `samples`.
     """
     name, suffix = shown_path(path), path.suffix.lower()
+    replaced: list[str] = []
     if suffix == ".csv":
         return ForeignFile(path, read_csv(path), is_rows=True)
     data = read_bytes(path, name)
     if suffix == ".eval" or data.startswith(b"PK\x03\x04"):
-        return ForeignFile(path, _read_archive(path, name))
+        return ForeignFile(path, _read_archive(path, name, replaced), replaced=replaced)
     if suffix == ".jsonl":
-        return ForeignFile(path, list(json_lines(data, name)), is_rows=True, locate=_row_line)
+        rows = list(json_lines(data, name, replaced))
+        return ForeignFile(path, rows, is_rows=True, locate=_row_line, replaced=replaced)
     if suffix == ".json":
         # Python's JSON rather than strict JSON: logs hold NaN where a score is not a number.
-        return ForeignFile(path, _parse_json(data, name, None))
+        return ForeignFile(path, parse_json(data, name, replaced), replaced=replaced)
     if suffix not in _YAML:
         suffixes = ".yaml, .yml, .json, .jsonl, .csv and .eval"
         raise_problem(name, None, f"is none of {suffixes}, which can be imported")
@@ -104,20 +110,23 @@ def read_foreign_file(path: Path) -> ForeignFile:
 
 
 def read_csv(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file, an empty cell as an empty text; raise `LoadError`."""
+    """Return the rows of a CSV file, an empty cell as None; raise `LoadError`."""
     name = shown_path(path)
     rows = CsvRows(path, name)
     problems = Problems(name, lambda _: rows.line)
-    read = [{key: cell or "" for key, cell in row.items()} for row in rows.read(problems)]
+    read = list(rows.read(problems))
     problems.raise_if_any()
     return read
 
 
-def json_lines(data: bytes, name: str) -> Iterator[Any]:
-    """Yield the value of each line that is not blank; raise `LoadError` with the line."""
-    for number, line in enumerate(decode(data, name).splitlines(), 1):
+def json_lines(data: bytes, name: str, replaced: list[str]) -> Iterator[Any]:
+    """Yield the value of each line that is not blank; raise `LoadError` with the line.
+
+    A line ends with a line feed alone: JSON texts may hold other separators.
+    """
+    for number, line in enumerate(decode(data, name).split("\n"), 1):
         if line.strip():
-            yield _parse_json(line.encode(), name, number)
+            yield parse_json(line.encode(), name, replaced, number)
 
 
 def _number(digits: str) -> float:
@@ -125,7 +134,11 @@ def _number(digits: str) -> float:
     return int(digits) if len(digits) < _DIGITS else float(digits)
 
 
-def _parse_json(data: bytes, name: str, line: int | None) -> Any:
+def parse_json(data: bytes, name: str, replaced: list[str], line: int | None = None) -> Any:
+    """Return a JSON value as Python reads it; raise `LoadError` with the line.
+
+    Halves of surrogate pairs become U+FFFD, and their places are added to `replaced`.
+    """
     import json
 
     try:
@@ -134,13 +147,28 @@ def _parse_json(data: bytes, name: str, line: int | None) -> Any:
         pass
     try:
         text = data.decode("utf-8-sig")
-        return json.loads(text, parse_constant=lambda _: None, parse_int=_number)
+        value = json.loads(text, parse_constant=lambda _: None, parse_int=_number)
+        return _without_halves(value, replaced, name if line is None else f"line {line}")
     except (ValueError, RecursionError) as error:
         position = line or getattr(error, "lineno", None)
         raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")
 
 
-def _read_archive(path: Path, name: str) -> dict[str, Any]:
+def _without_halves(value: Any, replaced: list[str], position: str) -> Any:
+    if isinstance(value, str) and _HALF.search(value):
+        replaced.append(position)
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {
+            _without_halves(key, replaced, position): _without_halves(member, replaced, position)
+            for key, member in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_halves(member, replaced, position) for member in value]
+    return value
+
+
+def _read_archive(path: Path, name: str, replaced: list[str]) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.filename: member for member in archive.infolist()}
@@ -149,9 +177,9 @@ def _read_archive(path: Path, name: str) -> dict[str, Any]:
                 raise_problem(name, None, f"holds more than {limit} MiB; log fewer samples a file")
             if "header.json" not in members:
                 raise_problem(name, None, "has no header.json: not a log of Inspect AI that ended")
-            header = _parse_json(_member(path, archive, members["header.json"]), name, None)
+            header = parse_json(_member(path, archive, members["header.json"]), name, replaced)
             samples = [
-                _parse_json(_member(path, archive, member), f"{name}/{filename}", None)
+                parse_json(_member(path, archive, member), f"{name}/{filename}", replaced)
                 for filename, member in members.items()
                 if filename.startswith("samples/") and filename.endswith(".json")
             ]

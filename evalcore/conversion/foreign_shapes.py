@@ -43,8 +43,8 @@ class PydanticDataset(TypedDict, total=False):
 class DeepEvalRow(TypedDict, total=False):
     """A golden or a test case of DeepEval."""
 
-    input: Required[str]
-    name: str | None
+    input: Required[str | None]
+    name: str | int | None
     tags: list[str] | str | None
 
 

@@ -14,7 +14,7 @@ from evalcore.conversion.expected_checks import (
     expected_check,
     text_of_parts,
 )
-from evalcore.conversion.exported_rows import metadata_of, parsed_cell
+from evalcore.conversion.exported_rows import id_text, metadata_of, parsed_cell
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import InspectLog, check_shape
 from evalcore.conversion.inspect_module import MODULE_TEXT
@@ -76,7 +76,7 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
             question, assertions = _with_choices(question, choices), scorers.assertions(target)
         else:
             assertions = [_dataset_check(target, options.check, in_suite=in_suite)]
-        name = unique_id(str(row.get("id") or f"sample-{number}"), cases)
+        name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
         cases[name] = ConvertedCase(
             name,
             question,
@@ -221,7 +221,7 @@ def _question(value: Any, attachments: Any, notes: Notes, position: str) -> Any:
         # One question is written as its text.
         single = len(messages) == 1 and messages[0]["role"] == "user"
         return messages[0]["content"] if single else messages
-    if not resolved:
+    if resolved in (None, "", []):
         notes.add("the sample is left out: it has no input", position)
         return None
     return as_input(resolved)

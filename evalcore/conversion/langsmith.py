@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.conversion.converted import Converted, Notes
-from evalcore.conversion.exported_rows import ExportedRow, convert_rows, metadata_of, parsed_cell
+from evalcore.conversion.exported_rows import (
+    ExportedRow,
+    convert_rows,
+    id_text,
+    metadata_of,
+    parsed_cell,
+)
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import LangSmithRow, check_shape
 from evalcore.conversion.registry import ImportOptions
@@ -57,7 +63,7 @@ def _row(file: ForeignFile, number: int, raw: Any, notes: Notes) -> ExportedRow:
     splits = raw.get("split") or metadata.get("dataset_split") or ()
     splits = splits if isinstance(splits, list) else [splits] if splits else []
     return ExportedRow(
-        id=str(next((raw[key] for key in _IDS if raw.get(key)), "")),
+        id=id_text(next((raw[key] for key in _IDS if raw.get(key) not in (None, "")), None)),
         input=_only_value(parsed_cell(raw["inputs"])),
         expected=_only_value(parsed_cell(expected)),
         output=_only_value(parsed_cell(output)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,13 +12,13 @@ from evalcore.conversion.converted import (
     Converted,
     ConvertedCase,
     VariableText,
+    unique_id,
 )
+from evalcore.conversion.promptfoo.providers import with_prompt
 from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.model.suite import Format
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.variables import escaped
 
-# A text that looks like a variable, written so that loading it gives the same text.
-_ESCAPED_MARK: Final = "${{ EVAL_MARK:-${ }}{"
 _PLACEHOLDER_TARGET: Final = {"name": DEFAULT_TARGET, "provider": "echo"}
 
 
@@ -68,10 +69,8 @@ def _test(case: ConvertedCase) -> dict[str, Any]:
     several = len(case.assertions) > 1
     # Each has to pass, as in the program that the file is of; the score alone is a mean.
     assertions = [dict(each) | ({"required": True} if several else {}) for each in case.assertions]
-    written: dict[str, Any] = {"id": case.id, "input": case.input}
-    return written | _present(
+    return _asked(case) | _present(
         {
-            "expected_output": case.expected_output,
             "fixtures": _fixtures(case),
             "assertions": assertions,
             "metadata": dict(case.metadata),
@@ -86,22 +85,43 @@ def _suite_file(suite: Converted, target: str | None) -> dict[str, Any]:
     content |= _present({"description": suite.description})
     content |= {"flow": names[0]}
     content |= _present({"targets": targets})
-    content["variants"] = [{"id": name, "target": name} for name in names]
+    content["variants"] = _variants(suite, targets, names)
     content |= _present({"evalcore": dict(suite.section)})
     return content | {"cases": [_case(case) for case in suite.cases]}
 
 
+def _variants(
+    suite: Converted, targets: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return a variant for each target, or for each prompt of each target."""
+    if not suite.prompts:
+        return [{"id": name, "target": name} for name in names]
+    own = {each["name"]: each for each in targets}
+    ids: dict[str, None] = {}
+    variants = []
+    for name, (key, label) in itertools.product(names, suite.prompts.items()):
+        identity = unique_id(label if len(names) == 1 else f"{name} ({label})", ids)
+        ids[identity] = None
+        target = own.get(name)
+        variants.append({"id": identity, "target": name, "config": with_prompt(target, key)})
+    return variants
+
+
 def _case(case: ConvertedCase) -> dict[str, Any]:
-    written: dict[str, Any] = {"id": case.id, "input": case.input}
-    return written | _present(
+    return _asked(case) | _present(
         {
-            "expected_output": case.expected_output,
             "fixtures": _fixtures(case),
             "assertions": [dict(each) for each in case.assertions],
             "metadata": dict(case.metadata),
             "tags": list(case.tags),
         }
     )
+
+
+def _asked(case: ConvertedCase) -> dict[str, Any]:
+    """Return what is asked and what is expected; an expected `[]`, `{}` or "" is a value."""
+    expected = {} if case.expected_output is None else {"expected_output": case.expected_output}
+    return {"id": case.id, "input": case.input} | expected
 
 
 def _fixtures(case: ConvertedCase) -> dict[str, Any] | None:
@@ -123,7 +143,7 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, VariableText):
         return str(value)
     if isinstance(value, str):
-        return value.replace(MARK, _ESCAPED_MARK) if REFERENCE.search(value) else value
+        return escaped(value)
     if isinstance(value, Mapping):
         return {key: _escaped(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
-from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
+from evalcore.model.measures import COUNTS
 
 if TYPE_CHECKING:
     from evalcore.recording.redaction import Redaction
 
 # What the ledger alone knows of a call; a target that lists its own calls does not.
-_TRACED: Final = ("began_ms", "recording", "retries", "request", "reply")
+_TRACED: Final = ("unpriced", "began_ms", "recording", "retries", "request", "reply")
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class CallLedger:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.redaction: Redaction | None = None
+        self.notes: list[str] = []
         self._sent: list[Any] = []
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
@@ -49,17 +51,18 @@ class CallLedger:
     def add_reply(self, call: OpenCall, request: Request, reply: Reply, error: str = "") -> None:
         """Note a call that was answered; `error` says why the answer could not be used."""
         self._ended_ms = max(self._ended_ms, call.began_ms + reply.latency_ms)
+        self.notes += reply.notes
         entry = {
             "provider": request.endpoint.provider,
             "model": reply.model or request.model,
             "latency_ms": reply.latency_ms,
             "ttft_ms": reply.ttft_ms,
             "cost_usd": reply.cost_usd,
-            "input_tokens": reply.usage.input_tokens,
-            "output_tokens": reply.usage.output_tokens,
+            **reply.usage.counts,
             "attempts": reply.attempts,
             "recorded": reply.recorded or None,
             "error": error or None,
+            **call_notes(request, reply),
             **self._trace(call, request, reply),
         }
         self.calls.append({key: value for key, value in entry.items() if value is not None})
@@ -130,24 +133,22 @@ class CallLedger:
         costs = [call["cost_usd"] for call in answered if "cost_usd" in call]
         first = [call["ttft_ms"] for call in answered if "ttft_ms" in call]
         return Metrics(
-            latency_ms=self._ended_ms,
+            latency_ms=round(self._ended_ms, 1),
             ttft_ms=first[0] if first else None,
             cost_usd=fsum(costs) if len(costs) == len(answered) else None,
-            input_tokens=_total(answered, "input_tokens"),
-            output_tokens=_total(answered, "output_tokens"),
+            **{name: count for name in COUNTS if (count := _total(answered, name)) is not None},
         )
 
     def completed(self, evidence: Evidence) -> Evidence:
-        """Return evidence with what it does not say itself: its measures, and its calls."""
+        """Return evidence with what it does not say itself: measures, calls, notes of replies."""
         if not self.calls:
             return evidence
+        evidence = with_warnings(evidence, self.notes)
         own, sums = evidence.metrics, self.metrics
-        metrics = Metrics(
-            sums.latency_ms if own.latency_ms is None else own.latency_ms,
-            sums.ttft_ms if own.ttft_ms is None else own.ttft_ms,
-            sums.cost_usd if own.cost_usd is None else own.cost_usd,
-            sums.input_tokens if own.input_tokens is None else own.input_tokens,
-            sums.output_tokens if own.output_tokens is None else own.output_tokens,
+        parts = TOKEN_PARTS if own.total_tokens is None else ()
+        names = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens", *parts)
+        metrics = replace(
+            own, **{name: getattr(sums, name) for name in names if getattr(own, name) is None}
         )
         details = evidence.details
         if "calls" not in details:

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from evalcore.checks.registry import HEAVY
+from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
 from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
+from evalcore.execution.limits.provider_gates import Refusal
+from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
@@ -45,12 +57,16 @@ _BYTES_PER_TOKEN = 4
 
 
 class Session:
-    """The connections of one event loop, opened with the first call; an async context."""
+    """The connections of one event loop, opened with the first call; an async context.
+
+    `thread` is where items are graded that would hold up the loop.
+    """
 
     def __init__(self, context: RunCallContext) -> None:
         self._context = context
         self._session: Connections | None = None
         self._store_fault: StoreError | None = None
+        self.thread = GradingThread(HEAVY)
 
     def raise_store_fault(self) -> None:
         """Raise the fault of the store that a call has met, if one has: the run has to stop.
@@ -102,6 +118,11 @@ class Calls(NamedTuple):
     session: Session
     slot: Slot
 
+    @property
+    def refusal(self) -> ProviderError | None:
+        """Why a provider has ended the run; None as long as providers answer."""
+        return self.context.limits.gates.ended_by
+
     def for_item(
         self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
     ) -> ItemCalls:
@@ -120,6 +141,7 @@ class ItemCalls:
         self, calls: Calls, iteration: int, clock: asyncio.Timeout | None, item: int = 0
     ) -> None:
         self.ledger = CallLedger()
+        self.refusals: list[Refusal] = []
         self._calls = calls
         self._context = calls.context
         self._limits = calls.context.limits
@@ -195,31 +217,41 @@ class ItemCalls:
         original = request
         if request.attempt_timeout_s is None:
             request = replace(request, attempt_timeout_s=CALL_TIMEOUT_S)
-        demand = self._limits.demand(request)
+        demand, gate = self._limits.demand(request), self._limits.gates.find(request)
         endpoint, draw = request.endpoint, self._context.draw
-        attempt, waited_s = 0, 0.0
+        attempt = asked = 0
+        waited_s, began = 0.0, time.monotonic()
         while True:
             attempt += 1
             try:
                 reply = await self._paid(request, demand, attempt, opened)
                 self._limits.note_outcome(endpoint, given_up=False)
+                gate.note_answer()
                 return reply
             except ProviderError as failed:
                 error = failed
                 error.attempts = attempt
                 self._limits.note_failure(endpoint, error)
                 policy = self._limits.retry_policy(endpoint, self._context.retry, error)
+                silence_s = self._limits.silence_s(endpoint)
+                if error.retry_after_s:
+                    asked += 1
+                    # Those that are answered meanwhile show that the wait is worth it.
+                    waited_s = min(silence_s, time.monotonic() - began)
                 delay = policy.delay_s(
                     error,
-                    attempt=attempt,
+                    attempt=attempt - asked,
                     waited_s=waited_s,
-                    silence_s=self._limits.silence_s(endpoint),
+                    silence_s=silence_s,
                     draw=draw,
                 )
                 if delay is None:
                     self._limits.note_outcome(endpoint, given_up=error.retryable)
+                    if gate.refuses_all(error, endpoint.protocol):
+                        self.refusals.append(Refusal(gate, error))
+                    if error.retryable and error.retry_after_s:
+                        raise _asked_too_long(error, policy.total_s) from error
                     raise
-            waited_s += delay
             opened.retries.append(
                 {
                     "attempt": attempt,
@@ -229,6 +261,13 @@ class ItemCalls:
                 }
             )
             self._tell_retry(original, error, attempt, delay)
+            if error.retry_after_s:  # waited at the provider's gate
+                continue
+            waited_s += delay
+            if error.kind == ErrorKind.RATE:
+                # A new item would ask the same provider.
+                await asyncio.sleep(delay)
+                continue
             await self._calls.slot.pause(delay)
             with self.standing_still():
                 await self._calls.slot.regain()
@@ -275,7 +314,7 @@ class ItemCalls:
         """Return the reply of an attempt, made as soon as the provider's limits allow it."""
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
-            return await send_once(request)
+            return await self._let_through(request, send_once)
         tokens = _guessed_tokens(request)
         with ExitStack() as entered:
             if rates is not None:
@@ -290,10 +329,41 @@ class ItemCalls:
                     await shared.take(request.endpoint.provider, tokens)
                 if rates is not None:
                     await rates.passed(tokens)
-            reply = await send_once(request)
+            reply = await self._let_through(request, send_once)
             if rates is not None:
                 rates.correct(tokens, reply)
             return reply
+
+    async def _let_through(
+        self, request: Request, send_once: Callable[[Request], Awaitable[Reply]]
+    ) -> Reply:
+        """Return the reply of an attempt, made when its provider lets calls through."""
+        gate = self._limits.gates.find(request)
+        async with AsyncExitStack() as entered:
+            with self.standing_still():
+                await entered.enter_async_context(gate.entered(self._context.retry.total_s))
+            return await send_once(request)
+
+    @asynccontextmanager
+    async def turn_of(self, target: str) -> AsyncIterator[None]:
+        """Be one of the items that a target answers at the same time: as many as its `workers`."""
+        limit = self._limits.rates.by_provider.get(items_of(target))
+        if limit is None or limit.gate is None:
+            yield
+            return
+        slot = self._calls.slot
+        with limit.in_use():
+            if not limit.gate.try_enter():
+                await slot.begin_call()
+                try:
+                    with self.standing_still(), self._blocking():
+                        await limit.gate.enter()
+                finally:
+                    slot.end_call()
+            try:
+                yield
+            finally:
+                limit.gate.leave()
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""
@@ -302,17 +372,27 @@ class ItemCalls:
         return self._calls.slot.blocking() if alone else nullcontext()
 
     async def _sent(self, request: Request) -> Reply:
-        """Make one attempt; the window learns how it went."""
-        window = self._limits.window
-        began = time.monotonic()
-        try:
-            reply = await send(self._calls.session.open_for(request), request)
-        except ProviderError as error:
-            if error.kind == ErrorKind.RATE:
-                window.note(began, time.monotonic(), refused=True)
-            raise
-        window.note(began, time.monotonic(), refused=False)
-        return reply
+        """Make one attempt; the window learns how it went.
+
+        What evalcore added to the request, and the provider refuses by name, is left out then.
+        """
+        window, refusals = self._limits.window, self._limits.refusals
+        request = refusals.applied(request)
+        while True:
+            began = time.monotonic()
+            try:
+                reply = await send(self._calls.session.open_for(request), request)
+            except ProviderError as error:
+                if error.kind == ErrorKind.RATE:
+                    window.note(began, time.monotonic(), refused=True)
+                without = refusals.without(request, error)
+                if without is None:
+                    raise
+                request = without
+                continue
+            window.note(began, time.monotonic(), refused=False)
+            refusals.learn(request)
+            return reply
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
@@ -334,6 +414,12 @@ class ItemCalls:
                 # An item of a batch may have ended before the others.
                 with suppress(RuntimeError):
                     clock.reschedule(now() + self._left_s)
+
+
+def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
+    asked = f"the provider asks to wait for {error.retry_after_s:g} s"
+    message = f"{error.message}; {asked}, evalcore waits for {longest_s:g} s at most"
+    return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
 
 
 def _guessed_tokens(request: Request) -> int:

@@ -20,15 +20,18 @@ from evalcore.execution.running_item import wall_clock_us
 from evalcore.model.assertion import PASSED, Assertion, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.identity import (
+    METADATA_APART_SINCE,
     exec_key,
     given_identity,
     grade_key,
     grading_of,
+    metadata_identity,
     stored_assertions_identity,
 )
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, ScoreRule, SuiteDefinition
 from evalcore.planning.expand import Expander, WorkItem
+from evalcore.targets.reasoning import may_strip_reasoning
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
@@ -134,6 +137,7 @@ def holds_given_items(suite: SuiteDefinition, plan: Plan) -> bool:
         and not suite.policy.stop_on_error
         and suite.evidence is not EvidencePolicy.NONE
         and not (suite.scorers or suite.code or suite.executed_code)
+        and not may_strip_reasoning(suite)
     )
 
 
@@ -167,6 +171,7 @@ class GivenItems:
     ) -> None:
         self.begin = begin
         self._context = context
+        self._keeps_apart = suite.file_rules >= METADATA_APART_SINCE
         (variant,) = suite.variants
         target, self._target_digest = expander.target_of(None, variant)
         self._fields: dict[str, Any] = {
@@ -252,14 +257,17 @@ class GivenItems:
     ) -> bytes:
         get = case.get
         output, metadata, least = case["fixture"]["output"], get("metadata"), get("threshold")
-        executed = given_identity(case["input"], output, metadata, get("expected_output"))
+        apart = metadata if self._keeps_apart else None
+        seen = None if self._keeps_apart else metadata
+        executed = given_identity(case["input"], output, seen, get("expected_output"))
         key = exec_key(executed, self._target_digest, 0)
+        grading = grading_of(checked.digest, least, get("criteria")) + metadata_identity(apart)
         row = {
             **self._fields,
             "item": number,
             "case_id": case["id"],
             "exec_key": key,
-            "grade_key": grade_key(key, grading_of(checked.digest, least, get("criteria"))),
+            "grade_key": grade_key(key, grading),
             "started_at": started_us,
             "ended_at": ended_us,
             "tags": tuple(get("tags", _NO_TAGS)),

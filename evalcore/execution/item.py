@@ -18,7 +18,7 @@ from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
-from evalcore.model.run import DECIDED, NOT_FOR_TARGET, State
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
 from evalcore.model.suite import EvidencePolicy, SuiteDefinition
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
@@ -81,6 +81,7 @@ class ItemRunner:
         except EvalError as error:
             finished = failed_item(running, error)
         self._has_error = self._has_error or finished.status is State.ERROR
+        running.tell_refusals(finished)
         if self._inputs.reused is not None:
             self._inputs.reused.forget(item.number)
         if calls is not None:
@@ -112,8 +113,14 @@ class ItemRunner:
                 finished = with_results(finished, results, rule)
         return finished
 
-    def _skip_if_the_run_has_ended(self, item: WorkItem) -> None:
-        """Raise `SkippedError` for an item that is not to begin: by an error, by gates, by time."""
+    def _skip_if_the_run_has_ended(self, running: RunningItem) -> None:
+        """Raise `SkippedError` for an item that is not to begin: by an error, gates, time, refusal.
+
+        What asks no provider goes on after a refusal.
+        """
+        item = running.item
+        if running.calls is not None and (refusal := running.calls.refusal) is not None:
+            raise SkippedError(REFUSED, refusal.message)
         if self._has_error and self._suite.policy.stop_on_error:
             raise SkippedError("error", "an earlier item was in error (fail_on_error)")
         if self._inputs.decided is not None and self._inputs.decided(item):
@@ -125,7 +132,7 @@ class ItemRunner:
     async def _run_in_workspace(self, running: RunningItem) -> FinishedItem:
         """Prepare the item's workspace and run the item there."""
         workspaces, item = self._inputs.workspaces, running.item
-        self._skip_if_the_run_has_ended(item)
+        self._skip_if_the_run_has_ended(running)
         if workspaces is None:
             raise TargetError("workspace", "no workspaces are prepared here")
         case = item.case
@@ -143,7 +150,7 @@ class ItemRunner:
     async def _graded(self, running: RunningItem) -> FinishedItem:
         """Return the finished item; what its target or its checks raise is part of it."""
         try:
-            self._skip_if_the_run_has_ended(running.item)
+            self._skip_if_the_run_has_ended(running)
             if running.calls is None:
                 finished = await self._evidence_and_grades(running)
             else:
@@ -184,6 +191,8 @@ class ItemRunner:
             raise TargetError("timeout", f"no answer within {limit_s} s") from error
 
     async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
+        if running.calls is not None:
+            self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
         results = await self._grading.grade(running, evidence)
         return graded_item(running, evidence, results, self._suite.policy.score_rule)

@@ -9,12 +9,18 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.execution.item_run_store import ItemRunStore
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
-from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.jsonvalues import storable
+from evalcore.model.evidence import UNMEASURED, Evidence, with_warnings
 from evalcore.model.exchange import no_provider
 from evalcore.model.measures import measure_problem
 from evalcore.model.suite import Case, EvidencePolicy, Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
+from evalcore.targets.reasoning import (
+    may_strip_reasoning,
+    strips_reasoning,
+    without_reasoning,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +41,21 @@ class ItemEvidence:
         self._inputs = inputs
         self._grading = grading
         self._targets: dict[tuple[str, str], Runnable] = {}
+        self._may_strip = may_strip_reasoning(suite)
 
     def stored(self, item: WorkItem) -> Evidence | None:
         """Return the evidence that needs no execution; None if the target has to answer."""
         if item.case.fixture is not None:
-            return item.case.fixture
+            return self._fixture(item, item.case.fixture)
         reused = self._inputs.reused
         earlier = None if reused is None else reused.find(item.number)
         return None if earlier is None else earlier.evidence
+
+    def _fixture(self, item: WorkItem, fixture: Evidence) -> Evidence:
+        if not self._may_strip or item.target is None:
+            return fixture
+        strips = strips_reasoning(item.target, item.variant)
+        return without_reasoning(fixture) if strips else fixture
 
     def waits(self, item: WorkItem) -> bool:
         """Whether `obtain` may suspend: for a workspace or for the target."""
@@ -88,7 +101,13 @@ class ItemEvidence:
         running.ledger = None if calls is None else calls.ledger
         if calls is not None and self._suite.evidence is EvidencePolicy.FULL:
             calls.keep_messages()
-        evidence = await target.answer(self._work(running, calls))
+        work = self._work(running, calls)
+        named = running.item.target
+        if calls is None or named is None:
+            evidence = await target.answer(work)
+        else:
+            async with calls.turn_of(named.name):
+                evidence = await target.answer(work)
         if running.ledger is not None:
             evidence = running.ledger.completed(evidence)
         # An answer that waits for nothing comes out of the plan, in which nothing is encoded.
@@ -177,7 +196,16 @@ class ItemEvidence:
 
 
 def storable_evidence(evidence: Evidence) -> Evidence:
-    """Return evidence whose measures are numbers that can be stored; raise `TargetError`."""
+    """Return evidence that can be stored: texts and details with a warning for what was replaced.
+
+    Raises `TargetError` for a measure that is no number.
+    """
+    parts = (evidence.output, evidence.outputs, evidence.details)
+    clean, notes = storable(parts)
+    if clean is not parts:
+        output, outputs, details = clean
+        evidence = evidence._replace(output=output, outputs=outputs, details=details)
+        evidence = with_warnings(evidence, notes)
     if evidence.metrics is UNMEASURED and not evidence.block_metrics:
         return evidence
     problem = measure_problem(evidence.metrics)

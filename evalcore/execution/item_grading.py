@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.human_results import as_if_answered, is_human
+from evalcore.checks.registry import find_check
 from evalcore.checks.subject import CheckContext
 from evalcore.errors import StoreError
 from evalcore.execution.inline import run_inline
@@ -45,6 +47,7 @@ class ItemGrading:
             keeps_outputs=suite.evidence is not EvidencePolicy.NONE,
         )
         self._judges: RunJudges | None = None
+        self._warm: set[str] = set()
         self._awaited_scorers = False
         if suite.scorers:
             from evalcore.checks.scorers.registry import is_awaited
@@ -65,6 +68,22 @@ class ItemGrading:
         """
         if self._store_fault is not None:
             raise self._store_fault
+
+    def warm_up(self, case: Case) -> None:
+        """Import what the case's checks need, before a provider is asked.
+
+        Each check that looks at the output alone judges a text once; what it says is dropped.
+        """
+        for assertion in _with_members(case.assertions):
+            if assertion.check in self._warm or is_human(assertion):
+                continue
+            self._warm.add(assertion.check)
+            with suppress(Exception):  # it is met again, and told, as the answer is graded
+                if waits((assertion,)):
+                    find_check(assertion.check).from_stored(assertion.params)
+                    self._run_judges()
+                else:
+                    run_inline(grade((assertion,), Evidence("{}"), case, self.context))
 
     def waits(self, item: WorkItem) -> bool:
         """Whether a check or a scorer of the item may suspend."""
@@ -93,8 +112,10 @@ class ItemGrading:
         return turn_passes(list(map(as_if_answered, results)), least)
 
     def _context_of(self, running: RunningItem) -> CheckContext:
-        context = self.context
-        if running.calls is None or not waits(running.item.case.assertions):
+        if running.calls is None:
+            return self.context
+        context = replace(self.context, thread=running.calls.session.thread)
+        if not waits(running.item.case.assertions):
             return context
         if running.workspace is not None:
             context = replace(context, workspace=running.workspace.path)
@@ -125,9 +146,9 @@ class ItemGrading:
             return ()
         from evalcore.checks.scorers.scoring import score_evidence
 
-        context = self.context
+        context, thread = self.context, None
         if running.calls is not None:
-            running.timer = None
+            running.timer, thread = None, running.calls.session.thread
             context = self._asking(context, running.item, running.complete())
         return await score_evidence(
             self._suite.scorers,
@@ -137,6 +158,7 @@ class ItemGrading:
             objects=context.objects,
             judges=context.judges,
             workers=self._inputs.workers,
+            thread=thread,
         )
 
     def block_check(self, running: RunningItem, complete: Complete) -> BlockCheck:
@@ -147,19 +169,30 @@ class ItemGrading:
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            context = self._asking(self.context, item, complete)
+            thread = None if running.calls is None else running.calls.session.thread
+            context = self._asking(replace(self.context, thread=thread), item, complete)
             return await grade(assertions, evidence, item.case, context)
 
         return check
 
     def _asking(self, context: CheckContext, item: WorkItem, complete: Complete) -> CheckContext:
         """Return the context of checks that may ask providers and judges for the item."""
+        judges = self._run_judges().for_item(item, complete)
+        return replace(context, complete=complete, judges=judges)
+
+    def _run_judges(self) -> RunJudges:
         if self._judges is None:
             from evalcore.execution.judges import RunJudges
 
             self._judges = RunJudges(self._suite, self._inputs)
-        judges = self._judges.for_item(item, complete)
-        return replace(context, complete=complete, judges=judges)
+        return self._judges
+
+
+def _with_members(assertions: Iterable[Assertion]) -> Iterator[Assertion]:
+    """Yield the assertions, and after a composite one its members."""
+    for assertion in assertions:
+        yield assertion
+        yield from _with_members(map(Assertion._make, assertion.params.get("members", ())))
 
 
 async def _grade_rest(

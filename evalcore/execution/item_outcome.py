@@ -13,7 +13,7 @@ from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
-from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item
+from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item, score_reason
 from evalcore.model.suite import ScoreRule
 from evalcore.redaction.redactor import PROCESS
 
@@ -43,7 +43,8 @@ def with_results(
 ) -> FinishedItem:
     """Return a completed item with these results, and the score and outcome they come to.
 
-    Where labels are awaited, the reason says so, and the results what the item would come to if
+    Of an item that fails although every assertion passed, the reason says why. Where labels are
+    awaited, the reason says so, and the results what the item would come to if
     people answered as expected: the gates cannot be decided between the two.
     """
     threshold, turns = finished.item.case.threshold, finished.item.case.turns
@@ -56,7 +57,7 @@ def with_results(
         answered = () if finished.evidence is None else finished.evidence.outputs
         results = after_failed_turn(results, least, answered)
     score, outcome = score_item(results, rule, least, aggregation)
-    reason = None
+    reason = score_reason(results, score, least) if outcome is Outcome.FAILED else None
     for result in results:
         if result.outcome is Outcome.BLOCKED and is_awaiting(result):
             reason = AWAITING

@@ -11,8 +11,7 @@ import orjson
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
-from evalcore.model.evidence import Metrics
-from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
+from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request, call_notes
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
@@ -120,7 +119,8 @@ class ItemJudges:
             raise TargetError("judge", f"judge '{target.name}' gave no output")
         calls = evidence.details.get("calls") or ()
         model = calls[-1].get("model") if calls else spec.model
-        return JudgeAnswer(evidence.output, target.name, model, evidence.metrics)
+        unpriced = calls[-1].get("unpriced") if calls else None
+        return JudgeAnswer(evidence.output, target.name, model, evidence.metrics, unpriced)
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text; raise as `ask` does.
@@ -138,8 +138,8 @@ class ItemJudges:
         request = first.embedding_request(texts, self._run.mode, model)
         reply = await self._complete(request)
         vectors = tuple(tuple(vector) for vector in orjson.loads(reply.text))
-        measured = Metrics(reply.latency_ms, None, reply.cost_usd, reply.usage.input_tokens, None)
-        return Embedded(vectors, reply.model, measured)
+        unpriced = call_notes(request, reply).get("unpriced")
+        return Embedded(vectors, reply.model, reply.metrics, unpriced)
 
     def _embedding_target(self, spec: JudgeSpec) -> tuple[Target, str | None]:
         if spec.name is not None:
@@ -187,13 +187,14 @@ class _AsJudge:
         parameters = request.parameters
         if "temperature" not in parameters and not _thinks(request.model):
             parameters = {"temperature": 0, **parameters}
-        request = replace(request, parameters=parameters)
+            request = replace(request, parameters=parameters, added=frozenset({"temperature"}))
         if not self._schema:
             return await self._complete(request)
         if request.response_schema is not None or "response_format" in parameters or request.tools:
             return await self._complete(request)
+        added = request.added | {"response_schema"}
         try:
-            return await self._complete(replace(request, response_schema=self._schema))
+            return await self._complete(replace(request, response_schema=self._schema, added=added))
         except ProviderError as error:
             if not _refuses_schema(error):
                 raise

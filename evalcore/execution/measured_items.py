@@ -8,10 +8,17 @@ from typing import Any, Final
 from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
+from evalcore.model.measures import COUNTS
 
 NOT_KEPT: Final = "the reason is not kept (evidence: none)"
 # What decides is kept; what a judge or a program said may quote the output.
-_DECIDING_DETAILS: Final = ("failed_required", "advisory", "prompt_sha256", "token_usage")
+_DECIDING_DETAILS: Final = (
+    "failed_required",
+    "advisory",
+    "prompt_sha256",
+    "token_usage",
+    "unpriced",
+)
 _CALL_MEASURES: Final = (
     "provider",
     "model",
@@ -19,10 +26,10 @@ _CALL_MEASURES: Final = (
     "latency_ms",
     "ttft_ms",
     "cost_usd",
-    "input_tokens",
-    "output_tokens",
+    *COUNTS,
     "attempts",
     "recorded",
+    "unpriced",
 )
 
 

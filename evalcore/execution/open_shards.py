@@ -15,6 +15,7 @@ from evalcore.execution.row import (
     FinishedItem,
     ItemEnd,
     RowEncoder,
+    storable_item,
     without_evidence,
 )
 from evalcore.observability.observer import Observer, ShardBegun
@@ -136,13 +137,19 @@ class OpenShards:
         """
         # DuckDB and this process hold all rows of a shard until it is written.
         inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
+        encode = self._encoder.encode
         try:
-            line = self._encoder.encode(finished, shard.blobs, inline)
-            line = PROCESS.line(line, encoded=not is_planned)
-        except (TypeError, ValueError) as error:
-            # A target gave what JSON cannot hold: a lone surrogate, a foreign object.
-            finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
-            line = PROCESS.line(self._encoder.encode(finished, shard.blobs))
+            line = encode(finished, shard.blobs, inline)
+        except (TypeError, ValueError):
+            # A check gave what JSON cannot hold: half of a surrogate pair, a foreign object.
+            finished = storable_item(finished)
+            try:
+                line = encode(finished, shard.blobs, inline)
+            except (TypeError, ValueError) as error:
+                reason = f"the evidence cannot be stored: {error}"
+                finished, is_planned = without_evidence(finished, reason), False
+                line = encode(finished, shard.blobs)
+        line = PROCESS.line(line, encoded=not is_planned)
         self._keep(shard, position, finished, line)
         if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
             self.work.store_blobs(shard)

@@ -48,7 +48,7 @@ class Pool:
     ) -> None:
         self._open_shards = open_shards
         self._context = context
-        self._slots = Slots(context.limits.window, share)
+        self._slots = Slots(context.limits.window, share, lambda: context.limits.gates.held_s)
         self._slots.vacant = self._grow
         self._session = Session(context)
         self._queue: deque[Task] = deque()
@@ -63,6 +63,7 @@ class Pool:
         self._waits_for = ""
         self._commits: set[asyncio.Task[None]] = set()
         self._workers: set[asyncio.Task[None]] = set()
+        # Items begin at the loop's next turn, or when providers take calls again.
         self._growth: asyncio.Handle | None = None
         self._end: asyncio.Future[None] | None = None
         self.stopped = False
@@ -82,7 +83,7 @@ class Pool:
         slots = self._slots.open
         waiting = sum(slot.waits for slot in slots)
         return Standing(
-            running=len(slots) - waiting,
+            running=len(slots) - waiting + (self._growth is not None),
             waiting=waiting,
             queued=len(self._queue),
             commits=sum(not commit.done() for commit in tuple(self._commits)),
@@ -214,6 +215,8 @@ class Pool:
             starts += 1
         if not self._queue and self._slots.has_room():
             self._has_room.set()
+        elif (held_s := self._slots.held_s()) > 0:
+            self._growth = asyncio.get_running_loop().call_later(held_s, self._grow_further)
 
     def _grow_further(self) -> None:
         self._growth = None

@@ -2,6 +2,7 @@
 
 `ProviderError.retryable` says which failures are worth it. `calls.ItemCalls` asks after each
 attempt, with the policy that `limits.run_limits.RunLimits.retry_policy` bounds for the provider.
+What a provider asks for (`Retry-After`) is waited at its gate (`limits.provider_gates`).
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ class RetryPolicy(NamedTuple):
         """Return how long to wait after attempt number `attempt` (from 1) failed; None: give up.
 
         Exponential with full jitter, but hardly longer than the provider has been silent
-        (`silence_s`). What it asks for (`Retry-After`) is waited in full, and the jitter after it,
-        so that not all come back at once; a call whose pauses would exceed `total_s` is given up.
+        (`silence_s`). What it asks for (`Retry-After`) is waited as it says and uses up no
+        attempt. A call whose pauses would exceed `total_s` is given up.
         """
-        if not error.retryable or attempt >= self.attempts:
+        if not error.retryable:
+            return None
+        if asked_s := error.retry_after_s:
+            return None if waited_s + asked_s > self.total_s else asked_s
+        if attempt >= self.attempts:
             return None
         longest = self.longest_rate_s if error.kind == ErrorKind.RATE else self.longest_s
         bound = min(longest, self.first_s * 2.0 ** (attempt - 1), max(self.blip_s, silence_s))
-        jitter = draw() * bound
-        delay = jitter + max(0.0, error.retry_after_s or 0.0)
+        delay = draw() * bound
         return None if waited_s + delay > self.total_s else delay
 
 

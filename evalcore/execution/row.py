@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
@@ -82,6 +83,7 @@ def row_metrics(row: Mapping[str, Any]) -> Metrics:
         row["cost_usd"],
         row["input_tokens"],
         row["output_tokens"],
+        **{name: row.get(name) for name in TOKEN_PARTS},
     )
 
 
@@ -93,6 +95,26 @@ def without_evidence(finished: FinishedItem, reason: str) -> FinishedItem:
         finished.started_us,
         finished.ended_us,
         error={"kind": "evidence", "message": reason},
+    )
+
+
+def storable_item(finished: FinishedItem) -> FinishedItem:
+    """Return the item with U+FFFD in its texts for what UTF-8 cannot hold, and a warning of it."""
+    parts = (finished.results, finished.error, finished.reason, finished.scores)
+    (results, error, reason, scores), notes = storable(parts)
+    evidence = finished.evidence
+    if evidence is not None:
+        texts = storable((evidence.output, evidence.outputs, evidence.details))
+        output, outputs, details = texts.value
+        evidence = evidence._replace(output=output, outputs=outputs, details=details)
+        evidence = with_warnings(evidence, (*texts.notes, *notes))
+    # A score that is no number is no text: it stays what it is, an error.
+    graded = [
+        AssertionResult(*clean)._replace(score=result.score)
+        for clean, result in zip(results, finished.results, strict=True)
+    ]
+    return finished._replace(
+        evidence=evidence, results=graded, error=error, reason=reason, scores=scores
     )
 
 
@@ -148,6 +170,8 @@ class RowEncoder:
                 break
         if scores:
             row["scores"] = scores
+        if unpriced := _unpriced(evidence, finished.results):
+            row["unpriced_models"] = unpriced
         if evidence is not None:
             _add_evidence(row, evidence, blobs, inline_bytes)
             if row.get("evidence_ref") is not None:
@@ -171,6 +195,25 @@ class RowEncoder:
             fragment = orjson.Fragment(orjson.dumps(result_fields(result)))
             self._fragments[id(result)] = (result, fragment)
         return fragment
+
+
+def calls_of(evidence: Evidence | None) -> list[Mapping[str, Any]]:
+    """Return the calls that evidence lists; a target in Python may list other things."""
+    calls = None if evidence is None else evidence.details.get("calls")
+    listed = calls if isinstance(calls, list | tuple) else ()
+    return [call for call in listed if isinstance(call, Mapping)]
+
+
+def _unpriced(evidence: Evidence | None, results: Sequence[AssertionResult]) -> list[str]:
+    """Return the models without a price that the target and the judges asked."""
+    names: set[str] = set()
+    for result in results:
+        if result.details and isinstance(listed := result.details.get("unpriced"), list):
+            names.update(map(str, listed))
+    for call in calls_of(evidence):
+        if "unpriced" in call:
+            names.add(str(call["unpriced"]))
+    return sorted(names)
 
 
 def _item_fields(finished: FinishedItem) -> dict[str, Any]:
@@ -280,6 +323,7 @@ def _add_evidence(
         row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
         row["cost_usd"] = metrics.cost_usd
         row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
+        row |= metrics.token_parts
     _add_text(row, "output", evidence.output, blobs, inline_bytes)
     if evidence.outputs or evidence.details or evidence.block_metrics:
         text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()

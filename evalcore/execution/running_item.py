@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from evalcore.model.assertion import AssertionResult
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.planning.expand import WorkItem
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
     from evalcore.execution.call_ledger import CallLedger
     from evalcore.execution.calls import Calls, ItemCalls
+    from evalcore.execution.limits.provider_gates import Refusal
+    from evalcore.execution.row import FinishedItem
     from evalcore.workspaces.manager import Workspace
+
+# Messages are shortened in rows.
+_RECOGNISED = 80
 
 
 def wall_clock_us() -> int:
@@ -33,7 +38,8 @@ class RunningItem:
 
     `calls` asks providers; None for an item that waits for nothing. `timer` is the item's time
     limit. `ledger` lists the calls of the target, not those of checks. `graded_turns` has the
-    results of the turns that were graded while the target ran, by their blocks.
+    results of the turns that were graded while the target ran, by their blocks. `refusals` are the
+    calls that a provider refused for its key or for credit.
     """
 
     item: WorkItem
@@ -44,6 +50,7 @@ class RunningItem:
     ledger: CallLedger | None = None
     evidence: Evidence | None = None
     graded_turns: dict[str, tuple[AssertionResult, ...]] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
 
     @property
     def folder(self) -> Path | None:
@@ -54,7 +61,20 @@ class RunningItem:
         """Return what calls providers for the item, with a ledger of its own."""
         if self.calls is None:
             return None
-        return self.calls.for_item(self.item.iteration, self.timer, self.item.number)
+        calls = self.calls.for_item(self.item.iteration, self.timer, self.item.number)
+        calls.refusals = self.refusals
+        return calls
+
+    def tell_refusals(self, finished: FinishedItem) -> None:
+        """Note which refusals of providers the item ended with; others were made good."""
+        if not self.refusals or self.calls is None:
+            return
+        error = "" if finished.error is None else finished.error["message"]
+        said = "\n".join([error, *(result.message for result in finished.results)])
+        for gate, refusal in self.refusals:
+            if refusal.message[:_RECOGNISED] in said:
+                self.calls.context.limits.gates.note_refused_item(gate, refusal)
+                return
 
     @contextmanager
     def noting_faults(self) -> Iterator[None]:
@@ -86,9 +106,5 @@ class RunningItem:
         if self.ledger is None or not self.ledger.calls:
             return None
         sums = self.ledger.metrics
-        metrics = Metrics(
-            cost_usd=sums.cost_usd,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
-        )
+        metrics = replace(sums, latency_ms=None, ttft_ms=None)
         return Evidence(None, metrics=metrics, details={"calls": self.ledger.calls})

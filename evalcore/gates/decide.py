@@ -55,11 +55,14 @@ def decide_run(
 ) -> Decision:
     """Return the decision: fail, else error, else inconclusive, else pass.
 
-    Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
+    Counts that do not add up fail the run, also if all gates pass. A run that a provider ended
+    (its key, its credit) is in error. `gating` is what the gates saw,
     if that is not the whole run; a run whose cases are all quarantined is inconclusive.
     """
     if not summary.adds_up:
         return Decision.FAIL
+    if summary.refused:
+        return Decision.ERROR
     if gating is not None and gating.nothing_gates:
         return Decision.INCONCLUSIVE
     outcomes = [gate.outcome for gate in gates if gate.name != Errors.gate]

@@ -53,6 +53,19 @@ class HistoryTable:
     name: str
     row: str
     columns: tuple[Column, ...]
+    added: int = 0
+
+    def completed(self, rows: str) -> str:
+        """Return a query for rows of files with the columns that earlier versions do not write.
+
+        They are the last `added` ones.
+        """
+        if not self.added:
+            return rows
+        later = ", ".join(
+            f"NULL::{column.type.duckdb} AS {column.name}" for column in self.columns[-self.added :]
+        )
+        return f"SELECT {later} WHERE false UNION ALL BY NAME {rows}"
 
 
 TEXT, INTEGER, NUMBER = ColumnType.TEXT, ColumnType.INTEGER, ColumnType.NUMBER
@@ -119,7 +132,15 @@ RUNS: Final = HistoryTable(
         ),
         Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
         Column("tags", TEXTS, "", "Tags of the suite."),
+        Column("cached_tokens", INTEGER, "tokens", "Input tokens that caches held."),
+        Column("cache_write_tokens", INTEGER, "tokens", "Input tokens written to caches."),
+        Column("cache_write_1h_tokens", INTEGER, "tokens", "Of those the ones kept for an hour."),
+        Column("input_audio_tokens", INTEGER, "tokens", "Input tokens that were audio."),
+        Column("reasoning_tokens", INTEGER, "tokens", "Output tokens that were reasoning."),
+        Column("output_audio_tokens", INTEGER, "tokens", "Output tokens that were audio."),
+        Column("batch_tokens", INTEGER, "tokens", "Tokens that were billed as a batch."),
     ),
+    added=7,
 )
 GATES: Final = HistoryTable(
     "gates",

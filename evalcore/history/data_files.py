@@ -162,7 +162,8 @@ def _rows_query(table: HistoryTable, files: Sequence[Path]) -> str:
         if column.name not in PARTITIONS
     )
     listed = ", ".join(f"'{_literal(literal_path(file))}'" for file in files)
-    return f"SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false)"  # noqa: S608
+    rows = f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)"  # noqa: S608
+    return f"SELECT {columns} FROM ({table.completed(rows)})"  # noqa: S608
 
 
 def _has_runs(

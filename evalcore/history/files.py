@@ -185,7 +185,8 @@ def rows_query(
         for column in chosen
     )
     types = ", ".join(f"'{name}': VARCHAR" for name in PARTITIONS)
-    return (
-        f"SELECT {values} FROM read_parquet([{listed}], hive_partitioning = true, "  # noqa: S608
+    rows = (
+        f"SELECT * FROM read_parquet([{listed}], hive_partitioning = true, "  # noqa: S608
         f"hive_types_autocast = false, hive_types = {{{types}}}, union_by_name = true)"
     )
+    return f"SELECT {values} FROM ({table.completed(rows)})"  # noqa: S608

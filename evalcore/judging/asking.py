@@ -7,7 +7,7 @@ from math import fsum
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import UNMEASURED, Metrics
+from evalcore.model.evidence import UNMEASURED, Metrics, sum_tokens
 
 NO_JUDGE = (
     "no judge is configured: name one in the assertion (`judge: NAME`), as `grader_target` of the "
@@ -35,12 +35,16 @@ class JudgeQuestion(NamedTuple):
 
 
 class JudgeAnswer(NamedTuple):
-    """What a judge replied; `judge` is its target's name."""
+    """What a judge replied; `judge` is its target's name.
+
+    `unpriced` is the model that was asked, if its price is not known.
+    """
 
     text: str
     judge: str
     model: str | None = None
     metrics: Metrics = UNMEASURED
+    unpriced: str | None = None
 
 
 class Judges(Protocol):
@@ -65,6 +69,7 @@ class Embedded(NamedTuple):
     vectors: tuple[tuple[float, ...], ...]
     model: str | None = None
     metrics: Metrics = UNMEASURED
+    unpriced: str | None = None
 
 
 class NoJudges:
@@ -93,11 +98,8 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
     """
     costs = [call.cost_usd for call in metrics if call.cost_usd is not None]
     times = [call.latency_ms for call in metrics if call.latency_ms is not None]
-    input_tokens = [call.input_tokens for call in metrics if call.input_tokens is not None]
-    output_tokens = [call.output_tokens for call in metrics if call.output_tokens is not None]
     return Metrics(
-        latency_ms=fsum(times) if times else None,
+        latency_ms=round(fsum(times), 1) if times else None,
         cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
-        input_tokens=sum(input_tokens) if input_tokens else None,
-        output_tokens=sum(output_tokens) if output_tokens else None,
+        **sum_tokens(metrics),
     )

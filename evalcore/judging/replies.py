@@ -1,7 +1,8 @@
-"""What counts as a judge's reply: one JSON object that fits, the whole text and nothing beside it.
+"""What counts as a judge's reply: one JSON object, as the whole answer or in its one code block.
 
-A reply that merely contains a verdict (an echo of the prompt, a quotation of what was judged) is
-none, and neither is one that stands in the material, however it is written there.
+Reasoning before the answer (`<think>…</think>`) is passed over. A reply that merely contains a
+verdict (an echo of the prompt, a quotation of what was judged) is none, and neither is one that
+stands in the material, however it is written there.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from evalcore.judging.echoes import is_echo
 
 _SPACE = " \t\r\n"
-_BLOCK = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+_BLOCK = re.compile(r"```(?:json|JSON)?\s(.*?)\s?```", re.DOTALL)
+_FENCE = re.compile(r"```[ \t]*([\w+-]*)")
+_FENCE_LINE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[ \t]*\r?$", re.MULTILINE)
+_OPENED = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(?:</\1>|\Z)", re.DOTALL)
+_CLOSED = re.compile(r"(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
 _ANY_SPACE = re.compile(r"\s+")
 _LONGEST = 200_000
 
@@ -24,22 +29,38 @@ class ReplyError(ValueError):
     """A reply is no verdict; the message says why, for the judge to do better."""
 
 
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return the reasoning that stands before a model's answer ("" if none does), and the answer.
+
+    Reasoning stands between `<think>` and `</think>` (`thinking`, `reasoning`). Servers whose
+    prompt ends with the opening tag leave it out; without the closing one all is reasoning.
+    """
+    parts: list[str] = []
+    end = 0
+    while (block := _OPENED.match(text, end)) is not None:
+        parts.append(block[2])
+        end = block.end()
+    if not parts and (closed := _CLOSED.match(text)) is not None:
+        parts.append(closed[1])
+        end = closed.end()
+    if not end:
+        return "", text
+    return "\n\n".join(part.strip() for part in parts), text[end:].lstrip()
+
+
 def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     """Return the JSON object that the reply is; raise `ReplyError`.
 
-    The whole reply has to be the object, or one fenced block that holds it. A key that is there
-    twice, a NaN and what stands in the `material` are refused.
+    The answer after any reasoning has to be the object, or to have it in its one block of JSON. A
+    key that is there twice and what stands in the `material` are refused.
     """
     if len(text) > _LONGEST:
         raise ReplyError(f"it is longer than {_LONGEST} characters")
-    body = text.strip(_SPACE)
+    body = _answer_of(text.strip(_SPACE))
     if not body:
         raise ReplyError("it is empty")
-    block = _BLOCK.fullmatch(body)
-    if block is not None:
-        body = block[1].strip(_SPACE)
     try:
-        value = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(body, object_pairs_hook=_unique)
     except ReplyError:
         raise
     except (ValueError, RecursionError) as error:
@@ -50,6 +71,24 @@ def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     if any(bare in _ANY_SPACE.sub("", text) or is_echo(value, text) for text in material):
         raise ReplyError("it stands in the material that is to be judged")
     return value
+
+
+def _answer_of(text: str) -> str:
+    """Return what should be the JSON object: all after the reasoning, or its one block of JSON."""
+    # A closing tag in an object is a part of its texts.
+    body = text if text.startswith(("{", "```")) else split_reasoning(text)[1].strip(_SPACE)
+    whole = _BLOCK.fullmatch(body)
+    if whole is not None:
+        return whole[1].strip(_SPACE)
+    # Fences inside of JSON's texts begin no line.
+    fences = list((_FENCE if body.count("```") == 2 else _FENCE_LINE).finditer(body))
+    pairs = zip(fences[::2], fences[1::2], strict=False)
+    blocks = [(begin[1].lower(), body[begin.end() : end.start()]) for begin, end in pairs]
+    for language in ("json", ""):
+        of_language = [block for named, block in blocks if named == language]
+        if of_language:
+            return of_language[0].strip(_SPACE) if len(of_language) == 1 else body
+    return body
 
 
 def score_of(value: Mapping[str, Any], low: float, high: float) -> float:
@@ -96,7 +135,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) < len(pairs):
         raise ReplyError("a key stands in it twice")
     return mapping
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ReplyError(f"{name} is no JSON")

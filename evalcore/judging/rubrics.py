@@ -11,6 +11,7 @@ from evalcore.judging.fences import escape_variables
 from evalcore.judging.grading import complete_question, prompt_digest
 from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
 from evalcore.judging.replies import ReplyError, read_object, score_of, text_of
+from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.tolerance import ROUNDING, reaches
 
 _PROMPT: Final = (
@@ -20,8 +21,10 @@ _PROMPT: Final = (
 _LISTS: Final = ("checks", "criteria", "assertions")
 _NAMES: Final = ("id", "text")
 _VERDICTS: Final = ("satisfied", "passed", "met")
+_AROUND: Final = " \t\r\n'\"`\u2018\u2019\u201c\u201d[]()"
 _DEFAULT_REQUIRED: Final = 0.8
 _MET: Final = 0.5
+_SHOWN_CHARACTERS: Final = 60
 
 
 class Criterion(NamedTuple):
@@ -153,7 +156,9 @@ def read_reply(
 
     The list is called `checks` (`criteria`, `assertions`), an entry names its criterion by `id` (or
     by `text`, its outcome) and says `satisfied` (`passed`, `met`) or, where there are levels, a
-    `score`. Entries about something else are left out; two about the same criterion are refused.
+    `score`. Two entries about the same criterion are refused. Entries about something else are left
+    out of a reply that answers all criteria; in one that does not they may be answers under another
+    name, so it is refused, as is one that answers none.
     """
     value = read_object(text, material)
     name = next((key for key in _LISTS if key in value), None)
@@ -161,24 +166,37 @@ def read_reply(
         raise ReplyError("'checks' is missing")
     if not isinstance(value[name], list):
         raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
-    by_id = {each.id: each for each in criteria}
-    by_outcome = {each.outcome: each for each in criteria}
+    both = ({each.id: each for each in criteria}, {each.outcome: each for each in criteria})
     checks: dict[str, CriterionCheck] = {}
+    others: list[str] = []
     for entry in value[name]:
         if not isinstance(entry, dict):
             raise ReplyError(f"each entry of '{name}' has to be an object")
         name_of_criterion = next((entry[key] for key in _NAMES if key in entry), None)
         if not isinstance(name_of_criterion, str):
             raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
-        criterion = by_id.get(name_of_criterion) or by_outcome.get(name_of_criterion)
+        criterion = next(
+            (names[form] for form in _forms(name_of_criterion) for names in both if form in names),
+            None,
+        )
         if criterion is None:
+            others.append(one_line(name_of_criterion, _SHOWN_CHARACTERS))
             continue
         if criterion.id in checks:
             raise ReplyError(f"criterion '{criterion.id}' is answered twice")
         checks[criterion.id] = _check(entry, criterion)
-    reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
     missing = tuple(each.id for each in criteria if each.id not in checks)
+    if missing and (others or not checks):
+        fault = f"no criterion has the id {others[0]!r}" if others else "it answers no criterion"
+        ids = ", ".join(f'"{each.id}"' for each in criteria)
+        raise ReplyError(f"{fault}; the ids are {ids}")
+    reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
     return RubricReading(checks, reasoning, missing)
+
+
+def _forms(name: str) -> tuple[str, str]:
+    """Return a criterion's name as the judge wrote it, and without spaces and quotes around it."""
+    return name, name.strip(_AROUND)
 
 
 def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:

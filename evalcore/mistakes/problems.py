@@ -17,7 +17,10 @@ MAX_PROBLEMS = 100
 
 
 class Problems:
-    """Collects the mistakes of one load; at most `MAX_PROBLEMS` are kept, all are counted."""
+    """Collects the mistakes of one load; at most `MAX_PROBLEMS` are kept, all are counted.
+
+    `replaced` says what of the row that is being read could not be stored (`jsonvalues`).
+    """
 
     def __init__(self, file: str, locate: Locate, *, cheap: bool = False) -> None:
         """Take the function that finds lines; `cheap` says that calling it costs nothing."""
@@ -26,6 +29,7 @@ class Problems:
         self.cheap = cheap
         self.noted: list[Problem] = []
         self.count = 0
+        self.replaced: tuple[str, ...] = ()
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
         """Note a mistake at a path of the document; `label` is put before the message."""

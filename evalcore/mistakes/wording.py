@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from evalcore.mistakes.locations import Loc
@@ -24,6 +24,16 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return noun
     return f"{noun[:-1]}ies" if noun.endswith(("ly", "ry")) else f"{noun}s"
+
+
+def outcomes_text(counts: Mapping[str, int]) -> str:
+    """Return how many items came to each outcome; zeros are left out, but for what passed."""
+    words = {"error": "in error"}
+    return ", ".join(
+        f"{number} {words.get(name, name)}"
+        for name, number in counts.items()
+        if number or name == "passed"
+    )
 
 
 def counted(count: int, noun: str) -> str:

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from evalcore.frozen import frozen
+
+TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
+    "cached_tokens": ("cache_read", "input"),
+    "cache_write_tokens": ("cache_write", "input"),
+    "cache_write_1h_tokens": ("cache_write_1h", "cache_write"),
+    "input_audio_tokens": ("input_audio", "input"),
+    "reasoning_tokens": ("reasoning", "output"),
+    "output_audio_tokens": ("output_audio", "output"),
+}
+"""Tokens that are priced apart: their price, and the price that holds where it is not set."""
+
+TOKEN_PARTS: Final = (*TOKEN_PRICES, "batch_tokens")
+"""Fields of `Metrics` that are parts of the input tokens, of the output tokens or of both."""
 
 
 @frozen
 class Metrics:
-    """Measured quantities of one execution or one block; None where nothing was measured."""
+    """Measured quantities of one execution or one block; None where nothing was measured.
+
+    The input tokens contain those that were read from a cache (`cached_tokens`) or written to one
+    (of which `cache_write_1h_tokens` for an hour) and those of audio; the output tokens contain
+    those of reasoning and of audio. `batch_tokens` are of calls at the price of batches.
+    """
 
     latency_ms: float | None = None
     ttft_ms: float | None = None
     cost_usd: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    batch_tokens: int | None = None
 
     @property
     def total_tokens(self) -> int | None:
@@ -25,8 +50,30 @@ class Metrics:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
+    @property
+    def token_parts(self) -> dict[str, int]:
+        """The `TOKEN_PARTS` that were counted."""
+        counts = ((name, getattr(self, name)) for name in TOKEN_PARTS)
+        return {name: count for name, count in counts if count is not None}
+
+    @property
+    def usage_parts(self) -> dict[str, int]:
+        """The parts that `token_usage` has beside `input` and `output`, where they were counted."""
+        parts = {"cached": self.cached_tokens, "reasoning": self.reasoning_tokens}
+        return {name: count for name, count in parts.items() if count is not None}
+
 
 UNMEASURED = Metrics()
+
+
+def sum_tokens(
+    measured: Iterable[Metrics], names: Iterable[str] = ("input_tokens", "output_tokens")
+) -> dict[str, int]:
+    """Return the sums of these fields and of the `TOKEN_PARTS`, of those that were counted."""
+    listed = list(measured)
+    counts = {name: [getattr(each, name) for each in listed] for name in (*names, *TOKEN_PARTS)}
+    known = {name: [n for n in each if n is not None] for name, each in counts.items()}
+    return {name: sum(each) for name, each in known.items() if each}
 
 
 class _Nothing(Mapping[str, Any]):
@@ -63,3 +110,12 @@ class Evidence(NamedTuple):
     metrics: Metrics = UNMEASURED
     block_metrics: Mapping[str, Metrics] = NOTHING
     details: Mapping[str, Any] = NOTHING
+
+
+def with_warnings(evidence: Evidence, warnings: Iterable[str]) -> Evidence:
+    """Return evidence whose details have these warnings, too, each once."""
+    written = evidence.details.get("warnings") or ()
+    more = [warning for warning in warnings if warning not in written]
+    if not more:
+        return evidence
+    return evidence._replace(details={**evidence.details, "warnings": [*written, *more]})

@@ -1,8 +1,9 @@
 """A path into evidence, `outputs.main.code` or `state.items[0].name`, and what stands there.
 
-The roots are `outputs` (a block's output by its id; `primary_output` is the primary one), `state`,
-`metrics` and `errors`. A text that holds a JSON object or array can be descended into. What is not
-a block's id under `outputs` is looked for in the primary output.
+The roots are `outputs` (a block's output by its id; `primary_output` is the primary one), `output`
+(the output where there is only one), `state`, `metrics` and `errors`. A text that holds a JSON
+object or array can be descended into. What is not a block's id under `outputs` is looked for in the
+primary output.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.jsonvalues import parse_storable
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 
-ROOTS: Final = ("outputs", "state", "metrics", "errors")
+ROOTS: Final = ("outputs", "output", "state", "metrics", "errors")
 PRIMARY: Final = "primary_output"
 # The outputs that are no text, where the state does not say them.
 VALUES: Final = "values"
@@ -64,6 +66,10 @@ def parse_path(text: str) -> tuple[str, ...]:
 def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
     """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
     parts = parse_path(path)
+    if parts[0] == "output":
+        if len(evidence.outputs) > 1:
+            return MissingPath(path, "outputs", _described(output_values(evidence)))
+        parts = ("outputs", PRIMARY, *parts[1:])
     if parts[0] not in ROOTS:
         return MissingPath(path, "", "")
     node: Any = _root(evidence, parts[0])
@@ -132,6 +138,7 @@ def metric_values(metrics: Metrics) -> dict[str, Any]:
         "input_tokens": metrics.input_tokens,
         "output_tokens": metrics.output_tokens,
         "total_tokens": metrics.total_tokens,
+        **metrics.token_parts,
         "tokens": {name: value for name, value in tokens.items() if value is not None} or None,
     }
     return {name: value for name, value in measured.items() if value is not None}
@@ -152,8 +159,8 @@ def container_in(text: str) -> Any:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = parse_storable(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict | list) else None
 

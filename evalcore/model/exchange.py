@@ -16,9 +16,11 @@ import orjson
 
 from evalcore.errors import TargetError
 from evalcore.frozen import frozen
-from evalcore.model.evidence import NOTHING
+from evalcore.model.evidence import NOTHING, Metrics
 
 _SLASHES: Final = re.compile("(?<!:)//+")
+# What evalcore adds to a request by itself, unless its parameter is null.
+ADDED_PARAMETERS: Final = ("temperature", "max_tokens", "response_format")
 
 
 @frozen
@@ -57,10 +59,13 @@ class Request:
 
     `messages` have `role` and `content` (text, or segments `{type: text|image|file, value}`), a
     tool's message also `tool_call_id`, an assistant's `tool_calls`. `parameters` have the names of
-    the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them.
-    `response_schema` is a JSON Schema of the answer. For protocol `http`, `parameters` are
+    the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them and
+    leaves out those that are null. `response_schema` is a JSON Schema of the answer. `added` names
+    what evalcore added to the author's request, `refused` what the provider refused of it
+    (`providers.additions`); neither is part of the question. For protocol `http`, `parameters` are
     `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
-    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt.
+    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt. A request over `http` with
+    `allowed_addresses` reaches those and public ones only, others anything.
     """
 
     endpoint: Endpoint
@@ -71,6 +76,9 @@ class Request:
     response_schema: Mapping[str, Any] | None = None
     stream: bool = False
     attempt_timeout_s: float | None = None
+    added: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    allowed_addresses: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two requests the same question: no secret, no time limit, no address.
@@ -83,7 +91,11 @@ class Request:
             "protocol": self.endpoint.protocol,
             "model": self.model,
             "messages": [dict(message) for message in self.messages],
-            "parameters": dict(self.parameters),
+            "parameters": {
+                name: value
+                for name, value in self.parameters.items()
+                if value is not None or name not in ADDED_PARAMETERS
+            },
             "tools": [dict(tool) for tool in self.tools],
             "response_schema": self.response_schema,
         }
@@ -100,13 +112,40 @@ def request_digest(identity: Mapping[str, Any], *, iteration: int, invocation: i
 
 
 class Usage(NamedTuple):
-    """Tokens of one call as the provider counted them; None where it did not say."""
+    """Tokens of one call as the provider counted them; None where it did not say.
+
+    The parts are those of `Metrics`. `tier` is what the provider calls the service that it billed
+    (`batch`, `flex`, `priority`), None for the usual one.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    tier: str | None = None
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input and output tokens together; None when neither was counted."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was counted, by the fields of `Metrics`."""
+        counts = self._asdict()
+        counts["batch_tokens"] = self.total_tokens if counts.pop("tier") == BATCH else None
+        return {name: count for name, count in counts.items() if count is not None}
 
 
 NO_USAGE = Usage()
+BATCH: Final = "batch"
+"""The tier of calls that are billed as a part of a batch."""
 
 
 class StreamEvent(NamedTuple):
@@ -119,10 +158,12 @@ class StreamEvent(NamedTuple):
 
 @frozen
 class Reply:
-    """What came back. `latency_ms` from sending to the last byte of the successful attempt.
+    """What came back. `latency_ms` from the last byte sent to the last one received, of the last
+    attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
-    arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,
+    arguments. `notes` say what of the answer could not be stored and was replaced. `cost_usd` is
+    None where no price is known. `attempts` counts the calls made,
     `recorded` says that none was made now.
     """
 
@@ -138,12 +179,30 @@ class Reply:
     events: tuple[StreamEvent, ...] = ()
     attempts: int = 1
     recorded: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was measured of the call."""
+        return Metrics(self.latency_ms, self.ttft_ms, self.cost_usd, **self.usage.counts)
+
+
+def call_notes(request: Request, reply: Reply) -> dict[str, Any]:
+    """Return what `details.calls` says of an answer beside its measures.
+
+    `unpriced` is the model whose tokens were counted and whose price is not known.
+    """
+    notes: dict[str, Any] = {}
+    if reply.cost_usd is None and request.model and reply.usage.total_tokens is not None:
+        notes["unpriced"] = request.model
+    return notes
 
 
 class ErrorKind(StrEnum):
     """Why a call gave no answer."""
 
     AUTHENTICATION = "authentication"
+    CREDIT = "credit"
     RATE = "rate"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
@@ -159,7 +218,10 @@ class ProviderError(TargetError):
     """A call failed. `kind` is an `ErrorKind`; `status` the HTTP status where there was one.
 
     `retry_after_s` is what the provider asked for. `attempts` counts the calls made until then.
+    `named` are the parameters that the provider's words name (`providers.additions`).
     """
+
+    named: frozenset[str] = frozenset()
 
     def __init__(
         self,

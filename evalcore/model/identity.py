@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
-from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.model.turns import turn_number
@@ -76,12 +76,38 @@ def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
     return behaviour
 
 
-def case_identity(case: Case, *, with_stops: bool = True) -> bytes:
+# Targets that ask with a case's input alone, unless they are given several cases at once.
+_WITHOUT_METADATA = frozenset(
+    {"anthropic", "any-llm", "cli", "command", "echo", "http", "mock", "openai"}
+)
+_BATCHES = frozenset({"batch", "batch_requests", "provider_batching"})
+METADATA_APART_SINCE: Final = 4  # of `model.suite.FILE_RULES`
+
+
+def sees_metadata(case: Case, target: Target | None, variant: Variant) -> bool:
+    """Whether an execution can see the case's metadata."""
+    if not case.metadata or case.fixture is not None or target is None:
+        return False
+    fallbacks = target.options.get("fallback_targets") or ()
+    kinds = {target.kind, *(entry["kind"] for entry in fallbacks if isinstance(entry, Mapping))}
+    keys = {*target.options, *variant.config}
+    keys.update(key for entry in fallbacks for key in entry["options"])
+    alone = kinds <= _WITHOUT_METADATA and not keys & _BATCHES
+    return case.workspace is not None or not alone
+
+
+def metadata_identity(metadata: Mapping[str, Any] | None) -> bytes:
+    """Return the bytes of metadata that only what grades can see; none where there is none."""
+    return _canonical(metadata) if metadata else b""
+
+
+def case_identity(case: Case, *, with_stops: bool = True, with_metadata: bool = True) -> bytes:
     """Return the bytes of everything in a case that an execution can see.
 
     Without `with_stops` they lack the checks that decide where a conversation stops.
     """
-    visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
+    metadata = case.metadata or None if with_metadata else None
+    visible = [case.input, _stored_form(case.fixture), metadata, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])
@@ -110,14 +136,26 @@ def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     return code_identity(names, code) if names else b""
 
 
+_FIRST_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+
+
+def _measures(metrics: Metrics) -> orjson.Fragment:
+    """Return measures as identities have them: later fields stand in them where they are set."""
+    fields = {name: getattr(metrics, name) for name in _FIRST_MEASURES} | metrics.token_parts
+    return orjson.Fragment(orjson.dumps(fields))
+
+
 # Evidence of an output alone, as `_stored_form` has it: its measures, written once.
-_UNMEASURED: Final = orjson.Fragment(_canonical(UNMEASURED))
+_UNMEASURED: Final = _measures(UNMEASURED)
 
 
 def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
     if evidence is None:
         return None
-    return (evidence.output, *(value or None for value in evidence[1:]))
+    measured = _UNMEASURED if evidence.metrics is UNMEASURED else _measures(evidence.metrics)
+    blocks = {block: _measures(each) for block, each in evidence.block_metrics.items()}
+    outputs, details = evidence.outputs or None, evidence.details or None
+    return (evidence.output, outputs, measured, blocks or None, details)
 
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from evalcore.model.evidence import UNMEASURED, Metrics
+from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Metrics
 
 LARGEST: Final = 2**63 - 1
 """The largest count; amounts (milliseconds, US dollars) are below it, too."""
 
-_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
-_COUNTS: Final = frozenset({"input_tokens", "output_tokens"})
+COUNTS: Final = ("input_tokens", "output_tokens", *TOKEN_PARTS)
+"""The measures that are whole numbers."""
+
+_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", *COUNTS)
+_COUNTS: Final = frozenset(COUNTS)
 _TYPES: Final = {name: int if name in _COUNTS else float for name in _MEASURES}
 
 

@@ -12,6 +12,8 @@ from evalcore.frozen import frozen
 SCHEMA = 1
 # Stands in `Manifest.execution` until the whole plan is stored.
 PLANNING = "planning"
+REFUSED = "refused"
+"""The reason of items that were not tried since a provider refuses every call: its key, credit."""
 DECIDED = "decided"
 """The reason of items that were skipped since the gates of the run were decided before."""
 NOT_FOR_TARGET = "not for this target"

@@ -10,6 +10,7 @@ from evalcore.model.suite import ScoreRule
 from evalcore.model.tolerance import reaches
 from evalcore.model.turns import Aggregation, turn_block, turn_number
 
+_REASONS = 3
 _MEASURED = frozenset({Outcome.PASSED, Outcome.FAILED})
 
 
@@ -50,6 +51,25 @@ def score_item(
     if not met:
         return score, Outcome.FAILED
     return score, Outcome.PASSED if len(measured) == len(results) else Outcome.BLOCKED
+
+
+def score_reason(results: Sequence[AssertionResult], score: float, threshold: float) -> str | None:
+    """Return why an item failed of which every assertion that decides passed, else None."""
+    deciding = [result for result in results if not result.is_advisory]
+    if not deciding or any(result.outcome is not Outcome.PASSED for result in deciding):
+        return None
+    required = [
+        f"{result.name}: score {result.score:.6g} < {result.required:g}, which is required"
+        for result in deciding
+        if result.required is not None and not reaches(result.score, result.required)
+    ]
+    reasons = required or [f"score {score:.6g} < {threshold:g} (the threshold of the test)"]
+    said = [
+        f"{result.name}: {result.message}"
+        for result in sorted(deciding, key=lambda result: result.score)
+        if result.score < 1.0 and result.message
+    ]
+    return "; ".join((*reasons, *said[:_REASONS]))
 
 
 def all_plain_passes(results: Sequence[AssertionResult]) -> bool:

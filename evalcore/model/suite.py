@@ -17,11 +17,12 @@ from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.model.turns import Turns
 
-FILE_RULES: Final = 3
+FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
 
 It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
-compares arguments with `exact` by default; it was `superset`.
+compares arguments with `exact` by default; it was `superset`. 4: metadata
+that a target does not see is no part of the execution's identity, but of the grading's.
 """
 
 

@@ -92,15 +92,18 @@ class Summary:
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
-    rows are those of the planned items, one each. `costliest`, alone and with its judges, and
+    rows are those of the planned items, one each. `refused` counts the items that were not tried
+    since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
     from. `quarantined` are the cases that are left out of every other value here: the summary that
-    gates decide over has some, the one that reports show has none. `awaiting` says which labels of
-    people are missing, None if none are; `agreement` how well those agree who answered the same.
+    gates decide over has some, the one that reports show has none. `tokens` are the sums
+    of what was counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without
+    a price. `awaiting` says which labels of people are missing, None if none are; `agreement` how
+    well those agree who answered the same.
     """
 
     counts: Counts
@@ -117,9 +120,12 @@ class Summary:
     unmeasured_cost: int = 0
     unmeasured_tokens: int = 0
     each_item_once: bool = True
+    refused: int = 0
     avg_cost_usd: float | None = None
     total_cost_usd: float | None = None
     total_tokens: int | None = None
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    unpriced: tuple[str, ...] = ()
     judge_cost_usd: float | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())

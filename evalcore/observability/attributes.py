@@ -109,6 +109,9 @@ def _reply_attributes(reply: Reply, *, model: bool) -> dict[str, Any]:
     measures = {
         "gen_ai.usage.input_tokens": reply.usage.input_tokens,
         "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": reply.usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": reply.usage.cache_write_tokens,
+        "gen_ai.usage.reasoning.output_tokens": reply.usage.reasoning_tokens,
         "evalcore.cost_usd": reply.cost_usd,
         "evalcore.latency_ms": reply.latency_ms,
         "evalcore.ttft_ms": reply.ttft_ms,

@@ -262,7 +262,7 @@ class SpanObserver(EventObserver):
         histogram.record(took_s, named)
         if isinstance(outcome, ProviderError):
             return
-        for kind, tokens in zip(("input", "output"), outcome.usage, strict=True):
+        for kind, tokens in zip(("input", "output"), outcome.usage[:2], strict=True):
             if tokens is not None:
                 self._count.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
         if outcome.cost_usd:

@@ -1,4 +1,7 @@
-"""Make a damaged run one that can be resumed: its bad parts are set aside, never thrown away."""
+"""Make a run that has ended one that can be resumed: parts are set aside, never thrown away.
+
+They are damaged, or hold items that a provider refused.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,28 @@ def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]
     if not whole.repairable:
         raise whole
     shards = tuple(damage.shard for damage in damages if damage.shard is not None)
+    _reopen(run, shards)
+    return shards
+
+
+def reopen_refused(run: StoredRun) -> tuple[int, ...]:
+    """Reopen a completed run that a provider ended (its key, its credit) for what it left out.
+
+    Returns the shards to be executed again; none if no provider ended the run.
+    """
+    from evalcore.analytics.prevented import refused_shards
+
+    manifest = run.manifest()
+    if not (manifest.counts or {}).get("skipped"):
+        return ()
+    with run.result_files(manifest.plan) as parts:
+        shards = refused_shards(parts)
+    if shards:
+        _reopen(run, shards)
+    return shards
+
+
+def _reopen(run: StoredRun, shards: Sequence[int]) -> None:
     for shard in shards:
         _set_aside(run, shard)
 
@@ -36,7 +61,6 @@ def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]
     run.store.put_if_absent(reopened_key(run.run_id), b"")
     run.update(reopened)
     reopen_run(run)
-    return shards
 
 
 def _set_aside(run: StoredRun, shard: int) -> None:

@@ -200,6 +200,13 @@ class RunCalls:
                 self._workspaces = None
             if self._pool is not None:
                 self._pool.close()
+            refusal = None if self._context is None else self._context.limits.gates.ended_by
+            if refusal is not None:
+                self._options.warn(
+                    f"the run ended early, every call is refused: {refusal.message}. Items that "
+                    "were not tried are skipped. Correct the key or add credit, then: "
+                    f"evalcore run --resume {self._run.run_id}"
+                )
             if self._context is not None and self._context.recorder is not None:
                 self._context.recorder.close()
             if self._context is not None and self._context.limits.sync is not None:

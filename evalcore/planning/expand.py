@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import (
+    METADATA_APART_SINCE,
     assertions_identity,
     case_code,
     case_identity,
@@ -15,7 +16,9 @@ from evalcore.model.identity import (
     grading_identity,
     judges_identity,
     judges_named,
+    metadata_identity,
     scorers_identity,
+    sees_metadata,
     target_identity,
 )
 from evalcore.model.run import Plan
@@ -65,6 +68,7 @@ class Expander:
         ]
         if judges:
             self._scorers += judges_identity(judges, None, suite)
+        self._keeps_apart = suite.file_rules >= METADATA_APART_SINCE
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], _Graded] = {}
 
@@ -77,22 +81,30 @@ class Expander:
         """
         number = first
         executed_case = case if asked_as is None else asked_as
-        executed = case_identity(executed_case)
-        if self._executed_code:
-            executed += case_code(executed_case, self._executed_code, is_script=self._is_script)
+        executions = {True: self._execution(executed_case, with_metadata=True)}
         by = self._graded(case.assertions)
-        graded = grading_identity(case, by.digest) + self._scorers
+        grading = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
             target, digest = self.target_of(case.target, variant)
+            sees = not self._keeps_apart or sees_metadata(executed_case, target, variant)
+            if sees not in executions:
+                executions[sees] = self._execution(executed_case, with_metadata=False)
+            executed = executions[sees]
+            graded = grading + (b"" if sees else metadata_identity(case.metadata))
             if by.judges:
-                judged = judges_identity(by.judges, target, self._suite)
-                graded = grading_identity(case, by.digest) + self._scorers + judged
+                graded += judges_identity(by.judges, target, self._suite)
             for iteration in range(self._suite.policy.iterations):
                 if number in numbers:
                     key = exec_key(executed, digest, iteration)
                     grade = grade_key(key, graded)
                     yield WorkItem(number, case, variant, target, iteration, key, grade)
                 number += 1
+
+    def _execution(self, case: Case, *, with_metadata: bool) -> bytes:
+        executed = case_identity(case, with_metadata=with_metadata)
+        if self._executed_code:
+            executed += case_code(case, self._executed_code, is_script=self._is_script)
+        return executed
 
     def _graded(self, assertions: tuple[Assertion, ...]) -> _Graded:
         """Return the assertions' digest; cases that share all the objects share it."""

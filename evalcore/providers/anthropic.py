@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.model.exchange import NO_USAGE, ErrorKind, Reply, Request, StreamEvent, Usage
 from evalcore.providers.failures import (
     check_key,
     failed,
@@ -18,7 +18,7 @@ from evalcore.providers.failures import (
     parsed_answer,
     streamed_failure,
 )
-from evalcore.providers.measures import counted
+from evalcore.providers.measures import usage_of
 from evalcore.providers.messages import (
     anthropic_messages,
     anthropic_tool,
@@ -83,10 +83,11 @@ def payload_of(request: Request) -> dict[str, Any]:
     """
     system, messages = anthropic_messages(request.messages)
     payload: dict[str, Any] = {"model": request.model, "messages": messages}
-    payload["max_tokens"] = request.parameters.get("max_completion_tokens", _MAX_TOKENS)
+    default = None if "max_tokens" in request.refused else _MAX_TOKENS
+    payload["max_tokens"] = request.parameters.get("max_completion_tokens", default)
     for name, value in request.parameters.items():
         if name == "stop":
-            payload["stop_sequences"] = [value] if isinstance(value, str) else list(value)
+            payload["stop_sequences"] = [value] if isinstance(value, str) else value
         elif name == "tool_choice":
             payload[name] = _tool_choice(value)
         elif name not in _UNKNOWN:
@@ -108,7 +109,7 @@ def payload_of(request: Request) -> dict[str, Any]:
         payload["tools"] = tools
     if request.stream:
         payload["stream"] = True
-    return payload
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def answers_by_tool(request: Request) -> bool:
@@ -128,7 +129,7 @@ def _tool_choice(value: Any) -> Any:
 def whole_reply(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)
@@ -151,8 +152,8 @@ class AnthropicStream:
     url: str
     model: str = ""
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    counted: dict[str, Any] = field(default_factory=dict)
+    usage: Usage = NO_USAGE
     reason: str | None = None
     ttft_ms: float | None = None
     has_begun: bool = False
@@ -204,14 +205,10 @@ class AnthropicStream:
             self.ttft_ms = offset_ms
 
     def take_usage(self, raw: Any) -> None:
-        """Take the tokens counted so far; what was read from a cache was input, too."""
-        usage = _mapping(raw)
-        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        counts = [count for name in names if (count := counted(usage, name)) is not None]
-        if usage.get("input_tokens") is not None:
-            self.input_tokens = sum(counts)
-        if (output_tokens := counted(usage, "output_tokens")) is not None:
-            self.output_tokens = output_tokens
+        """Take the tokens counted so far; raise `ProviderError`."""
+        known = {name: value for name, value in _mapping(raw).items() if value is not None}
+        self.counted |= known
+        self.usage = usage_of(self.counted, self.counted.get("service_tier"))
 
     def reply(self, latency_ms: float, status: int = 200) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
@@ -234,7 +231,7 @@ class AnthropicStream:
             text=text,
             model=self.model or request.model,
             tool_calls=tuple(calls),
-            usage=Usage(self.input_tokens, self.output_tokens),
+            usage=self.usage,
             latency_ms=latency_ms,
             ttft_ms=self.ttft_ms,
             finish_reason=self.reason,

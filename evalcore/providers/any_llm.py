@@ -8,6 +8,7 @@ has an address or a key of its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.providers.additions import named_in
 from evalcore.providers.failures import kind_of_status, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
 from evalcore.providers.redaction import cleaned_text
@@ -32,6 +34,7 @@ _INSTALL: Final = "install the extra: pip install 'evalcore-pipeline[any-llm]'"
 _NO_KEY: Final = "none"
 _SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET")
 _SHORTEST_KEY: Final = 8
+_TOO_MANY: Final = 429
 _KINDS: Final[Mapping[str, ErrorKind]] = {
     "AuthenticationError": ErrorKind.AUTHENTICATION,
     "MissingApiKeyError": ErrorKind.AUTHENTICATION,
@@ -55,7 +58,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
             answer = await client.acompletion(**payload)
             if hasattr(answer, "__aiter__"):
                 return await _streamed(request, answer, started)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
     except ProviderError:
         raise
     except TimeoutError as error:
@@ -70,13 +73,13 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
 async def _streamed(request: Request, chunks: Any, started: float) -> Reply:
     stream = OpenAIStream(request, request.model)
     async for chunk in chunks:
-        stream.take(ServerSent("", _json(chunk), (time.perf_counter() - started) * 1000))
-    return stream.reply((time.perf_counter() - started) * 1000)
+        stream.take(ServerSent("", _json(chunk), round((time.perf_counter() - started) * 1000, 1)))
+    return stream.reply(round((time.perf_counter() - started) * 1000, 1))
 
 
 def _json(answer: Any) -> bytes:
     """Return an answer of any-llm as the JSON of OpenAI's API."""
-    return orjson.dumps(answer.model_dump(mode="json", exclude_none=True))
+    return json.dumps(answer.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def _client_of(request: Request, provider: str) -> Any:
@@ -112,19 +115,34 @@ def _named(request: Request, error: Exception) -> ProviderError:
     """Return the error that an exception of any-llm, or of a provider's SDK, is."""
     status = getattr(error, "status_code", None)
     kind = _KINDS.get(type(error).__name__, ErrorKind.REQUEST)
-    if isinstance(status, int) and status >= 300 and kind is not ErrorKind.CONTENT:
-        kind = kind_of_status(status, b"")
-    elif _is_broken_connection(getattr(error, "original_exception", None)):
+    original = getattr(error, "original_exception", None)
+    headers = _headers_of(error, original)
+    codes = {"code": getattr(error, "code", None), "type": getattr(error, "error_type", None)}
+    message = str(error).encode("utf-8", "replace").decode()
+    said = orjson.dumps({"error": {**codes, "message": message}}, default=str)
+    told = _TOO_MANY if status is None and kind is ErrorKind.RATE else status
+    if isinstance(told, int) and told >= 300 and kind is not ErrorKind.CONTENT:
+        kind = kind_of_status(told, said, headers)
+    elif _is_broken_connection(original):
         kind = ErrorKind.CONNECTION
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ImportError):
         provider = request.model.partition(":")[0]
         text = f"{text}; install its SDK: pip install 'any-llm-sdk[{provider}]'"
     named = _failed(request, kind, text, status if isinstance(status, int) else None)
-    wait = getattr(error, "retry_after", None)
-    if wait is not None:
-        named.retry_after_s = retry_after_s({"retry-after": str(wait)}, time.time())
+    named.retry_after_s = retry_after_s(headers, time.time())
+    named.named = named_in(text.encode())
     return named
+
+
+def _headers_of(error: Exception, original: object) -> dict[str, str]:
+    """Return the headers of the answer that a provider's SDK made an exception of."""
+    headers = getattr(getattr(original, "response", None), "headers", None)
+    known = {}
+    if isinstance(headers, Mapping):
+        known = {str(name).lower(): str(value) for name, value in headers.items()}
+    wait = getattr(error, "retry_after", None)
+    return known if wait is None else {"retry-after": str(wait), **known}
 
 
 def _is_broken_connection(error: object) -> bool:

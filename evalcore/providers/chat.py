@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING
-from evalcore.model.exchange import Endpoint, Request
+from evalcore.model.exchange import ADDED_PARAMETERS, Endpoint, Request
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
@@ -242,7 +242,12 @@ def chat_model(
 
 def _parameters(options: ChatOptions, public_headers: Mapping[str, str]) -> dict[str, Any]:
     named = {name: getattr(options, name) for name in (*_PARAMETERS, "response_format")}
-    parameters = {name: value for name, value in named.items() if value is not None}
+    # A null that the author wrote keeps evalcore from adding its own.
+    written = options.model_fields_set
+    if "response_schema" in written:
+        written = written | {"response_format"}
+    null = written.intersection(ADDED_PARAMETERS)
+    parameters = {n: value for n, value in named.items() if value is not None or n in null}
     if public_headers:
         parameters["extra_headers"] = dict(public_headers)
     if isinstance(options, AdapterOptions):

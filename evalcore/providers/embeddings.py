@@ -6,14 +6,15 @@ The texts stand in `parameters.input`; the reply's text is a JSON list of vector
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import check_key, nonsense, streamed_failure
+from evalcore.providers.failures import check_key, nonsense, parsed_answer
+from evalcore.providers.measures import usage_of
 from evalcore.providers.messages import wire_headers
-from evalcore.providers.openai import usage_of
 from evalcore.providers.transport import Received, Sent, exchange, joined_url, json_body
 
 if TYPE_CHECKING:
@@ -37,13 +38,8 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 
 
 def _reply(request: Request, url: str, received: Received) -> Reply:
-    try:
-        data = orjson.loads(received.body)
-    except ValueError as error:
-        what = "the answer is not JSON"
-        raise nonsense(request.endpoint, url, what, received.body) from error
-    if isinstance(data, dict) and data.get("error"):
-        raise streamed_failure(request.endpoint, url, data["error"])
+    body = received.body
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     vectors = _vectors(data, len(request.parameters.get("input") or ()))
     if vectors is None:
         what = "the answer has no embedding of numbers for each text"
@@ -75,4 +71,4 @@ def _vectors(data: Any, count: int) -> list[list[float]] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
 
+from evalcore.jsonvalues import parse, storable
+from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
 
 # The host of a URL in which `${{ NAME }}` may stand.
@@ -22,7 +26,25 @@ _KEYS: Final = {
 }
 _TIMEOUTS: Final = (408, 504)
 _CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
-_CONTENT_WORDS: Final = ("content filter", "content management policy", "content policy")
+_CONTENT_WORDS: Final = (
+    "content filter", "content management policy", "content policy", "requires moderation",
+)  # fmt: skip
+# Codes and words of providers whose credit is used up; more calls do not help before it is paid.
+_CREDIT_STATUS: Final = 402
+_CREDIT_CODES: Final = (
+    "insufficient_quota", "insufficient_balance", "insufficient_credit", "insufficient_funds",
+    "exceeded_current_quota", "billing", "arrearage",
+)  # fmt: skip
+_CREDIT_WORDS: Final = (
+    "credit balance", "insufficient balance", "insufficient credit", "insufficient funds",
+    "insufficient quota", "out of credit", "credits are depleted", "available credits",
+    "monthly spending limit", "billing hard limit", "billing is disabled", "enable billing",
+    "billing to be enabled", "payment required",
+)  # fmt: skip
+# Google says these words of a limit per minute, too, and then when to come back.
+_QUOTA_WORDS: Final = "exceeded your current quota"
+_COME_BACK: Final = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"|retry in ([0-9.]+) ?s')
+_PER_DAY: Final = re.compile(rb'"quotaId"\s*:\s*"[^"]*PerDay')
 _STREAMED: Final = (
     ("rate_limit", ErrorKind.RATE),
     ("authentication", ErrorKind.AUTHENTICATION),
@@ -63,11 +85,14 @@ def refused(
 ) -> ProviderError:
     """Return the error that an answer of this status (300 or more) is."""
     reason = _reason(endpoint, body)
-    kind = kind_of_status(status, body)
+    kind = kind_of_status(status, body, headers, is_model=endpoint.protocol != "http")
     what = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
     error.retry_after_s = retry_after_s(headers, time.time())
+    if error.retry_after_s is None and kind is ErrorKind.RATE:
+        error.retry_after_s = _come_back_s(body)
+    error.named = named_in(body)
     return error
 
 
@@ -88,13 +113,15 @@ def nonsense(endpoint: Endpoint, url: str, what: str, body: bytes) -> ProviderEr
     return failed(endpoint, url, ErrorKind.SERVER, f"{what}{begins}", 200)
 
 
-def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
+def parsed_answer(
+    endpoint: Endpoint, url: str, body: bytes, what: str, charset: str | None = None
+) -> Any:
     """Return the JSON of an answer or of an event of it, which `what` names.
 
     Raises `ProviderError` for what is not JSON, and for an error of the provider.
     """
     try:
-        data = orjson.loads(body)
+        data = parse(body, charset)
     except ValueError as error:
         raise nonsense(endpoint, url, f"{what} is not JSON", body) from error
     if isinstance(data, dict) and data.get("error"):
@@ -104,29 +131,42 @@ def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
 
 def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     """Return the error that a provider sends in the middle of an answer of status 200."""
-    body = orjson.dumps({"error": error})
+    body = orjson.dumps({"error": storable(error).value})
     named = f"{error.get('type')} {error.get('code')}" if isinstance(error, Mapping) else ""
     kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
+    code = error.get("code") if isinstance(error, Mapping) else None
+    if isinstance(code, int) and 400 <= code < 600:  # the status that the answer should have had
+        kind = kind_of_status(code, body)
+    if _is_about_credit(body, {}):
+        kind = ErrorKind.CREDIT
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
-    return failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure = failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
+    failure.named = named_in(body)
+    return failure
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that `Retry-After` asks for: a number or a date; None for neither."""
     from email.utils import parsedate_to_datetime
 
+    with suppress(ValueError):
+        milliseconds = _bounded(float(headers.get("retry-after-ms", "")))
+        if milliseconds is not None:
+            return milliseconds / 1000
+    written = headers.get("retry-after", "").strip()
     try:
-        if "retry-after-ms" in headers:
-            return _bounded(float(headers["retry-after-ms"]) / 1000)
-        written = headers.get("retry-after", "").strip()
-        if not written:
-            return None
-        if written[:1].isdigit() or written[:1] in "+-.":
+        if written[:1].isdigit() or written[:1] in ("+", "-", "."):
             return _bounded(float(written))
         return _bounded(parsedate_to_datetime(written).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def _come_back_s(body: bytes) -> float | None:
+    """Return the seconds that the body of Google's 429 asks for."""
+    found = _COME_BACK.search(body.decode(errors="replace"))
+    return None if found is None else _bounded(float((found[1] or found[2]).strip(".") or "inf"))
 
 
 def _bounded(seconds: float) -> float | None:
@@ -134,8 +174,19 @@ def _bounded(seconds: float) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def kind_of_status(status: int, body: bytes) -> ErrorKind:
-    """Return what an answer of this status (300 or more) and body means."""
+def kind_of_status(
+    status: int, body: bytes, headers: Mapping[str, str] = NOTHING, *, is_model: bool = True
+) -> ErrorKind:
+    """Return what an answer of this status (300 or more) and body means.
+
+    Of what is no model, only the status is known to speak of a call and not of the case.
+    """
+    if status == _CREDIT_STATUS or (
+        is_model and 400 <= status < 500 and _is_about_credit(body, headers)
+    ):
+        return ErrorKind.CREDIT
+    if status == 403 and _is_about_content(body):
+        return ErrorKind.CONTENT
     if status in (401, 403):
         return ErrorKind.AUTHENTICATION
     if status == 429:
@@ -145,6 +196,24 @@ def kind_of_status(status: int, body: bytes) -> ErrorKind:
     if status >= 500:
         return ErrorKind.SERVER
     return ErrorKind.CONTENT if _is_about_content(body) else ErrorKind.REQUEST
+
+
+def _is_about_credit(body: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether an error says that nothing is left to pay with, or no call of this day."""
+    error = _error_of(body)
+    if isinstance(error, Mapping):
+        details = error.get("details")
+        codes = [error.get("code"), error.get("type"), error.get("status")]
+        codes += [each.get("reason") for each in details or () if isinstance(each, Mapping)]
+        named = " ".join(map(str, codes)).lower()
+        message = str(error.get("message", "")).lower()
+    else:
+        named, message = "", str(error or "").lower()
+    if any(word in named for word in _CREDIT_CODES) or _PER_DAY.search(body):
+        return True
+    if _QUOTA_WORDS in message:
+        return _come_back_s(body) is None and not headers.get("retry-after")
+    return any(word in message for word in _CREDIT_WORDS)
 
 
 def _is_about_content(body: bytes) -> bool:
@@ -163,9 +232,11 @@ def _is_about_content(body: bytes) -> bool:
 
 def _error_of(body: bytes) -> Any:
     try:
-        value = orjson.loads(body)
+        value = parse(body)
     except ValueError:
         return None
+    if isinstance(value, list) and value:  # as Google's OpenAI endpoint
+        value = value[0]
     return value.get("error") if isinstance(value, dict) else None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from evalcore.jsonvalues import decoded
 from evalcore.model.exchange import ErrorKind, Reply, Request
 from evalcore.providers.failures import failed
-from evalcore.providers.transport import Sent, exchange, json_body
-from evalcore.trust.variables import MARK
+from evalcore.providers.transport import Received, Sent, exchange, json_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,16 +27,29 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     headers = _laid_over(_laid_over(headers, public), request.endpoint.headers)
     method = str(parameters.get("method") or ("GET" if body is None else "POST")).upper()
     secret = bool(request.endpoint.headers or request.endpoint.values)
-    if any(MARK in text for text in (*request.endpoint.headers.values(), url)):
+    if any(reference == value for reference, value in request.endpoint.values.items()):
         what = "a variable of its headers or address is not set in this process"
         raise failed(request.endpoint, url, ErrorKind.REQUEST, what)
     sent = Sent(method, url, headers, body, follow=not secret)
-    received = await exchange(session, request, sent)
+    received = await _received(session, request, sent)
     return Reply(
-        text=_decoded(received.body, received.charset),
+        text=decoded(received.body, received.charset),
         latency_ms=received.latency_ms,
         status=received.status,
     )
+
+
+async def _received(session: aiohttp.ClientSession, request: Request, sent: Sent) -> Received:
+    if request.allowed_addresses is None:
+        return await exchange(session, request, sent)
+    from evalcore.providers.public_addresses import PublicAddresses
+
+    addresses = PublicAddresses(
+        request.allowed_addresses,
+        lambda what: failed(request.endpoint, sent.url, ErrorKind.REQUEST, what),
+    )
+    async with addresses.session() as own:
+        return await exchange(own, request, sent, admit=addresses.admit)
 
 
 def _body_of(request: Request, url: str, body: Any) -> tuple[bytes | None, dict[str, str]]:
@@ -50,10 +63,3 @@ def _body_of(request: Request, url: str, body: Any) -> tuple[bytes | None, dict[
 def _laid_over(headers: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
     named = {name.lower() for name in over}
     return {**{name: value for name, value in headers.items() if name.lower() not in named}, **over}
-
-
-def _decoded(body: bytes, charset: str | None) -> str:
-    try:
-        return body.decode(charset or "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")

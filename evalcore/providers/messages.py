@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from evalcore.jsonvalues import parse
 from evalcore.model.exchange import Request
 
 _DATA_URI: Final = re.compile(r"data:([^;,]+)?(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -26,7 +27,7 @@ def parsed_arguments(raw: Any) -> Any:
     if not raw.strip():
         return {}
     try:
-        return orjson.loads(raw)
+        return parse(raw)
     except ValueError:
         return raw
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.providers.additions import limit_name
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer
-from evalcore.providers.measures import charged, counted
+from evalcore.providers.measures import charged, usage_of
 from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
 from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _PATH: Final = "/chat/completions"
 _DONE: Final = b"[DONE]"
-# These models refuse `max_tokens`.
-_REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
 _OWN: Final = ("extra_headers",)
 
 
@@ -43,8 +41,8 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 def payload_of(request: Request) -> dict[str, Any]:
     """Return the body of the request."""
     parameters = {key: value for key, value in request.parameters.items() if key not in _OWN}
-    if _REASONING.match(request.model) and "max_tokens" in parameters:
-        parameters["max_completion_tokens"] = parameters.pop("max_tokens")
+    if "max_tokens" in parameters:
+        parameters[limit_name(request)] = parameters.pop("max_tokens")
     payload = {
         "model": request.model,
         "messages": openai_messages(request.messages),
@@ -63,8 +61,9 @@ def payload_of(request: Request) -> dict[str, Any]:
         }
     if request.stream:
         payload["stream"] = True
-        payload.setdefault("stream_options", {"include_usage": True})
-    return payload
+        if "stream_options" not in request.refused:
+            payload.setdefault("stream_options", {"include_usage": True})
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _is_closed(schema: Any) -> bool:
@@ -85,7 +84,7 @@ def _is_closed(schema: Any) -> bool:
 def reply_of(request: Request, url: str, received: Received) -> Reply:
     """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer")
+    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
     choice = _first_choice(data)
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -101,7 +100,7 @@ def reply_of(request: Request, url: str, received: Received) -> Reply:
         text=text,
         model=str(data.get("model") or request.model),
         tool_calls=tuple(_call_of(call) for call in calls),
-        usage=usage_of(data.get("usage")),
+        usage=usage_of(data.get("usage"), data.get("service_tier")),
         cost_usd=_cost_of(data.get("usage")),
         latency_ms=received.latency_ms,
         finish_reason=reason,
@@ -155,13 +154,6 @@ def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def usage_of(raw: Any) -> Usage:
-    """Return the tokens that an answer's `usage` counts; raise `ProviderError`."""
-    if not isinstance(raw, dict):
-        return Usage()
-    return Usage(counted(raw, "prompt_tokens"), counted(raw, "completion_tokens"))
-
-
 def _cost_of(raw: Any) -> float | None:
     """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
     return charged(raw, "cost") if isinstance(raw, dict) else None
@@ -198,7 +190,7 @@ class OpenAIStream:
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
         self.model = self.model or str(data.get("model") or "")
         if data.get("usage"):
-            self.usage = usage_of(data["usage"])
+            self.usage = usage_of(data["usage"], data.get("service_tier"))
             self.cost_usd = _cost_of(data["usage"])
         choice = _first_choice(data)
         # Of several answers (`n`) the first one counts, as in a whole answer.

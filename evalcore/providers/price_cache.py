@@ -16,7 +16,7 @@ import orjson
 
 from evalcore.version import VERSION
 
-_FORM: Final = 1
+_FORM: Final = 2
 _MOST_RULES: Final = 1_000
 
 Row = list[Any]

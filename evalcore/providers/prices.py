@@ -7,51 +7,64 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from evalcore.model.evidence import NOTHING
-from evalcore.model.exchange import Usage
+from evalcore.model.evidence import NOTHING, TOKEN_PRICES
+from evalcore.model.exchange import BATCH, Usage
 from evalcore.providers.price_cache import PriceCache, Row, user_price_cache
+from evalcore.settings import PRICES
 
 _MILLION = 1_000_000
 
 
-class _Rule(NamedTuple):
-    """Dollars per million tokens, valid up to `up_to` input tokens, and whose price it is.
+_Prices: TypeAlias = Mapping[str, float]
 
-    `name` is what the table calls the model.
-    """
 
-    input: float
-    output: float
-    up_to: float
-    provider_id: str
-    name: str
+class _Step(NamedTuple):
+    """Dollars per million tokens by kind, of calls with more than `above` input tokens."""
+
+    above: float
+    prices: _Prices
+
+
+_Rule: TypeAlias = tuple[_Step, ...]
+"""The prices of a model, from the shortest input to the longest."""
 
 
 def cost_of(
-    model: str, provider: str, usage: Usage, prices: Mapping[str, Mapping[str, float]] = NOTHING
+    model: str, provider: str, usage: Usage, prices: Mapping[str, _Prices] = NOTHING
 ) -> float | None:
     """Return US dollars, None if the model has no price or no tokens were counted.
 
-    `prices` maps a model, or `provider/model`, to `{input, output}` in US dollars per million
-    tokens and goes before the bundled table. In that, a
-    model is looked for at its provider, and everywhere if no provider of that name is known.
+    `prices` maps a model, or `provider/model`, to US dollars per million tokens by kind
+    and goes before the bundled table; `batch` is the share of them that a call of a batch costs. In
+    the table, a model is looked for at its provider, and everywhere if no provider of that name is
+    known.
     """
-    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
-    if input_tokens is None and output_tokens is None:
+    if usage.total_tokens is None:
         return None
     own = prices.get(f"{provider}/{model}") or prices.get(model)
     if own is not None:
-        return (
-            (input_tokens or 0) * own["input"] + (output_tokens or 0) * own["output"]
-        ) / _MILLION
-    rule = _bundled(model, provider)
+        share = own.get("batch", 1.0) if usage.tier == BATCH else 1.0
+        return share * _sum(own, usage)
+    rule = _bundled(model, provider, usage.tier)
     if rule is None:
         return None
-    if (input_tokens or 0) >= rule.up_to:
-        return _calculated(rule.name, rule.provider_id, input_tokens or 0, output_tokens or 0)
-    return ((input_tokens or 0) * rule.input + (output_tokens or 0) * rule.output) / _MILLION
+    given = usage.input_tokens or 0
+    return _sum(next(step.prices for step in reversed(rule) if given > step.above), usage)
+
+
+def _sum(prices: _Prices, usage: Usage) -> float:
+    """Return what tokens cost; a kind without a price of its own costs what the others do."""
+    full = dict(prices)
+    dollars = (usage.input_tokens or 0) * full["input"] + (usage.output_tokens or 0) * full[
+        "output"
+    ]
+    for kind, (price, usual) in TOKEN_PRICES.items():
+        full.setdefault(price, full[usual])
+        if count := getattr(usage, kind):
+            dollars += count * (full[price] - full[usual])
+    return dollars / _MILLION
 
 
 def has_price(
@@ -62,41 +75,44 @@ def has_price(
 
 
 @lru_cache(maxsize=1024)
-def _bundled(model: str, provider: str) -> _Rule | None:
+def _bundled(model: str, provider: str, tier: str | None) -> _Rule | None:
     """Return the rule of the bundled table for this model, None if it has none."""
     # Where the table is imported already, it is quicker than a file.
     cache = None if "genai_prices" in sys.modules else user_price_cache()
-    return cached_rule(model, provider, cache)
+    return cached_rule(model, provider, cache, tier)
 
 
-def cached_rule(model: str, provider: str, cache: PriceCache | None) -> _Rule | None:
+def cached_rule(
+    model: str, provider: str, cache: PriceCache | None, tier: str | None = None
+) -> _Rule | None:
     """Return the rule of a model by the cache, else by the bundled table.
 
     What the table has is stored in the cache, unless it depends on the time of the call.
     """
-    if cache is not None and (row := cache.find(model, provider)) is not None:
-        with suppress(TypeError, ValueError):
+    key = model if tier is None else f"{model} {tier}"
+    if cache is not None and (row := cache.find(key, provider)) is not None:
+        with suppress(TypeError, ValueError, KeyError):
             return _rule_of_row(row)
-    rule, is_constant = _table_rule(model, provider)
+    rule, is_constant = _table_rule(model, provider, tier)
     if cache is not None and is_constant:
-        cache.store(model, provider, _row_of_rule(rule))
+        cache.store(key, provider, [] if rule is None else [list(step) for step in rule])
     return rule
 
 
-def _row_of_rule(rule: _Rule | None) -> Row:
-    # JSON has no infinity.
-    return [] if rule is None else [*rule[:2], min(rule.up_to, sys.float_info.max), *rule[3:]]
-
-
 def _rule_of_row(row: Row) -> _Rule | None:
-    """Return the rule that `_row_of_rule` stored; raise `TypeError` or `ValueError` for none."""
+    """Return the rule that was stored; raise `TypeError`, `ValueError`, `KeyError` for none."""
     if not row:
         return None
-    input_, output, up_to, provider_id, name = row
-    return _Rule(float(input_), float(output), float(up_to), str(provider_id), str(name))
+    steps = tuple(
+        _Step(float(above), {str(name): float(price) for name, price in dict(prices).items()})
+        for above, prices in row
+    )
+    for step in steps:
+        step.prices["input"], step.prices["output"]
+    return steps
 
 
-def _table_rule(model: str, provider: str) -> tuple[_Rule | None, bool]:
+def _table_rule(model: str, provider: str, tier: str | None) -> tuple[_Rule | None, bool]:
     """Return the rule of genai-prices, None if it has none; and whether it holds at any time."""
     import genai_prices
 
@@ -104,29 +120,37 @@ def _table_rule(model: str, provider: str) -> tuple[_Rule | None, bool]:
     ids = dict.fromkeys((provider.lower(), None))
     # Of an adapter's `azureopenai:gpt-4o` the table knows the second part.
     names = dict.fromkeys((model, model.partition(":")[2] or model))
+    context = None if tier is None else {"processing": tier, "service_tier": tier}
     for name, provider_id in product(names, ids):
         try:
             price: Any = genai_prices.calc_price(
                 genai_prices.Usage(input_tokens=1, output_tokens=1),
                 model_ref=name,
                 provider_id=provider_id,
+                price_context=context,
             )
         except LookupError:
             continue
-        sides = [price.model_price.input_mtok or 0, price.model_price.output_mtok or 0]
-        starts = [tier.start for side in sides for tier in getattr(side, "tiers", ())]
-        base = [float(getattr(side, "base", side)) for side in sides]
-        up_to = min(starts, default=float("inf"))
-        rule = _Rule(base[0], base[1], up_to, str(price.provider.id), name)
         # Several prices are those of days or hours.
-        return rule, not isinstance(price.model.prices, list)
+        return _steps(price.model_price), not isinstance(price.model.prices, list)
     return None, True
 
 
-@lru_cache(maxsize=4096)
-def _calculated(model: str, provider_id: str, input_tokens: int, output_tokens: int) -> float:
-    import genai_prices
+def _steps(model_price: Any) -> _Rule:
+    """Return what the table says of a model, tier by tier."""
+    names = {name: f"{name}_mtok" for name in PRICES} | {"reasoning": "output_reasoning_mtok"}
+    said = {name: getattr(model_price, key) for name, key in names.items()}
+    if said["cache_write"] is None:
+        said["cache_write"] = model_price.cache_write_5m_mtok
+    said = {name: side for name, side in said.items() if side is not None}
+    said = {"input": 0, "output": 0, **said}
+    starts = {tier.start for side in said.values() for tier in getattr(side, "tiers", ())}
+    return tuple(
+        _Step(above, {name: _price_above(side, above) for name, side in said.items()})
+        for above in (-1, *sorted(starts))
+    )
 
-    usage = genai_prices.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-    price = genai_prices.calc_price(usage, model_ref=model, provider_id=provider_id)
-    return float(price.total_price)
+
+def _price_above(side: Any, above: float) -> float:
+    tiers = [tier.price for tier in getattr(side, "tiers", ()) if tier.start <= above]
+    return float(tiers[-1] if tiers else getattr(side, "base", side))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from evalcore.errors import UsageError
+from evalcore.jsonvalues import storable
 from evalcore.mistakes.wording import suggest
-from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.model.exchange import ProviderError, Reply, Request, StreamEvent
 from evalcore.providers.redaction import cleaned_reply, cleaned_text, secrets_of
 
 if TYPE_CHECKING:
@@ -56,21 +58,51 @@ async def send(session: Connections, request: Request) -> Reply:
         reply = await client_of(request.endpoint.protocol).call(session, request)
     except ProviderError as error:
         message = cleaned_text(error.message, secrets)
-        raise ProviderError(error.kind, message, error.status, error.retry_after_s) from None
-    return cleaned_reply(reply, secrets)
+        clean = ProviderError(error.kind, message, error.status, error.retry_after_s)
+        clean.named = error.named
+        raise clean from None
+    return cleaned_reply(_storable(reply), secrets)
 
 
-def open_session() -> Connections:
+def _storable(reply: Reply) -> Reply:
+    """Return the reply without what JSON cannot hold, which its notes tell; mostly the same."""
+    events = [event.data for event in reply.events]
+    parts = (reply.text, reply.model, reply.finish_reason, list(reply.tool_calls), events)
+    clean, notes = storable(parts)
+    if clean is parts:
+        return reply
+    text, model, reason, calls, data = clean
+    return replace(
+        reply,
+        text=text,
+        model=model,
+        finish_reason=reason,
+        tool_calls=tuple(calls),
+        events=tuple(map(_with_data, reply.events, data)),
+        notes=notes,
+    )
+
+
+def _with_data(event: StreamEvent, data: Any) -> StreamEvent:
+    return event._replace(data=data)
+
+
+def open_session(**connector_options: Any) -> Connections:
     """Return a session for any number of requests at once, to be used as an async context.
 
     It keeps connections open and resolves each host once in five minutes. It sets no time limit:
-    each request brings its own. Call it inside a running event loop.
+    each request brings its own. `connector_options` replace its connector's. Call it inside a
+    running event loop.
     """
     import aiohttp
 
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+    from evalcore.providers.wire_times import TimedConnector, sending_times
+
+    options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
+    connector = TimedConnector(**(connector_options or options))
     return aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[sending_times()],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         cookie_jar=aiohttp.DummyCookieJar(),
     )

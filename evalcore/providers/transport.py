@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 import urllib.request
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -17,6 +16,7 @@ import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Request
 from evalcore.providers.failures import failed, refused
+from evalcore.providers.wire_times import WireTimes, begin_exchange
 
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_LINE: Final = 16 << 20
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A successful answer, whole. `latency_ms` from sending to its last byte."""
+    """A successful answer, whole. `latency_ms` from the last byte sent to its last byte."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,6 +55,7 @@ class ServerSent(NamedTuple):
 
 
 OnEvent = Callable[[ServerSent], None]
+Admit = Callable[[str], Awaitable[None]]
 
 
 @lru_cache(maxsize=256)
@@ -81,12 +82,17 @@ def _plain(value: Any) -> Any:
 
 
 async def exchange(
-    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None = None
+    session: aiohttp.ClientSession,
+    request: Request,
+    sent: Sent,
+    on_event: OnEvent | None = None,
+    admit: Admit | None = None,
 ) -> Received:
     """Return the whole answer of a successful status; raise `ProviderError` for anything else.
 
     With `on_event`, an event stream is handed over event by event and the body is empty; an
-    answer of another media type is returned whole even then.
+    answer of another media type is returned whole even then. `admit` is asked before each URL is
+    called, those of redirects too; it raises `ProviderError`.
     """
     if _CONTROL.search("".join((*sent.headers, *sent.headers.values()))):
         # Neither shown nor sent: it may be a key that was read with its line's end.
@@ -94,32 +100,39 @@ async def exchange(
         raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)
     try:
         async with asyncio.timeout(request.attempt_timeout_s):
-            return await _exchanged(session, request, sent, on_event)
+            return await _exchanged(session, request, sent, on_event, admit)
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
         raise _named(problem, request, sent.url) from problem
 
 
 async def _exchanged(
-    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
+    session: aiohttp.ClientSession,
+    request: Request,
+    sent: Sent,
+    on_event: OnEvent | None,
+    admit: Admit | None,
 ) -> Received:
-    started = time.perf_counter()
-    async with await _answered(session, sent) as response:
+    times = begin_exchange()
+    async with await _answered(session, sent, admit) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
         if on_event is not None and response.content_type == "text/event-stream":
-            await _read_events(response, started, on_event)
+            await _read_events(response, times, on_event)
             body = b""
         else:
             body = await _whole(response)
-        latency_ms = (time.perf_counter() - started) * 1000
-        return Received(response.status, response.headers, body, response.charset, latency_ms)
+        return Received(response.status, response.headers, body, response.charset, times.elapsed_ms)
 
 
-async def _answered(session: aiohttp.ClientSession, sent: Sent) -> aiohttp.ClientResponse:
+async def _answered(
+    session: aiohttp.ClientSession, sent: Sent, admit: Admit | None
+) -> aiohttp.ClientResponse:
     """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
+        if admit is not None:
+            await admit(sent.url)
         response = await session.request(
             sent.method,
             sent.url,
@@ -246,7 +259,9 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
     return start[:limit]
 
 
-async def _read_events(response: aiohttp.ClientResponse, started: float, on_event: OnEvent) -> None:
+async def _read_events(
+    response: aiohttp.ClientResponse, times: WireTimes, on_event: OnEvent
+) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
     name, data = "", []
     is_first = True
@@ -261,11 +276,10 @@ async def _read_events(response: aiohttp.ClientResponse, started: float, on_even
             name = value.decode(errors="replace")
         elif not field and not value:
             if data:
-                offset_ms = (time.perf_counter() - started) * 1000
-                on_event(ServerSent(name, b"\n".join(data), offset_ms))
+                on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
             name, data = "", []
     if data:
-        on_event(ServerSent(name, b"\n".join(data), (time.perf_counter() - started) * 1000))
+        on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -91,9 +91,19 @@ class _Event(_Shape):
 _MOST_ATTEMPTS = 1_000_000
 
 
+_Count = Annotated[int | None, Field(ge=0, le=LARGEST)]
+
+
 class _Usage(_Shape):
-    input_tokens: Annotated[int | None, Field(ge=0, le=LARGEST)] = None
-    output_tokens: Annotated[int | None, Field(ge=0, le=LARGEST)] = None
+    input_tokens: _Count = None
+    output_tokens: _Count = None
+    cached_tokens: _Count = None
+    cache_write_tokens: _Count = None
+    cache_write_1h_tokens: _Count = None
+    input_audio_tokens: _Count = None
+    reasoning_tokens: _Count = None
+    output_audio_tokens: _Count = None
+    tier: str | None = None
 
 
 class _Reply(_Shape):
@@ -108,17 +118,18 @@ class _Reply(_Shape):
     status: int = 200
     attempts: Annotated[int, Field(ge=0, le=_MOST_ATTEMPTS)] = 1
     events: list[_Event] = []
+    notes: list[str] = []
 
     def value(self) -> Reply:
-        usage = Usage(self.usage.input_tokens, self.usage.output_tokens)
+        usage = Usage(**self.usage.model_dump())
         events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
-        fields = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        calls = tuple(self.tool_calls)
-        return Reply(**fields, tool_calls=calls, usage=usage, events=events, recorded=True)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        fields |= {"tool_calls": tuple(self.tool_calls), "notes": tuple(self.notes)}
+        return Reply(**fields, usage=usage, events=events, recorded=True)
 
 
 _PLAIN_FIELDS = tuple(
-    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events"}
+    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events", "notes"}
 )
 
 
@@ -245,7 +256,15 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
         return {**document, "error": {"kind": str(outcome.kind), "message": message, **more}}
     reply = {name: getattr(outcome, name) for name in _PLAIN_FIELDS}
     covered = redaction.reply(outcome)
-    return {**document, "reply": {**reply, "usage": outcome.usage._asdict(), **covered}}
+    if outcome.notes:
+        covered["notes"] = outcome.notes
+    return {**document, "reply": {**reply, "usage": _usage(outcome.usage), **covered}}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """Return what was counted; recordings of earlier versions have nothing but the first two."""
+    both = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return both | {name: value for name, value in usage._asdict().items() if value is not None}
 
 
 def _decompressed(data: bytes) -> bytes:

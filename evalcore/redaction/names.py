@@ -13,9 +13,10 @@ SECRET_HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 SECRET_FIELD: Final = re.compile(
-    r"(?:x-amz-|x-goog-)?(?:api[-_]?key|(?:access|auth|refresh|security|session|id|bearer)?[-_]?token"
-    r"|client[-_]?secret|secret(?:[-_]?(?:access)?[-_]?key)?|access[-_]?key|private[-_]?key|key"
-    r"|passw(?:or)?d|passphrase|pwd|signature|sig|credentials?|(?:proxy-)?authorization|auth)",
+    r"(?:x-amz-|x-goog-)?(?:token|key|pwd|signature|sig|credentials?|(?:proxy-)?authorization|auth)"
+    r"|[\w-]*(?:(?:access|auth|refresh|security|session|id|bearer|api|app|bot|user)[-_]?token"
+    r"|(?:api|access|private|secret|subscription|account|app|function|master|signing)[-_]?key"
+    r"|secret|passw(?:or)?d|passphrase|access[-_]?key[-_]?id)",
     re.IGNORECASE,
 )
 # Fields that say who asks, and never what is asked.

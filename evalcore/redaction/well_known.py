@@ -38,6 +38,11 @@ _HINT_LITERALS: Final = (
 )
 
 
+def is_key(text: str) -> bool:
+    """Whether a text is a key of one of the forms, and nothing else."""
+    return any(pattern.fullmatch(text) for pattern in KEYS)
+
+
 def may_hold_key(text: str, *, is_json: bool = False) -> bool:
     """Whether a text, or a text in JSON, may hold a key of one of the forms; hardly any does."""
     for literal in _HINT_LITERALS:

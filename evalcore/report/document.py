@@ -92,6 +92,8 @@ def report_head(report: Report) -> dict[str, Any]:
             "total_cost_usd": summary.total_cost_usd,
             "total_tokens": json_integer(summary.total_tokens),
             "judge_cost_usd": summary.judge_cost_usd,
+            "tokens": {name: json_integer(count) for name, count in summary.tokens.items()},
+            "unpriced_models": list(summary.unpriced),
             "regressions": 0 if comparison is None else comparison.regression_count,
             "improvements": 0 if comparison is None else comparison.improvement_count,
             "intervals": interval_entries(summary),

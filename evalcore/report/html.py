@@ -17,7 +17,6 @@ import orjson
 
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
-from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -29,13 +28,14 @@ from evalcore.report.changes import (
     compared,
     no_comparison,
 )
-from evalcore.report.costs import usd_text
+from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
 from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_data
 from evalcore.report.html_data import page_data
 from evalcore.report.html_templates import html_templates
 from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
+from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
@@ -159,7 +159,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             }
             for gate in report.gates
         ],
-        "notes": [*awaiting_lines(report), *quarantine_lines(report.quarantine)],
+        "notes": [*note_lines(report), *quarantine_lines(report.quarantine)],
     }
 
 
@@ -190,7 +190,7 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
     if summary.judge_cost_usd is not None:
         yield figure("Judges", usd_text(summary.judge_cost_usd), "USD")
     if summary.total_tokens is not None:
-        yield figure("Tokens", f"{summary.total_tokens:,}")
+        yield figure("Tokens", f"{summary.total_tokens:,}", tokens_text(summary))
 
 
 def _shares(report: Report) -> dict[str, Any]:

@@ -151,9 +151,11 @@ def _reasons(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for item in items:
         if item["status"] != "completed":
             yield (item["error"] or {}).get("message") or item["reason"] or item["status"]
-        for assertion in item["assertions"]:
-            if assertion["outcome"] != "passed":
-                yield f"{assertion['name']}: {assertion['message'] or assertion['outcome']}"
+        missed = [each for each in item["assertions"] if each["outcome"] != "passed"]
+        if item["status"] == "completed" and item["reason"] and not missed:
+            yield item["reason"]
+        for assertion in missed:
+            yield f"{assertion['name']}: {assertion['message'] or assertion['outcome']}"
 
 
 def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> list[Any]:

@@ -161,7 +161,7 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
         return
     missed = [assertion for assertion in item["assertions"] if assertion["outcome"] != "passed"]
     if not missed:
-        yield f"{before}{item['outcome']}, score {item['score']}"
+        yield before + (item["reason"] or f"{item['outcome']}, score {item['score']}")
     for assertion in missed:
         yield before + "\n".join(_assertion_lines(assertion))
 

@@ -10,7 +10,6 @@ from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
 from evalcore.model.latency_text import latency_text
 from evalcore.model.run import NOT_FOR_TARGET
-from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     MISSING,
     REGRESSION,
@@ -21,12 +20,13 @@ from evalcore.report.changes import (
     compared,
     no_comparison,
 )
-from evalcore.report.costs import usd_text
+from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
 from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines, quarantine_mark
 from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
@@ -70,7 +70,7 @@ def _lines(
     if not report.summary.adds_up:
         yield ""
         yield "**The counts do not add up: planned items are missing from the results.**"
-    for text in awaiting_lines(report):
+    for text in note_lines(report):
         yield ""
         yield escape(text)
     if report.quarantine:
@@ -118,6 +118,8 @@ def _counts(report: Report) -> Iterator[str]:
         columns["cost"] = f"{usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:
         columns["judges"] = f"{usd_text(summary.judge_cost_usd)} USD"
+    if tokens := tokens_text(summary):
+        columns["tokens"] = tokens
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---:|' * len(columns)}"
     yield f"| {' | '.join(columns.values())} |"
@@ -201,7 +203,7 @@ def _failure_row(failure: Failure, mark: str) -> str:
         reasons = [
             f"{assertion.name}: {assertion.message or assertion.outcome}"
             for assertion in failure.assertions
-        ]
+        ] or ([failure.reason] if failure.reason else [])
     else:
         reasons = [failure.error_message or failure.reason or failure.status]
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])

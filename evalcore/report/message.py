@@ -89,7 +89,7 @@ def failure_line(failure: Failure, form: MessageForm) -> str:
         return f"- {safe(where)}: {safe(failure.error_message or failure.reason or failure.status)}"
     missed = next(iter(failure.assertions), None)
     if missed is None:
-        return f"- {safe(where)}: {safe(failure.outcome or 'failed')}"
+        return f"- {safe(where)}: {safe(failure.reason or failure.outcome or 'failed')}"
     values = [
         f"{name} {safe(text)}"
         for name, text in (("expected", missed.expected), ("actual", missed.actual))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.mistakes.wording import counted
+from evalcore.mistakes.wording import counted, outcomes_text
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
-from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -21,10 +20,11 @@ from evalcore.report.changes import (
     no_comparison,
 )
 from evalcore.report.columns import table
-from evalcore.report.costs import usd_text
+from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
 from evalcore.report.durations import duration_text
 from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
 from evalcore.report.terminal_style import Line, Style
@@ -94,7 +94,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
-    for text in (*awaiting_lines(report), *quarantine_lines(report.quarantine)):
+    for text in (*note_lines(report), *quarantine_lines(report.quarantine)):
         yield from style.lines(text, "yellow", indent=2)
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
@@ -130,6 +130,8 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"cost {usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:
         yield f"judges {usd_text(summary.judge_cost_usd)} USD"
+    if tokens := tokens_text(summary):
+        yield f"tokens {tokens}"
     if report.run.reexecuted:
         yield f"{counted(report.run.reexecuted, 'item')} executed again"
 
@@ -205,10 +207,6 @@ def _compared_cells(report: Report, candidate: VariantComparison | None) -> list
 
 def _counted(report: Report) -> str:
     counts = report.summary.counts
-    parts = [f"{counts.passed} passed"]
-    for name in ("failed", "blocked", "error", "skipped", "cancelled"):
-        number = getattr(counts, name)
-        if number:
-            parts.append(f"{number} {name}" if name != "error" else f"{number} in error")
-    noun = "item" if counts.planned == 1 else "items"
-    return f"{counts.planned} {noun}: {', '.join(parts)}"
+    names = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
+    outcomes = outcomes_text({name: getattr(counts, name) for name in names})
+    return f"{counted(counts.planned, 'item')}: {outcomes}"

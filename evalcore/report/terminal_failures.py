@@ -54,6 +54,8 @@ def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:
     if not ended:
         yield from style.lines(failure.error_message or failure.reason or "", indent=4)
         return
+    if failure.reason and not failure.assertions:
+        yield from style.lines(failure.reason, indent=4)
     for assertion in failure.assertions:
         yield from _assertion(assertion, style)
 

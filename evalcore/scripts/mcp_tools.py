@@ -16,6 +16,7 @@ from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statements.statement import ScriptPart
 from evalcore.scripts.toolbox import OpenPrefix
+from evalcore.trust.literal_secrets import literals_of_target
 from evalcore.trust.secret_options import telling_values
 
 MCP: Final = "mcp:"
@@ -121,6 +122,8 @@ def _check_server(server: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
         mistakes.add((*loc, "transport"), f"unknown transport {describe(transport)}.{hint}")
         return
     read_shape(_TRANSPORTS[transport], server, loc, mistakes)
+    for literal in literals_of_target({"body": server.get("args")}):
+        mistakes.add((*loc, "args", *literal.path[1:]), literal.message("${env.NAME}"))
     for key in ("env", "headers"):
         if isinstance(server.get(key), Mapping):
             _check_secrets(server[key], (*loc, key), mistakes)

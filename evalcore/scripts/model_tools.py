@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -12,6 +11,7 @@ from pydantic import field_validator
 
 from evalcore.declared.types import OrAbsent
 from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.jsonvalues import parse_storable
 from evalcore.mistakes.wording import describe
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
@@ -184,7 +184,7 @@ def _result(text: str, extract: Any, run: Iteration) -> Any:
 
 def _parsed(text: str, run: Iteration) -> Any:
     try:
-        return json.loads(text)
+        return parse_storable(text)
     except ValueError:
         run.warn("the model's answer is not JSON; it is taken as text")
         return text

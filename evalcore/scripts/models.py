@@ -12,6 +12,7 @@ from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statements.statement import ScriptPart
+from evalcore.trust.literal_secrets import literals_of_target
 
 PROTOCOLS: Final = ("openai", "anthropic")
 # Providers that answer at an address of their own in OpenAI's protocol, and their keys.
@@ -117,6 +118,8 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
     if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
         message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
         mistakes.add((*loc, "config", "api_key"), message)
+    for literal in literals_of_target({"parameters": options.get("parameters")}):
+        mistakes.add((*loc, *literal.path), literal.message("${env.NAME}"))
     try:
         ChatOptions.model_validate(options)
     except ValidationError as error:

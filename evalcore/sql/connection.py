@@ -14,6 +14,7 @@ from uuid import uuid4
 import _duckdb as duckdb
 
 from evalcore.errors import StoreError
+from evalcore.sql.result_columns import result_rows_macro
 
 # Only as much is used as a query needs; a shard of the largest outputs needs about this.
 MEMORY_LIMIT_MB = 512
@@ -83,4 +84,5 @@ def _opened(memory_limit_mb: int, threads: int, spill: Path) -> duckdb.DuckDBPyC
     )
     # Times are in UTC. A cast from or to a time with a zone would take the machine's for it.
     database.execute("SET GLOBAL TimeZone = 'UTC'")
+    database.execute(result_rows_macro())
     return database

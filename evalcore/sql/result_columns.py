@@ -67,7 +67,19 @@ RESULT_COLUMNS: Final = (
     ResultColumn("metadata", "JSON", "", "Metadata of the case."),
     ResultColumn("scores", _SCORES, "", "What the scorers measured; their units are their own."),
     ResultColumn("assertions", _ASSERTIONS, "", "Results of the assertions; scores 0–1."),
+    ResultColumn("cached_tokens", "BIGINT", "tokens", "Input tokens that were read from a cache."),
+    ResultColumn("cache_write_tokens", "BIGINT", "tokens", "Input tokens written to a cache."),
+    ResultColumn(
+        "cache_write_1h_tokens", "BIGINT", "tokens", "Of those the ones that are kept for an hour."
+    ),
+    ResultColumn("input_audio_tokens", "BIGINT", "tokens", "Input tokens that were audio."),
+    ResultColumn("reasoning_tokens", "BIGINT", "tokens", "Output tokens that were reasoning."),
+    ResultColumn("output_audio_tokens", "BIGINT", "tokens", "Output tokens that were audio."),
+    ResultColumn("batch_tokens", "BIGINT", "tokens", "Tokens that were billed as a batch."),
+    ResultColumn("unpriced_models", "VARCHAR[]", "", "Models asked whose price is not known."),
 )
+# Files of earlier versions have no more than these.
+_FIRST_COLUMNS: Final = 30
 
 
 def row_schema() -> str:
@@ -80,6 +92,17 @@ def row_schema() -> str:
         for column in RESULT_COLUMNS
     )
     return f"{{{', '.join(types)}}}"
+
+
+def result_rows_macro() -> str:
+    """Return the statement that makes `result_rows(files)`: rows with all columns, NULL if new."""
+    later = RESULT_COLUMNS[_FIRST_COLUMNS:]
+    empty = ", ".join(f"NULL::{column.type} AS {column.name}" for column in later)
+    return (
+        f"CREATE OR REPLACE MACRO result_rows(files) AS TABLE (SELECT {empty} WHERE false "  # noqa: S608
+        "UNION ALL BY NAME SELECT * FROM "
+        "read_parquet(files, hive_partitioning = false, union_by_name = true))"
+    )
 
 
 def result_columns_table() -> str:

@@ -38,7 +38,7 @@ class ReplayedBlock(WorkflowTarget):
             replay = await replay_block(self.definition, block_id, values, self.services(work))
         except NoExecutorError as error:
             raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
-        took_ms = (time.perf_counter() - started) * 1000
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         details: dict[str, Any] = {
             HANDLE_OUTPUTS: {
                 handle: {"type": "json", "data": value} for handle, value in replay.outputs.items()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.jsonvalues import decoded
 from evalcore.judging.texts import content_text
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
@@ -77,7 +78,7 @@ class CliTarget:
         async with _prepared(work, prompt, is_batch=is_batch) as run:
             started = time.perf_counter()
             text = await self._output(self._options.command, work, run)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
         # What a program prints is stored; its keys must not be.
         return ProgramAnswer(redact(text, self._secrets), latency_ms)
 
@@ -90,13 +91,14 @@ class CliTarget:
         if "OUTPUT_FILE" not in {match[1] for match in PLACEHOLDER.finditer(command)}:
             if result.truncated and len(result.stdout) >= OUTPUT_LIMIT:
                 raise too_long("standard output")
-            return str(result.stdout.decode(errors="replace"))
+            return decoded(result.stdout)
         # Only a regular file: to open a pipe would wait for its writer.
         if not run.output.is_file():
             raise program_error("command", "the command wrote no {OUTPUT_FILE}", result, secrets)
         if run.output.stat().st_size > OUTPUT_LIMIT:
             raise too_long("{OUTPUT_FILE}")
-        return run.output.read_text("utf-8", errors="replace")
+        text = decoded(run.output.read_bytes())
+        return text.replace("\r\n", "\n").replace("\r", "\n")
 
     async def _started(
         self, command: str, work: Work, run: _Run, cwd: str | None, timeout_s: float

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, Required
+from typing import Annotated, Any, Final, NotRequired, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
+from evalcore.jsonvalues import parse, storable
 from evalcore.judging.texts import content_text
 from evalcore.mistakes.wording import path_text
-from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.targets.command_batch import EvidenceOf
 
 _OPEN: Final = ConfigDict(extra="allow", strict=True)
@@ -35,6 +35,8 @@ class _Message(TypedDict, total=False):
 class _Tokens(TypedDict):
     input: int
     output: int
+    cached: NotRequired[int]
+    reasoning: NotRequired[int]
 
 
 @with_config(_OPEN)
@@ -62,13 +64,14 @@ def read_answer(text: str, measured_ms: float) -> Evidence:
     output as it stands, with a warning if only its measures have a wrong shape. Without
     `duration_ms` the latency is `measured_ms`.
     """
-    answer = _object_in(text)
+    (text, answer), notes = storable((text, _object_in(text)))
     details: Mapping[str, Any] = NOTHING
     try:
         evidence = None if answer is None else evidence_in(answer, measured_ms)
     except TargetError as error:
         evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
-    return evidence or Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
+    plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
+    return with_warnings(evidence or plain, notes)
 
 
 def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
@@ -95,6 +98,8 @@ def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidenc
         cost_usd=_measure(answer, "cost_usd"),
         input_tokens=tokens.get("input"),
         output_tokens=tokens.get("output"),
+        cached_tokens=tokens.get("cached"),
+        reasoning_tokens=tokens.get("reasoning"),
     )
     return Evidence(
         output, metrics=metrics, details={"messages": messages} if messages else NOTHING
@@ -121,11 +126,12 @@ def read_batch(text: str) -> EvidenceOf:
             raise TargetError("command", f"the batch's answer {problem}")
         if name not in records:
             raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
-        evidence = evidence_in(records[name], share_ms)
+        record, notes = storable(records[name])
+        evidence = evidence_in(record, share_ms)
         if evidence is None:
             message = f"the batch's answer to {name!r} has neither messages in 'output' nor 'text'"
             raise TargetError("command", message)
-        return evidence
+        return with_warnings(evidence, notes)
 
     return evidence_of
 
@@ -157,6 +163,6 @@ def _as_text(value: Any) -> str:
 
 def _object_in(text: str) -> dict[str, Any] | None:
     value: Any = None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(text)
+    with suppress(ValueError):
+        value = parse(text)
     return value if isinstance(value, dict) else None

@@ -12,10 +12,12 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.jsonvalues import decoded, storable
+from evalcore.model.evidence import Evidence, Metrics, with_warnings
 from evalcore.model.suite import Case
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.command_batch import Batches, ProgramAnswer
+from evalcore.targets.option_templates import with_template
 from evalcore.targets.program_ending import (
     OUTPUT_LIMIT,
     check_ending,
@@ -56,6 +58,9 @@ class CommandOptions(BaseModel):
         "the shell. Without `{prompt}` and `{prompt_file}` the prompt is the "
         "standard input. The answer is the content of `{output_file}` if that is named, else the "
         "standard output, each without one newline at its end; UTF-8."
+    )
+    prompt_template: str | None = Field(
+        default=None, description="As of models: what `{prompt}` stands for."
     )
     timeout: ProgramSeconds = 300
     cwd: str | None = Field(
@@ -117,21 +122,22 @@ class CommandTarget:
         Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
         whichever is shorter), else of kind `command`, with the end of what it wrote.
         """
-        work = with_attachments(work)
+        work = with_template(with_attachments(work), self._options.prompt_template)
         if self._batches is not None:
             return await self._batches.answer(work)
-        text, latency_ms = await self._run_program(work, work.prompt)
-        return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
+        printed, latency_ms = await self._run_program(work, work.prompt)
+        text, notes = storable(printed)
+        return with_warnings(Evidence(text, metrics=Metrics(latency_ms=latency_ms)), notes)
 
     async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
         async with self._files(work, prompt) as files:
             started = time.perf_counter()
             result = await self._run(work, prompt, files)
-            latency_ms = (time.perf_counter() - started) * 1000
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
             check_ending(result, self._timeout_s(work), self._options.env.values())
             answer = self._answer(result, files)
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
-        text = answer.removesuffix(ending).decode(errors="replace")
+        text = decoded(answer.removesuffix(ending))
         # What a program prints is stored; its keys must not be.
         return ProgramAnswer(redact(text, self._secrets), latency_ms)
 

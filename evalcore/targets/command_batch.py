@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from evalcore.errors import TargetError
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.jsonvalues import parse, storable
+from evalcore.model.evidence import Evidence, Metrics, with_warnings
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.work import Work
 from evalcore.trust.machine_faults import Noting, faults_noted_by, item_noting
@@ -132,7 +130,7 @@ class Batches:
             return
         result = run.result()
         evidence_of = self._read(result.text)
-        share_ms = result.latency_ms / len(batch.works)
+        share_ms = round(result.latency_ms / len(batch.works), 1)
         for name, answer in open_.items():
             try:
                 answer.set_result(evidence_of(name, share_ms))
@@ -172,7 +170,9 @@ def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        value = _parsed(line)
+        value: Any = None
+        with suppress(ValueError):
+            value = parse(line)
         if not isinstance(value, dict) or not isinstance(value.get("id"), str):
             message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
             return TargetError("command", message)
@@ -180,25 +180,12 @@ def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
     return records
 
 
-def _parsed(line: str) -> Any:
-    """Return the value of a line, None for what is no JSON.
-
-    NaN, infinity and half a surrogate are read, so that they are the error of their item alone.
-    """
-    try:
-        return orjson.loads(line)
-    except ValueError:
-        with suppress(ValueError, RecursionError):
-            return json.loads(line)
-    return None
-
-
 def _evidence(
     name: str, records: Mapping[str, Mapping[str, Any]] | TargetError, share_ms: float
 ) -> Evidence:
     if isinstance(records, TargetError):
         raise records
-    record = records.get(name)
+    record, notes = storable(records.get(name))
     if record is None:
         raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
     if record.get("error"):
@@ -215,5 +202,8 @@ def _evidence(
         cost_usd=record.get("cost_usd"),
         input_tokens=record.get("input_tokens", tokens.get("input")),
         output_tokens=record.get("output_tokens", tokens.get("output")),
+        cached_tokens=record.get("cached_tokens", tokens.get("cached")),
+        reasoning_tokens=record.get("reasoning_tokens", tokens.get("reasoning")),
     )
-    return Evidence(value if isinstance(value, str) else json_text(value), metrics=metrics)
+    text = value if isinstance(value, str) else json_text(value)
+    return with_warnings(Evidence(text, metrics=metrics), notes)

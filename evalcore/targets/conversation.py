@@ -9,7 +9,7 @@ from typing import Any
 
 from evalcore.errors import TargetError
 from evalcore.judging.texts import conversation_text
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence, Metrics, sum_tokens
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
 from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
@@ -125,6 +125,7 @@ def _joined(answers: list[Evidence], messages: list[Message]) -> Evidence:
             cost_usd=_sum(turn.cost_usd for turn in metrics),
             input_tokens=_total(turn.input_tokens for turn in metrics),
             output_tokens=_total(turn.output_tokens for turn in metrics),
+            **sum_tokens(metrics, ()),
         ),
         details=details,
     )

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
+from evalcore.targets.option_templates import with_template
 from evalcore.targets.work import Work
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
 
 
 class EchoOptions(BaseModel):
-    """Options of a target of kind `echo`: none."""
+    """Options of a target of kind `echo`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    prompt_template: str | None = Field(
+        default=None, description="As of models: what a model would be asked is the answer."
+    )
+
 
 class EchoTarget:
-    """Answers with the text of the last user message. Its latency is 0."""
+    """Answers with the text of the last user message, or with the template. Its latency is 0."""
 
     def __init__(self, options: EchoOptions) -> None:
         self.options = options
@@ -31,4 +36,5 @@ class EchoTarget:
 
     async def answer(self, work: Work) -> Evidence:
         """Return the prompt."""
-        return Evidence(output=work.prompt, metrics=_NO_TIME)
+        asked = with_template(work, self.options.prompt_template)
+        return Evidence(output=asked.prompt, metrics=_NO_TIME)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
 
 
 def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:
@@ -17,13 +17,7 @@ def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Ev
         details["messages"] = [message]
     return Evidence(
         output=reply.text if output is None else output,
-        metrics=Metrics(
-            latency_ms=reply.latency_ms,
-            ttft_ms=reply.ttft_ms,
-            cost_usd=reply.cost_usd,
-            input_tokens=reply.usage.input_tokens,
-            output_tokens=reply.usage.output_tokens,
-        ),
+        metrics=reply.metrics,
         details=details,
     )
 
@@ -39,9 +33,11 @@ def call_of(reply: Reply, request: Request) -> dict[str, Any]:
         "cost_usd": reply.cost_usd,
         "input_tokens": reply.usage.input_tokens,
         "output_tokens": reply.usage.output_tokens,
+        **reply.metrics.token_parts,
         "attempts": reply.attempts,
         "recorded": reply.recorded,
         "error": None,
+        **call_notes(request, reply),
     }
 
 

@@ -143,7 +143,7 @@ class FlowTarget:
             raise TargetError(_KIND, str(error)) from error
         finally:
             context.cancel.set()
-        return measured(evidence, calls, (time.perf_counter() - started) * 1000)
+        return measured(evidence, calls, round((time.perf_counter() - started) * 1000, 1))
 
     def _workers(self, work: Work) -> WorkerPool | None:
         """Return the worker processes that the flow's function runs in; None for this one."""

@@ -19,6 +19,7 @@ from evalcore.model.evidence_path import (
     with_values,
 )
 from evalcore.model.infinite_numbers import has_infinite
+from evalcore.model.own_copy import plain_value
 from evalcore.targets.case_messages import json_text
 
 _WHOLE: Final = frozenset(
@@ -30,9 +31,11 @@ _MEASURES: Final = frozenset(field.name for field in fields(Metrics))
 _LISTED_KEYS: Final = 8
 _SHAPES: Final = (
     "a workflow {blocks}, nodes {flow: {name, nodes, edges}, register}, {flow, primary_output}, a "
-    "target {provider}, or an answer: text, {outputs, state, metrics}, {output}. A mapping that is "
-    "the answer is returned as {'output': …}"
+    "target {provider}, or an answer: text, {outputs, state, metrics}, {output}. A mapping with "
+    "such keys that is the answer is returned as {'output': …}"
 )
+# A mapping with one of these may be a definition that nothing runs, or evidence that is misspelt.
+_DOCUMENTED: Final = frozenset({"blocks", "flow", "nodes", "output", "outputs", "provider"})
 
 
 class AnswerError(ValueError):
@@ -63,11 +66,15 @@ def answer_evidence(value: Any) -> Evidence:
 def returned_evidence(value: Any) -> Evidence:
     """Return the evidence of what a flow returned as its answer.
 
-    As `answer_evidence`; but a mapping is an answer only if it says so, as `{output}` (any JSON
-    value) or `{outputs, state, …}`: a definition that nothing ran must not pass for one. Raises
+    As `answer_evidence`, of models and dataclasses with their JSON form; but a mapping with one of
+    the keys of definitions and evidence is an answer only as `{output}` (any JSON value) or
+    `{outputs, state, …}`: a definition that nothing ran must not pass for one. Raises
     `AnswerError`.
     """
-    if not isinstance(value, Mapping) or is_whole_evidence(value):
+    if isinstance(value, Evidence):
+        return value
+    value = plain_value(value)
+    if not isinstance(value, Mapping) or is_whole_evidence(value) or _DOCUMENTED.isdisjoint(value):
         return answer_evidence(value)
     if set(value) == {"output"}:
         output = value["output"]

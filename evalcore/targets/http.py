@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,7 +11,8 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import Evidence
+from evalcore.jsonvalues import parse, storable
+from evalcore.model.evidence import Evidence, with_warnings
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
@@ -20,9 +20,15 @@ from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
 from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.option_templates import PLACEHOLDER, filled, filled_value, value_of
+from evalcore.targets.option_templates import (
+    PLACEHOLDER,
+    filled,
+    filled_value,
+    value_of,
+    with_template,
+)
 from evalcore.targets.work import Work, with_attachments
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.variables import MARK, substituted
 
 _KIND: Final = "http"
 
@@ -65,6 +71,9 @@ class HttpOptions(BaseModel):
         default=None,
         description="JSONPath into the JSON answer, such as `$.reply.text`; the first match is the "
         "answer. Default: the whole body.",
+    )
+    prompt_template: str | None = Field(
+        default=None, description="As of models: what `{prompt}` stands for."
     )
     timeout: AttemptSeconds = 60
     requests_per_minute: RequestsPerMinute = None
@@ -113,10 +122,12 @@ class HttpTarget:
         """
         # An address has no room for the text of files.
         work = work if self._options.body is None else with_attachments(work)
+        work = with_template(work, self._options.prompt_template)
         self._context.check(work.mode)
         request = self._request(work)
         reply = await work.complete(request)
-        return evidence_of(reply, request, self._answer_in(reply.text))
+        text, notes = self._answer_in(reply.text)
+        return with_warnings(evidence_of(reply, request, text), notes)
 
     def _request(self, work: Work) -> Request:
         options = self._options
@@ -133,13 +144,14 @@ class HttpTarget:
     def _path(self) -> Any:
         return compile_json_path(self._options.response_path or "$")
 
-    def _answer_in(self, body: str) -> str:
+    def _answer_in(self, body: str) -> tuple[str, tuple[str, ...]]:
+        """Return the answer in a body, and notes of what was replaced in it."""
         path = self._options.response_path
         if path is None:
-            return body
+            return body, ()
         try:
-            document = json.loads(body)
-        except (ValueError, RecursionError) as error:
+            document = parse(body)
+        except ValueError as error:
             start = " ".join(body[:200].split())
             message = f"response_path {path}: the answer is not JSON; it begins: {start}"
             raise TargetError(_KIND, message) from error
@@ -147,11 +159,8 @@ class HttpTarget:
         if match is None:
             start = " ".join(body[:200].split())
             raise TargetError(_KIND, f"response_path {path} finds nothing in the answer: {start}")
-        try:
-            return match.obj if isinstance(match.obj, str) else json_text(match.obj)
-        except ValueError as error:
-            message = f"response_path {path} finds what JSON cannot hold: {error}"
-            raise TargetError(_KIND, message) from error
+        value, notes = storable(match.obj)
+        return value if isinstance(value, str) else json_text(value), notes
 
 
 def _filled_url(url: str, work: Work) -> str:
@@ -162,8 +171,4 @@ def _filled_url(url: str, work: Work) -> str:
         text = value if isinstance(value, str) else json_text(value)
         return quote(text, safe="")
 
-    parts, end = [], 0
-    for reference in REFERENCE.finditer(url):
-        parts += [PLACEHOLDER.sub(escaped, url[end : reference.start()]), reference[0]]
-        end = reference.end()
-    return "".join([*parts, PLACEHOLDER.sub(escaped, url[end:])])
+    return substituted(url, lambda match: match[0], lambda text: PLACEHOLDER.sub(escaped, text))

@@ -17,8 +17,8 @@ from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message
 from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.option_templates import filled
-from evalcore.targets.work import Work, with_attachments
+from evalcore.targets.option_templates import templated
+from evalcore.targets.work import Work
 from evalcore.trust.files import repository_root, resolve_inside
 
 __all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]
@@ -61,7 +61,9 @@ class _ChatTarget:
         file that cannot be read.
         """
         self._context.check(work.mode)
-        request = self.chat.request(_with_files(_templated(work, self._options), work.folder))
+        request = self.chat.request(
+            _with_files(templated(work, self._options.prompt_template), work.folder)
+        )
         if not request.messages:
             raise TargetError("input", "the case has no input to ask the model")
         return evidence_of(await work.complete(request), request)
@@ -96,17 +98,6 @@ class AdapterTarget(_ChatTarget):
     """A model of Azure, Bedrock, Vertex AI or others, by the package any-llm (extra `any-llm`)."""
 
     protocol = "any-llm"
-
-
-def _templated(work: Work, options: ChatOptions) -> tuple[Message, ...]:
-    """Return the case's messages, the last user message replaced by the filled template."""
-    if options.prompt_template is None:
-        return work.messages
-    message = {"role": "user", "content": filled(options.prompt_template, with_attachments(work))}
-    for position in range(len(work.messages) - 1, -1, -1):
-        if work.messages[position]["role"] == "user":
-            return (*work.messages[:position], message, *work.messages[position + 1 :])
-    return (*work.messages, message)
 
 
 def _with_files(messages: tuple[Message, ...], folder: Path) -> tuple[Message, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request
 from evalcore.workflow.usage import ProviderCall
 
@@ -47,17 +47,9 @@ class NodeCalls:
         except ProviderError as error:
             self._calls.append(call._replace(attempts=error.attempts, error=str(error)))
             raise
-        usage = reply.usage
-        measured = Metrics(
-            reply.latency_ms,
-            reply.ttft_ms,
-            reply.cost_usd,
-            usage.input_tokens,
-            usage.output_tokens,
-        )
         answered = call._replace(
             model=reply.model or call.model,
-            metrics=measured,
+            metrics=reply.metrics,
             attempts=reply.attempts,
             recorded=reply.recorded,
         )

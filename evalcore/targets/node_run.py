@@ -12,7 +12,7 @@ from evalcore.errors import TargetError
 from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Reply, SkippedError
-from evalcore.model.own_copy import own_copy
+from evalcore.model.own_copy import own_copy, plain_value
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -169,7 +169,7 @@ class NodeExecution:
             if not node.policy.continue_on_error or error.kind in _NEVER_SURVIVED:
                 raise
             answer = _Answer({"error": error.message})
-        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        took_ms = round((time.perf_counter() - started) * 1000, 1)
         self._durations[node.id] = Metrics(latency_ms=took_ms)
         if answer.metrics is not UNMEASURED:
             self._metrics[node.id] = answer.metrics
@@ -303,11 +303,7 @@ class NodeExecution:
         if not self._metrics:
             return UNMEASURED
         sums = sum_metrics({**self._metrics, **by_block(self._calls)})
-        return Metrics(
-            cost_usd=sums.cost_usd,
-            input_tokens=sums.input_tokens,
-            output_tokens=sums.output_tokens,
-        )
+        return replace(sums, latency_ms=None, ttft_ms=None)
 
     def _snapshot(self, state: str, error: str | None) -> Snapshot:
         values = dict(self._state.outputs)
@@ -324,11 +320,8 @@ def _answered(evidence: Evidence, *, measured: bool) -> _Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a model's reply as its text, a pydantic model as a mapping, else the value."""
-    if isinstance(value, Reply):
-        return value.text
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
+    """Return a model's reply as its text, any other value in its JSON form."""
+    return value.text if isinstance(value, Reply) else plain_value(value)
 
 
 def _failed(node: Node, error: TargetError) -> TargetError:

@@ -1,16 +1,102 @@
-"""`{prompt}`, `{input}`, `{input.x}` and `{id}` in the texts of a target's options."""
+"""`{prompt}`, `{input}`, `{input.x}` and `{id}` in the texts of a target's options.
+
+Beside filling them: what a loader notes of placeholders that there are not, and of texts without
+the question.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from evalcore.errors import TargetError
-from evalcore.targets.case_messages import json_text
-from evalcore.targets.work import Work
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.wording import did_you_mean
+from evalcore.targets.case_messages import Message, input_messages, json_text, prompt_of
+from evalcore.targets.work import Work, with_attachments
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")
+
+_NAMES: Final = ("prompt", "input", "id")
+_QUESTION: Final = ("prompt", "input")
+_SINGLE: Final = re.compile(rf"(?<!\{{){PLACEHOLDER.pattern}")
+# As a placeholder is written. After these characters braces are another language's: `${x}`,
+# `%{http_code}`, `x_{i}`, `\\boxed{x}`.
+_WRITTEN: Final = re.compile(r"(?<![\w$%#^)\\])\{([^\W\d][\w.-]*)\}")
+# A program as an argument: its braces are its own.
+_PROGRAM: Final = re.compile(r"(?:^|\s)(?:-[a-z]*[ce]|--eval)(?=\s|$)|\bawk\b|\bjq\b")
+
+
+class TemplateFault(NamedTuple):
+    """What is wrong with the text of the option at `path`, or only worth a warning."""
+
+    path: Loc
+    message: str
+    is_warning: bool = False
+
+
+def template_faults(kind: str, options: Mapping[str, Any]) -> Iterator[TemplateFault]:
+    """Yield what is wrong with the placeholders in the options of a target of this kind."""
+    if isinstance(options.get("prompt_template"), str):
+        yield from _faults(options, [("prompt_template",)], _NAMES, _QUESTION)
+    if kind == "http":
+        texts = [("url",), ("headers",), ("body",)]
+        yield from _faults(options, texts, _NAMES, _QUESTION)
+    elif kind == "command":
+        yield from _faults(options, [("command",)], _OF_COMMANDS)
+    elif kind == "cli":
+        yield from _faults(options, [("files_format",)], ("path", "basename"))
+    system = options.get("system_prompt")
+    if isinstance(system, str) and (placeholder := _SINGLE.search(system)):
+        message = f"{placeholder[0]} is not replaced in `system_prompt`; use `prompt_template`"
+        yield TemplateFault(("system_prompt",), message, is_warning=True)
+
+
+_OF_COMMANDS: Final = ("prompt", "prompt_file", "messages_file", "output_file", "id")
+
+
+def _faults(
+    options: Mapping[str, Any],
+    paths: Sequence[Loc],
+    names: Sequence[str],
+    question: Sequence[str] = (),
+) -> Iterator[TemplateFault]:
+    written: set[str] = set()
+    is_program = False
+    for path, text in _texts([(path, options.get(str(path[0]))) for path in paths]):
+        is_program = is_program or (path[0] == "command" and bool(_PROGRAM.search(text)))
+        for match in () if is_program else _WRITTEN.finditer(text):
+            name = match[1].partition(".")[0] if "input" in names else match[1]
+            if name in names and name in ("input", match[1]):
+                continue
+            listed = ", ".join(f"{{{each}}}" for each in names)
+            hint = did_you_mean(name, names)
+            # Two braces are another language's: importers keep what is not filled in.
+            is_double = text[: match.start()].endswith("{")
+            mark = f"{{{match[0]}}}" if is_double else match[0]
+            yield TemplateFault(
+                path,
+                f"unknown placeholder {mark}.{hint} Known: {listed}; other braces stand as they "
+                f"are with spaces in them, as in {{ {match[1]} }}",
+                is_warning=is_double,
+            )
+        written.update(match[1].partition(".")[0] for match in PLACEHOLDER.finditer(text))
+    if question and written.isdisjoint(question):
+        names_of = " or ".join(f"`{path[0]}`" for path in paths if options.get(str(path[0])))
+        message = f"the question is not in {names_of}: write {{prompt}}, {{input}} or {{input.x}}"
+        yield TemplateFault(paths[0], message, is_warning=True)
+
+
+def _texts(values: Sequence[tuple[Loc, Any]]) -> Iterator[tuple[Loc, str]]:
+    for path, value in values:
+        if isinstance(value, str):
+            yield path, value
+        elif isinstance(value, Mapping):
+            yield from _texts([((*path, key), inner) for key, inner in value.items()])
+        elif isinstance(value, list | tuple):
+            yield from _texts([((*path, index), inner) for index, inner in enumerate(value)])
 
 
 def filled(template: str, work: Work) -> str:
@@ -34,6 +120,31 @@ def filled_value(template: Any, work: Work) -> Any:
     if isinstance(template, list | tuple):
         return [filled_value(value, work) for value in template]
     return template
+
+
+def with_template(work: Work, template: str | None) -> Work:
+    """Return the work with what `templated` returns as its messages and its prompt."""
+    if template is None:
+        return work
+    messages = templated(work, template)
+    return replace(work, messages=messages, prompt=prompt_of(messages))
+
+
+def templated(work: Work, template: str | None) -> tuple[Message, ...]:
+    """Return the case's messages, the last user message replaced by the filled template.
+
+    A template that is one placeholder and nothing else, and stands for messages, becomes those.
+    """
+    if template is None:
+        return work.messages
+    value = filled_value(template, with_attachments(work))
+    if isinstance(value, list | tuple):
+        return input_messages(value, any_value=True)
+    message = {"role": "user", "content": _as_text(value)}
+    for position in range(len(work.messages) - 1, -1, -1):
+        if work.messages[position]["role"] == "user":
+            return (*work.messages[:position], message, *work.messages[position + 1 :])
+    return (*work.messages, message)
 
 
 def value_of(placeholder: str, work: Work) -> Any:

@@ -32,9 +32,9 @@ class PythonOptions(BaseModel):
 
     callable: str = Field(
         description="`module:function`, called as `fn(input, *, context)`, or `fn(input)` if it "
-        "takes no context; sync or async. Returns text, a mapping or list (taken as its JSON) or "
-        "an `Evidence`. The module lies below the suite's folder or the current directory, or is "
-        "on the import allow-list."
+        "takes no context; sync or async. Returns text, an `Evidence`, or a value that is taken as "
+        "its JSON: a mapping, list, number, truth value, dataclass or pydantic model. The module "
+        "lies below the suite's folder or the current directory, or is on the import allow-list."
     )
     config: dict[str, Any] = Field(
         default_factory=dict,

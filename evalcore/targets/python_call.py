@@ -13,6 +13,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
+from evalcore.model.own_copy import plain_value
 from evalcore.planning.codec import encode_evidence
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.engine_calls import complete_in_worker, model_in_worker
@@ -82,7 +83,7 @@ async def evidence_of(
         value = await _called(function.call, context.case_input, keywords)
     finally:
         live.cancel.set()
-    return measured(_evidence(value), calls, (perf_counter() - started) * 1000)
+    return measured(_evidence(value), calls, round((perf_counter() - started) * 1000, 1))
 
 
 _IN_THIS_PROCESS: Final = PythonFunctions()
@@ -122,8 +123,6 @@ async def _called(
 
 
 def _evidence(value: Any) -> Evidence:
-    if isinstance(value, str):
-        return Evidence(output=str(value))
     if isinstance(value, Evidence):
         output: Any = value.output
         if output is not None and not isinstance(output, str):
@@ -136,11 +135,13 @@ def _evidence(value: Any) -> Evidence:
         return value
     if isinstance(value, Reply):
         return Evidence(output=value.text)
-    if not isinstance(value, Mapping | list | tuple):
-        name = type(value).__name__
-        raise TargetError(KIND, f"returned {name}; return text, a mapping, a list or an Evidence")
     try:
-        text = json_text(value)
+        plain = plain_value(value)
+        if isinstance(plain, str):
+            return Evidence(output=str(plain))
+        if not isinstance(plain, Mapping | list | bool | int | float):
+            name = type(value).__name__
+            raise TargetError(KIND, f"returned {name}; return text, a JSON value or an Evidence")
+        return Evidence(output=json_text(plain))
     except (TypeError, ValueError, RecursionError) as error:
         raise TargetError(KIND, f"returned what JSON cannot hold: {error}") from error
-    return Evidence(output=text)

@@ -132,7 +132,7 @@ _SCRIPT_KIND: Final = TargetKind(
 )
 _UNKNOWN_KIND: Final = TargetKind("", "", "")
 # Of a target of any kind; who schedules and grades reads them.
-COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
+COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "reasoning", "workers")
 # Options of targets without a context that may hold references.
 _WITH_SECRETS: Final = ("config", "env", "headers")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -252,6 +252,15 @@ def build(
 
 
 def _built(
+    target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
+) -> Runnable:
+    from evalcore.targets.reasoning import WithoutReasoning, strips_reasoning
+
+    runnable = _as_it_answers(target, variant, folder, environment)
+    return WithoutReasoning(runnable) if strips_reasoning(target, variant) else runnable
+
+
+def _as_it_answers(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
     if target.kind == SCRIPT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Required
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.jsonvalues import parse_storable
 from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
@@ -131,11 +131,11 @@ def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
             continue
         record: Any = None
         try:
-            record = json.loads(line)
+            record = parse_storable(line)
             _RECORD.validate_python(record)
         except ValidationError as error:
             raise TargetError(_KIND, f"{file}:{number}: {_mistake(error, record)}") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise TargetError(_KIND, f"{file}:{number}: is no JSON: {error}") from error
         try:
             evidence = evidence_in(record, None)

@@ -58,6 +58,11 @@ class WorkflowOptions(BaseModel):
     record_steps: bool = Field(
         default=False, description="Whether the evidence has the inputs and outputs of each block."
     )
+    of_service: bool = Field(
+        default=False,
+        description="Whether it was registered with the service, and is confined as "
+        "docs/reference/trust.md says.",
+    )
     variant: dict[str, Any] = Field(
         default_factory=dict,
         description="Laid over the definition: `souls`, `blocks`, `workflow`, `limits`, or a "
@@ -84,7 +89,7 @@ class WorkflowTarget:
             keys = ", ".join(sorted(PARTS | SOUL_KEYS))
             raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {keys}")
         self.definition = _definition(options)
-        self._record_steps = options.record_steps
+        self._record_steps, self._of_service = options.record_steps, options.of_service
         over = soul_fields(options.variant)
         self._workflows = {
             name: _read(apply_variant(raw, over), f"workflow '{name}'")
@@ -127,7 +132,7 @@ class WorkflowTarget:
             # The steps until then are the evidence that was asked for.
             failure = {"code": error.kind, "message": str(error)}
             return Evidence(output="", details={STEPS: services.steps, "failure": failure})
-        answer = _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
+        answer = _evidence(finished, evidence, round((time.perf_counter() - started) * 1000, 1))
         if services.steps is None:
             return answer
         details = {**answer.details, STEPS: services.steps, "value": finished.value}
@@ -150,6 +155,7 @@ class WorkflowTarget:
             check=work.check,
             workflows=self._workflows,
             steps=[] if self._record_steps else None,
+            of_service=self._of_service,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from evalcore.trust.variables import REFERENCE
 
 _PORTS: Final = {"http": 80, "https": 443}
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _DOTS: Final = frozenset({".", ".."})
 
 
@@ -54,6 +56,22 @@ def _is_plain_path(path: str) -> bool:
 def _starts_with(path: str, base: str) -> bool:
     prefix = base.strip("/")
     return not prefix or f"{path.strip('/')}/".startswith(f"{prefix}/")
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the internet: not of this machine, network or a group.
+
+    An IPv6 address that leads to an IPv4 address is what that one is.
+    """
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        inner = ip.ipv4_mapped or ip.sixtofour or (last if ip in _NAT64 else None)
+        if ip.is_site_local or ip.teredo is not None:
+            return False
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast
 
 
 def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:

@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import TargetError
+from evalcore.redaction.names import SECRET_HEADER
 from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.well_known import is_key
 from evalcore.repository import repository_root
-from evalcore.trust.variables import MARK, REFERENCE, Variables
+from evalcore.trust.variables import MARK, REFERENCE, Variables, substituted
 
 _KIND: Final = "secret"
 _MAPPINGS: Final = ("headers", "env")
@@ -42,8 +44,8 @@ class SecretOption(NamedTuple):
     def is_literal(self) -> bool:
         """Whether the text itself is the secret, or holds it beside references.
 
-        A header or variable is one if its name says so; `Bearer ${{ NAME }}` holds no secret.
-        An address and what a function is given are stored as they are written.
+        A header or variable is one if its name or its form says so; `Bearer ${{ NAME }}` holds no
+        secret. Addresses and what a function is given are for `literals_of_target`.
         """
         if not self.may_be_literal:
             return False
@@ -52,9 +54,11 @@ class SecretOption(NamedTuple):
         defaults = any(match[2] for match in REFERENCE.finditer(self.text))
         if self.path[0] in _KEYS:
             return defaults or REFERENCE.sub("", self.text).strip() != ""
-        if not _SECRET_NAME.search(self.path[-1]):
+        if is_key(REFERENCE.sub(lambda match: match[2] or "", self.text).strip()):
+            return True
+        if not _is_secret_name(self.path):
             return False
-        return defaults or (MARK not in self.text and self.text != "")
+        return defaults or (REFERENCE.search(self.text) is None and self.text != "")
 
     @property
     def may_be_literal(self) -> bool:
@@ -193,8 +197,14 @@ def _text_at(options: Mapping[str, Any], path: tuple[str, ...]) -> str:
     value: Any = options
     for key in path:
         value = value[key]
-    named = path[0] in _KEYS or _SECRET_NAME.search(path[-1]) is not None
+    named = path[0] in _KEYS or _is_secret_name(path)
     return value if named and isinstance(value, str) else ""
+
+
+def _is_secret_name(path: tuple[str, ...]) -> bool:
+    """Whether the name of a header or variable says that its value is secret."""
+    in_header = path[0] == "headers" and SECRET_HEADER.search(path[-1]) is not None
+    return in_header or _SECRET_NAME.search(path[-1]) is not None
 
 
 def _put(options: dict[str, Any], path: tuple[str, ...], text: str | None) -> None:
@@ -214,7 +224,7 @@ def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
     literal = _LITERAL.fullmatch(text) if option.may_be_literal else None
     if literal is not None:
         text = _written(literal[1], option.name, folder)
-    return REFERENCE.sub(lambda match: _value_of(match, option, folder, variables), text)
+    return substituted(text, lambda match: _value_of(match, option, folder, variables))
 
 
 def _value_of(

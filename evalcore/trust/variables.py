@@ -1,5 +1,6 @@
 """`${{ NAME }}`: which environment variables a suite may read, and what they hold.
 
+`$${{` is the text `${{`, in every text in which references are read.
 Only names that the nearest `.env` file names, `EVAL_*`, and those of the configuration may be read,
 so that a suite file cannot read secrets into an output (docs/reference/formats.md). The providers'
 own keys may be read as well, but only into secret options (evalcore.trust.secret_options).
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from evalcore.frozen import frozen
 from evalcore.redaction.redactor import PROCESS
@@ -20,7 +21,14 @@ from evalcore.repository import find_upward
 from evalcore.settings import read_settings
 
 MARK: Final = "${{"
-REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+_ESCAPED: Final = "$${{"
+REFERENCE: Final = re.compile(
+    r"(?<!\$)\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL
+)
+# Of an escaped reference the end, too: `}}` may mean something around it.
+_ESCAPED_OR_REFERENCE: Final = re.compile(
+    rf"{REFERENCE.pattern}|\$\$\{{\{{(?:[^{{}}]*\}}\}})?", re.DOTALL
+)
 PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"})
 # Text in quotes may have several lines, and a comment behind it; other text ends with its line.
 _ENTRY: Final = re.compile(
@@ -61,6 +69,35 @@ class Variables:
         if text is None and secret:
             text = self.keys.get(name)
         return default if text is None else text
+
+
+def substituted(
+    text: str,
+    value: Callable[[re.Match[str]], str],
+    between: Callable[[str], str] = str,
+) -> str:
+    """Return a text with `value` of each reference in its place, and `${{` for each `$${{`.
+
+    The text around them is what `between` makes of it.
+    """
+    parts, end = [], 0
+    for match in _ESCAPED_OR_REFERENCE.finditer(text):
+        if end < match.start():
+            parts.append(between(text[end : match.start()]))
+        parts.append(match[0][1:] if match[0].startswith(_ESCAPED) else value(match))
+        end = match.end()
+    if end < len(text) or not parts:
+        parts.append(between(text[end:]))
+    return "".join(parts)
+
+
+def escaped(value: Any) -> Any:
+    """Return a value whose texts `substituted` turns back into those of `value`."""
+    if isinstance(value, str):
+        return value.replace(MARK, _ESCAPED)
+    if isinstance(value, Mapping):
+        return {key: escaped(member) for key, member in value.items()}
+    return [escaped(member) for member in value] if isinstance(value, list | tuple) else value
 
 
 def nearest_env_file(folder: Path) -> Path | None:

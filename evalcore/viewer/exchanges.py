@@ -14,7 +14,10 @@ from evalcore.viewer.texts import PageText, TextBudget
 
 _MOST_CALLS: Final = 50
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+_MEASURES: Final = (
+    *("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens"),
+    *("cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+)
 _REPLY_CHARACTERS: Final = 16_000
 _PARAMETERS_CHARACTERS: Final = 4_000
 
@@ -38,6 +41,9 @@ class CallFacts(NamedTuple):
     cost_usd: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
     attempts: int | None = None
     is_recorded: bool = False
     error: str | None = None

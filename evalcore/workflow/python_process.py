@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from evalcore.errors import EvalError
+from evalcore.jsonvalues import parse_storable
+from evalcore.settings import read_settings
+from evalcore.trust import confinement
+from evalcore.trust.confinement import can_confine
 from evalcore.trust.text import last_words
 from evalcore.workflow.failure import BlockError
 
 if TYPE_CHECKING:
     from evalcore.workflow.services import EngineServices
 
+_CONFINEMENT: Final = Path(confinement.__file__)
 _RUNNER: Final = Path(__file__).parent / "blocks" / "code_runner.py"
 _OUTPUT_LIMIT: Final = 16 << 20
 _MEMORY_LIMIT: Final = 2 << 30
@@ -36,27 +42,40 @@ async def run_python(
     """Return what `main(data)` of `code` (or the function at `reference`) returns, as JSON.
 
     The process has the minimal environment of `run_command`, 2 GiB of address space and the time
-    limit. What it prints is not part of the output. Raises `BlockError`.
+    limit. What it prints is not part of the output. For a workflow of the service it has a folder
+    of its own, and is confined to it (`trust.confinement`). Raises `BlockError`.
     """
     from evalcore.trust.commands import run_command
 
-    question = _question(name, data, services, code, reference)
-    ended = await run_command(
-        [sys.executable, "-I", str(_RUNNER)],
-        stdin=question.encode(errors="replace"),
-        cwd=_folder(services.folder),
-        timeout_s=timeout_s,
-        env=_ENVIRONMENT,
-        output_limit=_OUTPUT_LIMIT,
-        memory_limit=_MEMORY_LIMIT,
-    )
+    confined = services.of_service and _is_to_be_confined()
+    question = _question(name, data, services, code, reference, confined=confined)
+    with ExitStack() as stack:
+        folder, environment = _folder(services.folder), _ENVIRONMENT
+        if services.of_service:
+            own = TemporaryDirectory(prefix="evalcore-code-", ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(own))
+            of_folder = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.defpath}
+            environment = {**_ENVIRONMENT, **of_folder}
+        program = [str(_RUNNER)]
+        if confined:
+            readable = [] if reference is None else [str(_RUNNER.parents[2])]
+            program = [str(_CONFINEMENT), str(folder), *program, *readable]
+        ended = await run_command(
+            [sys.executable, "-I", *program],
+            stdin=question.encode(errors="replace"),
+            cwd=folder,
+            timeout_s=timeout_s,
+            env=environment,
+            output_limit=_OUTPUT_LIMIT,
+            memory_limit=_MEMORY_LIMIT,
+        )
     if ended.timed_out:
         message = f"no output within {timeout_s:g} s (timeout_seconds)"
         raise BlockError("timeout", message, retryable=True)
     if ended.truncated and len(ended.stdout) >= _OUTPUT_LIMIT:
         raise BlockError("output", f"its output is longer than {_OUTPUT_LIMIT >> 20} MiB")
     try:
-        answer = orjson.loads(ended.stdout)
+        answer = parse_storable(ended.stdout)
     except ValueError:
         stderr = last_words(ended.stderr.decode(errors="replace"))
         message = f"its process ended with exit code {ended.exit_code} and no output"
@@ -67,8 +86,25 @@ async def run_python(
     return answer["returned"]
 
 
+def _is_to_be_confined() -> bool:
+    """Whether code of the service is confined; raise `BlockError` where it cannot be and has to."""
+    if read_settings(os.environ, Path.cwd()).allow_unconfined_code:
+        return False
+    if can_confine():
+        return True
+    message = "this system cannot confine code to a folder (Linux 5.13 with Landlock can); "
+    message += "EVALCORE_ALLOW_UNCONFINED_CODE=1 lets it run with the rights of the service"
+    raise BlockError("isolation", message)
+
+
 def _question(
-    name: str, data: Any, services: EngineServices, code: str | None, reference: str | None
+    name: str,
+    data: Any,
+    services: EngineServices,
+    code: str | None,
+    reference: str | None,
+    *,
+    confined: bool,
 ) -> str:
     """Return what the process reads; raise `BlockError` if it may not be started."""
     policy = services.imports
@@ -80,7 +116,7 @@ def _question(
         "name": name,
         "code": code,
         "callable": reference,
-        "roots": [str(root) for root in policy.roots],
+        "roots": [] if confined else [str(root) for root in policy.roots],
         "allowed": list(policy.allowed),
         "package": str(_RUNNER.parents[3]),
         "data": data,

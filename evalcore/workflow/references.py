@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from evalcore.mistakes.wording import suggest
 from evalcore.workflow.declared_outputs import TYPE_NAMES, is_schema
@@ -129,12 +130,27 @@ def _conditions(written: Route | Conditional, loc: Loc) -> Iterator[WorkflowMist
 
 
 def _output_types(block: Block) -> Iterator[WorkflowMistake]:
-    if not block.outputs or not block.declares_outputs or is_schema(block.outputs):
+    if not block.outputs or not block.declares_outputs:
+        return
+    if is_schema(block.outputs):
+        yield from _schema_mistakes(block.outputs, ("outputs",))
         return
     for name, declared in block.outputs.items():
         if isinstance(declared, str) and declared.lower() not in TYPE_NAMES:
             message = f"unknown type '{declared}'.{suggest(declared, TYPE_NAMES)}"
             yield WorkflowMistake(("outputs", name), message)
+        elif isinstance(declared, Mapping):
+            yield from _schema_mistakes(declared, ("outputs", name))
+
+
+def _schema_mistakes(schema: Mapping[str, Any], loc: Loc) -> Iterator[WorkflowMistake]:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(dict(schema))
+    except SchemaError as error:
+        yield WorkflowMistake((*loc, *error.absolute_path), f"invalid JSON Schema: {error.message}")
 
 
 def _joined(definition: WorkflowDefinition) -> Iterator[WorkflowMistake]:

@@ -51,6 +51,8 @@ class EngineServices:
 
     `complete` makes plain HTTP requests. `workflows` are those that `workflow_ref` may name.
     `steps` takes a record of each run of a block (`workflow.recorded_steps`), if it is a list.
+    A workflow `of_service` was registered by a caller without access to this machine: it reaches
+    public addresses, reads variables that the settings name and no files, and its code is confined.
     """
 
     ask: Ask
@@ -61,3 +63,4 @@ class EngineServices:
     check: Check | None = None
     workflows: Mapping[str, WorkflowDefinition] = field(default_factory=dict)
     steps: list[dict[str, Any]] | None = None
+    of_service: bool = False

@@ -48,7 +48,7 @@ async def _run_once(execution: WorkflowExecution, block: Block) -> Any:
     else:
         value = await _run(execution, block, path)
     execution.state.outputs[block.id] = value
-    duration_ms = round((time.perf_counter() - started) * 1000, 3)
+    duration_ms = round((time.perf_counter() - started) * 1000, 1)
     if fixture is None and not execution.prefix:
         before_ms = execution.durations_ms.get(block.id, 0.0)
         execution.durations_ms[block.id] = before_ms + duration_ms

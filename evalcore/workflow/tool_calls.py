@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import os
 import re
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
 from evalcore.scripts.fetch_tools import page_text
-from evalcore.settings import read_settings
-from evalcore.trust.addresses import is_allowed_address
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.variables import REFERENCE
+from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.python_process import run_python
 from evalcore.workflow.reference_values import reference_value
@@ -68,15 +61,23 @@ def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
 
 async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolContext) -> str:
     """Send the request that the tool's file declares."""
-    written, folder = tool.request, context.services.folder
+    written = tool.request
     if written is None:
         raise BlockError("tool", "its file has no 'request'")
+
+    not_set: dict[str, str] = {}
+
+    def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
+        text = reference_value(match, where, context.services, secret=secret)
+        if text == match[0]:
+            not_set[text] = text
+        return text
 
     def fill(template: str, where: str, *, secret: bool = False) -> str:
         return _filled(
             template,
             lambda name: text_of(arguments.get(name, "")),
-            lambda match: reference_value(match, where, folder, secret=secret),
+            lambda match: value(match, where, secret=secret),
         )
 
     url = _url(written, arguments)
@@ -92,11 +93,11 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolCo
         secret_headers=[
             name for name, value in (written.headers or {}).items() if REFERENCE.search(value)
         ],
-        values={
-            match[0]: reference_value(match, "url", folder) for match in REFERENCE.finditer(url)
-        },
+        values={match[0]: value(match, "url") for match in REFERENCE.finditer(written.url)}
+        | not_set,
         body=None if body is None else parsed(body),
         timeout_s=tool.timeout_seconds,
+        public_only=context.services.of_service,
     )
     return await _answer(request, written.response_path, context)
 
@@ -105,13 +106,9 @@ def _filled(
     template: str, argument: Callable[[str], str], variable: Callable[[re.Match[str]], str]
 ) -> str:
     """Return a template filled; what is filled in is no template of its own."""
-    parts, end = [], 0
-    for match in REFERENCE.finditer(template):
-        before = template[end : match.start()]
-        parts += [_ARGUMENT.sub(lambda m: argument(m[1]), before), variable(match)]
-        end = match.end()
-    parts.append(_ARGUMENT.sub(lambda m: argument(m[1]), template[end:]))
-    return "".join(parts)
+    return substituted(
+        template, variable, lambda text: _ARGUMENT.sub(lambda match: argument(match[1]), text)
+    )
 
 
 def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
@@ -120,7 +117,8 @@ def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
 
     def argument(name: str) -> str:
         text = text_of(arguments.get(name, ""))
-        return text if begins is not None and begins[1] == name else quote(text, safe="")
+        is_first = begins is not None and begins[1] == name
+        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
 
     url = _filled(written.url, argument, lambda match: match[0])
     if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
@@ -131,7 +129,8 @@ def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
 async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: ToolContext) -> str:
     """Send the request that the model asks for; it reaches public addresses only."""
     url = _text_argument(arguments, "url")
-    await _check_public(url)
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
     headers = arguments.get("headers")
     request = web_request(
         str(arguments.get("method") or "GET"),
@@ -144,32 +143,10 @@ async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: T
         values={},
         body=arguments.get("body"),
         timeout_s=tool.timeout_seconds,
+        public_only=True,
     )
     path = arguments.get("response_path")
     return await _answer(request, path if isinstance(path, str) and path else None, context)
-
-
-async def _check_public(url: str) -> None:
-    """Raise `BlockError` for an address that a model must not reach."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise BlockError("url", f"'{url[:200]}' is no web address") from error
-    if parts.scheme not in {"http", "https"} or not host:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
-    if is_allowed_address(url, read_settings(os.environ, Path.cwd()).allow_addresses):
-        return
-    resolved: list[str] = []
-    # A name that is not resolved here is not reached from here; a recorded answer needs none.
-    with suppress(OSError, UnicodeError):
-        loop = asyncio.get_running_loop()
-        entries = await loop.getaddrinfo(host, port or 443, type=socket.SOCK_STREAM)
-        resolved = [str(entry[4][0]) for entry in entries]
-    for address in resolved:
-        if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-            allows = "EVALCORE_ALLOW_ADDRESSES allows it"
-            raise BlockError("url", f"'{host}' is not a public address ({allows})")
 
 
 async def _answer(request: Request, response_path: str | None, context: ToolContext) -> str:
@@ -206,6 +183,8 @@ def _file(arguments: Mapping[str, Any], context: ToolContext) -> str:
         raise BlockError("input", f"unknown action {action!r}; it is 'read' or 'write'")
     if key in context.files:
         return context.files[key]
+    if context.services.of_service:
+        raise BlockError("input", f"there is no file '{name}'; the tool reads what it wrote")
     folder = context.services.folder
     try:
         file = resolve_inside(repository_root(folder), folder, key)

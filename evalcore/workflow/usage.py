@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Any, NamedTuple
 
-from evalcore.model.evidence import UNMEASURED, Metrics
+from evalcore.model.evidence import UNMEASURED, Metrics, sum_tokens
 from evalcore.workflow.bounds import Caps
 
 
@@ -45,6 +45,7 @@ class ProviderCall(NamedTuple):
             "cost_usd": measured.cost_usd,
             "input_tokens": measured.input_tokens,
             "output_tokens": measured.output_tokens,
+            **measured.token_parts,
             "attempts": self.attempts,
             "recorded": self.recorded,
             "error": self.error,
@@ -64,11 +65,10 @@ def sum_calls(calls: Sequence[ProviderCall]) -> Metrics:
     first = answered[0].metrics.ttft_ms if len(answered) == 1 else None
     measured = [call.metrics for call in answered]
     return Metrics(
-        latency_ms=sum(longest.values()) if longest else None,
+        latency_ms=round(sum(longest.values()), 1) if longest else None,
         ttft_ms=first,
         cost_usd=_sum(m.cost_usd for m in measured),
-        input_tokens=_sum_whole(m.input_tokens for m in measured),
-        output_tokens=_sum_whole(m.output_tokens for m in measured),
+        **sum_tokens(measured),
     )
 
 
@@ -85,11 +85,6 @@ def by_block(calls: Iterable[ProviderCall]) -> dict[str, Metrics]:
 def _sum(values: Iterable[float | None]) -> float | None:
     measured = [value for value in values if value is not None]
     return fsum(measured) if measured else None
-
-
-def _sum_whole(values: Iterable[int | None]) -> int | None:
-    measured = [value for value in values if value is not None]
-    return sum(measured) if measured else None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from evalcore.jsonvalues import parse_storable
 from evalcore.workflow.failure import BlockError
 
 
@@ -46,7 +47,7 @@ def parsed(value: Any) -> Any:
     if has_large_integer(text):
         return value
     try:
-        value_of_text = orjson.loads(text)
+        value_of_text = parse_storable(text)
         orjson.dumps(value_of_text)
     except (ValueError, TypeError):
         return value

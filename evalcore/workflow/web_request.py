@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.redaction.names import SECRET_HEADER
+from evalcore.settings import read_settings
 from evalcore.trust.variables import REFERENCE
 
 
@@ -20,8 +23,9 @@ def web_request(
     values: Mapping[str, str],
     body: Any = None,
     timeout_s: float | None = None,
+    public_only: bool = False,
 ) -> Request:
-    """Return the request.
+    """Return the request; `public_only` says that it reaches public and allowed addresses only.
 
     `values` are those of the references in `url`. The values of `secret_headers`, and of headers
     with the name of a secret, are no part of the question.
@@ -43,7 +47,12 @@ def web_request(
         endpoint=Endpoint("http", host, url, headers=secret, values=values),
         parameters=parameters,
         attempt_timeout_s=timeout_s,
+        allowed_addresses=_allowed_addresses() if public_only else None,
     )
+
+
+def _allowed_addresses() -> tuple[str, ...]:
+    return read_settings(os.environ, Path.cwd()).allow_addresses
 
 
 def _named(url: str, values: Mapping[str, str]) -> str:

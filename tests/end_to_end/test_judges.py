@@ -20,7 +20,7 @@ from tests.support.judged import (
 )
 from tests.support.model_server import Failure, echo, model_server
 from tests.support.model_wire import Answer, Question
-from tests.support.shell import evalcore
+from tests.support.shell import Json, evalcore
 
 RUBRIC = [
     {"id": "accuracy", "outcome": "Correct", "weight": 5.0},
@@ -82,6 +82,8 @@ def test_a_provider_without_schemas_is_asked_without(tmp_path: Path) -> None:
         'Sure! {"score": 0.9}',
         '{"score": 0.9} {"score": 0.9}',
         '```json\n{"score": 0.9}\n```\n```json\n{"score": 0.9}\n```',
+        '<think>{"score": 0.9}</think>',
+        '<think>It has no end. {"score": 0.9}',
         "",
     ],
 )  # fmt: skip
@@ -93,8 +95,28 @@ def test_a_malformed_reply_is_repaired_twice_and_then_an_error(tmp_path: Path, b
     assert "not valid" in str(requests[1].body["messages"])
 
 
-@pytest.mark.parametrize("good", [reply(0.7), f"\n{reply(0.7)}\n", f"```json\n{reply(0.7)}\n```"])
-def test_the_reply_is_the_object_or_one_block_of_it(tmp_path: Path, good: str) -> None:
+@pytest.mark.parametrize(
+    "good",
+    [
+        reply(0.7),
+        f"\n{reply(0.7)}\n",
+        f"```json\n{reply(0.7)}\n```",
+        f"My evaluation:\n```json\n{reply(0.7)}\n```\nThat is all.",
+        f"Verdict: ```json {reply(0.7)} ```",
+        f"It wrote\n```python\nprint({{}})\n```\nso\n```json\n{reply(0.7)}\n```",
+        f"<think>A {{'score': 1}}? No.</think>\n{reply(0.7)}",
+        f"<thinking>one</thinking>\n<think>two</think>\nSo:\n```\n{reply(0.7)}\n```",
+        f"The prompt opened this.\n</think>\n\n{reply(0.7)}",
+        '{"score": 0.7, "reasoning": "it ends with </think> and ```"}',
+    ],
+    ids=[
+        "object", "space", "block", "block in prose", "block in a line", "block after code",
+        "reasoning", "reasoning twice", "reasoning without its beginning", "a tag in a text",
+    ],
+)  # fmt: skip
+def test_the_reply_is_the_object_or_the_one_block_after_any_reasoning(
+    tmp_path: Path, good: str
+) -> None:
     found, _, requests = graded(tmp_path, replies("nonsense", "nonsense", good), criteria="c")
 
     assert (found["score"], len(requests)) == (0.7, 3)
@@ -157,6 +179,31 @@ def test_a_criterion_that_is_missing_is_asked_for_once_and_then_not_met(tmp_path
 
     assert (found["score"], len(requests)) == (0.625, 2)
     assert "'reasoning'" in requests[1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        [],
+        [{"id": "other", "satisfied": True}],
+        [{"id": "accuracy", "satisfied": True}, {"id": "reasons", "satisfied": True}],
+    ],
+    ids=["nothing", "another id", "one of two under another id"],
+)
+def test_a_reply_without_the_ids_of_the_criteria_is_no_verdict(tmp_path: Path, checks: Any) -> None:
+    script = replies(json.dumps({"checks": checks}))
+    found, item, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
+
+    assert (found["outcome"], item["outcome"], len(requests)) == ("error", "blocked", 3)
+    assert '"accuracy", "reasoning"' in requests[1].body["messages"][-1]["content"]
+
+
+def test_quotes_around_the_id_of_a_criterion_do_not_count(tmp_path: Path) -> None:
+    checks = [{"id": "'accuracy'", "satisfied": True}, {"id": '"reasoning"', "satisfied": False}]
+    script = replies(json.dumps({"checks": [*checks, {"id": "more", "satisfied": True}]}))
+    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
+
+    assert (found["score"], len(requests)) == (0.625, 1)
 
 
 @pytest.mark.parametrize(
@@ -385,3 +432,28 @@ def test_a_program_writes_the_prompt_of_a_judge(tmp_path: Path) -> None:
     found, _, requests = graded(tmp_path, replies(reply(0.9)), grader, criteria="is polite")
     assert (found["outcome"], requests) == ("error", [])
     assert "printed nothing" in found["message"]
+
+
+@pytest.mark.parametrize("provider", ["fixture", "openai"])
+def test_what_a_target_strips_of_its_answer_is_not_graded(tmp_path: Path, provider: str) -> None:
+    thought = '<think>Berlin?</think>\n{"city": "Rome"}'
+    checks = [{"type": "is-json"}, {"type": "contains", "value": "Berlin"}]
+    test: Json = {"id": "a", "input": "x", "assertions": checks}
+    with model_server(script=replies(thought)) as server:
+        target = {"name": "default", "provider": "fixture"}
+        if provider == "openai":
+            target = judge(server, "default")
+        else:
+            test["fixtures"] = {"output": thought}
+        path = write_suite(tmp_path, [test], targets=[{**target, "reasoning": "strip"}])
+        outcomes = [
+            each["outcome"] for each in run(path).report["cases"][0]["items"][0]["assertions"]
+        ]
+    assert outcomes == ["passed", "failed"]
+
+
+def test_an_unknown_word_for_reasoning_does_not_load(tmp_path: Path) -> None:
+    target = {"name": "default", "provider": "echo", "reasoning": "cut"}
+    ended = run(write_suite(tmp_path, [given("x", {"type": "is-json"})], targets=[target]))
+    assert ended.code == 2
+    assert "targets[0].reasoning" in ended.err

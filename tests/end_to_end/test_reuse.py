@@ -222,3 +222,54 @@ def test_a_conversation_that_stopped_is_graded_again_on_what_was_asked(tmp_path:
     # An execution by the present assertions asks the third turn.
     executed = evalcore("run", suite, "--reuse", "--json", store=store)
     assert results(executed) == [(1.0, ""), (1.0, ""), (1.0, "")]
+
+
+# A target, whether it sees metadata, and what its suite's tests have beside it.
+SEEN = {
+    "a program": ({"provider": "command"}, False),
+    "a program that gets several cases": ({"provider": "command", "batch": 2}, True),
+    "a Python function": ({"provider": "python", "callable": "reuse_target:answer"}, True),
+}
+
+
+@pytest.mark.parametrize(("target", "sees"), SEEN.values(), ids=SEEN)
+def test_metadata_that_a_target_does_not_see_executes_nothing_again(
+    target: dict[str, object], sees: bool, project: Project
+) -> None:
+    line = """'{"id":"t","output":"answer"}'""" if target.get("batch") else "answer"
+    program = (
+        {"command": f"echo call >> calls.txt; echo {line}"} if "callable" not in target else {}
+    )
+    suite = {
+        "targets": [{"name": "own", **program, **target}],
+        "execution": {"target": "own"},
+        "tests": [{"id": "t", "input": "question", "assertions": [contains("answer")]}],
+    }
+    path = project.folder / "own.eval.yaml"
+    made = []
+    for more in ({}, {"tags": ["new"]}, {"tags": ["new"], "metadata": {"owner": "me"}}):
+        test = suite["tests"][0] | more  # type: ignore[index]
+        path.write_text(yaml.safe_dump(suite | {"tests": [test]}))
+        ended = evalcore("run", "--reuse", "--json", path, store=project.store, cwd=project.folder)
+        assert ended.report["counts"]["passed"] == 1, ended.err
+        made.append(len(project.calls))
+    assert made == [1, 1, 2 if sees else 1]
+
+
+def test_metadata_that_only_graders_see_is_graded_again(project: Project) -> None:
+    grader = "def check(artifact, context):\n    return context['metadata'].get('owner') == 'me'\n"
+    (project.folder / "reuse_grader.py").write_text(grader)
+    test = {
+        "id": "t",
+        "input": "q",
+        "assertions": [{"type": "python", "callable": "reuse_grader:check"}],
+    }
+    suite = {"name": "s", "flow": "own", "targets": [{"name": "own", "provider": "echo"}]}
+    passed = []
+    for owner in ("you", "me"):
+        cases = [{**test, "metadata": {"owner": owner}}]
+        path = project.folder / "own.eval.yaml"
+        path.write_text(yaml.safe_dump({**suite, "variants": [{"id": "v"}], "cases": cases}))
+        ended = evalcore("run", "--reuse", "--json", path, store=project.store, cwd=project.folder)
+        passed.append(ended.report["counts"]["passed"])
+    assert passed == [0, 1]

@@ -276,6 +276,8 @@ LITERALS = [
     "url: 'http://bob:%s@127.0.0.1:1/x'",
     "url: 'http://127.0.0.1:1/x?api_key=%s'",
     "body: {nested: {password: '%s'}}",
+    'body_template: \'{"q": "{workflow.task}", "password": "%s"}\'',
+    "url: 'http://127.0.0.1:1/x?api_key=${{ EVAL_KEY:-%s }}'",
 ]
 
 

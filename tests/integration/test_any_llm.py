@@ -56,6 +56,8 @@ def test_an_answer_has_its_text_tokens_and_times(server: ModelServer, stream: bo
     ("failure", "kind", "retry_after_s"),
     [
         (Failure(429, retry_after="7"), ErrorKind.RATE, 7.0),
+        (Failure(503, retry_after="7"), ErrorKind.SERVER, 7.0),
+        (Failure(429, code="insufficient_quota"), ErrorKind.CREDIT, None),
         (UNAUTHORIZED, ErrorKind.AUTHENTICATION, None),
         (Failure(500), ErrorKind.SERVER, None),
         (Failure(400), ErrorKind.REQUEST, None),

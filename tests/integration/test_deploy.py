@@ -13,6 +13,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events.schemas.automations import EventTrigger, Posture
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from deployments import automations
@@ -75,6 +76,20 @@ def test_a_second_time_changes_nothing_and_says_so(deployed: Project, folder: Pa
     assert did(again) == dict.fromkeys(ALL, "unchanged")
     assert again.stdout.splitlines()[-1].endswith(": nothing to change")
     assert deployment("nightly/nightly").updated == before.updated
+
+
+@pytest.mark.parametrize("name", sorted(each for each in ALL if each.startswith("deployment")))
+def test_a_parameter_that_the_flow_does_not_have_is_refused_at_once(
+    deployed: Project, name: str
+) -> None:
+    found = deployment(name.removeprefix("deployment "))
+    required = {"suite": "a.eval.yaml", "suites": ["a"], "run": "r", "store": "s", "run_id": "r"}
+    schema = found.parameter_openapi_schema or {}
+    given = {key: required[key] for key in schema.get("required", ()) if key in required}
+    with get_client(sync_client=True) as client, pytest.raises(PrefectHTTPStatusError) as refused:
+        client.create_flow_run_from_deployment(found.id, parameters=given | {"casse": ["sky"]})
+    assert refused.value.response.status_code == 409
+    assert "'casse' was unexpected" in refused.value.response.text
 
 
 def test_the_nightly_is_scheduled_as_asked(deployed: Project) -> None:

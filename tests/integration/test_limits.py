@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +25,13 @@ from evalcore.pipeline import (
     load,
     plan_run,
 )
+from evalcore.pipeline.repair import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
+from tests.support.model_wire import Question
+from tests.support.shell import ROOT, evalcore
 
 PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
 SETTINGS = Settings(prices=PRICES)
@@ -228,6 +234,136 @@ def test_random_failures_lose_next_to_nothing(tmp_path: Path) -> None:
     assert counts["completed"] + counts["error"] == 1_000
 
 
+COME_BACK = Failure(429, retry_after="1", message="too many requests")
+JUDGED = {"type": "llm-grader", "prompt": "Is it a word?", "target": "judge"}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [COME_BACK, COME_BACK._replace(status=503)],
+    ids=["429", "503"],
+)
+@pytest.mark.parametrize("concurrency", [2, 16])
+def test_what_a_provider_asks_to_wait_holds_all_calls_and_no_attempt_is_lost(
+    tmp_path: Path, refusal: Failure, concurrency: int
+) -> None:
+    """Five calls are answered, the others are told to come back in a second; six times."""
+    answered = 0
+
+    def window(question: Question) -> str | Failure:
+        nonlocal answered
+        now = time.monotonic()
+        if now >= opens[0]:
+            opens[0], opens[1] = now + 1, 5
+        if not opens[1]:
+            return refusal
+        opens[1] -= 1
+        answered += 1
+        return question.prompt
+
+    opens = [0.0, 0]
+    limits = {"concurrency": concurrency, "timeout_s": 3}
+    with model_server(script=window) as server:
+        report = report_of(tmp_path, suite_file(tmp_path, server.base_url, items=30, limits=limits))
+        requests = server.stats().requests
+    assert (report["counts"]["passed"], answered) == (30, 30)
+    # Those of the first moment are refused together, later ones singly.
+    assert requests <= 30 + concurrency + 5 * 3
+
+
+def test_a_judge_and_its_target_share_what_their_provider_asks_to_wait(tmp_path: Path) -> None:
+    refused_at: list[float] = []
+
+    def once(question: Question) -> str | Failure:
+        if not refused_at and "Is it a word?" in question.text:
+            refused_at.append(time.monotonic())
+            return COME_BACK
+        is_judged = "Is it a word?" in question.text
+        return '{"score": 1, "assertions": [], "reasoning": "yes"}' if is_judged else "word"
+
+    with model_server(latency_s=0.02, script=once) as server:
+        path = suite_file(tmp_path, server.base_url, items=40, limits={"concurrency": 4})
+        suite = json.loads(path.read_text())
+        suite["targets"].append({**suite["targets"][0], "name": "judge", "model": "other"})
+        suite["assertions"] = [JUDGED]
+        path.write_text(json.dumps(suite))
+        assert report_of(tmp_path, path)["counts"]["passed"] == 40
+        seen = [request.at for request in server.requests]
+    # What was under way is answered; nothing begins before the second is over.
+    assert not [at for at in seen if refused_at[0] + 0.2 < at < refused_at[0] + 0.95]
+
+
+def test_a_wait_that_is_too_long_is_said(tmp_path: Path) -> None:
+    with model_server(failures=[COME_BACK._replace(retry_after="3600")]) as server:
+        report = report_of(tmp_path, suite_file(tmp_path, server.base_url, items=1))
+        assert server.stats().requests == 1
+    (item,) = items_of(report)
+    asked = "the provider asks to wait for 3600 s, evalcore waits for 300 s at most"
+    assert item["error"]["kind"] == "rate"
+    assert asked in item["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Failure(429, message="no credit left", code="insufficient_quota"),
+        Failure(402, message="no credit left"),
+        Failure(401, message="no credit left"),
+        Failure(403, message="no credit left"),
+    ],
+    ids=["no credit", "402", "401", "403"],
+)
+def test_a_provider_that_refuses_every_call_ends_the_run(tmp_path: Path, refusal: Failure) -> None:
+    warnings: list[str] = []
+    with model_server(latency_s=0.02, script=lambda _: refusal) as server:
+        path = suite_file(tmp_path, server.base_url, items=100, limits={"concurrency": 4})
+        store = LocalStore(tmp_path / "store")
+        options = ExecuteOptions(settings=SETTINGS, warn=warnings.append)
+        with evaluate(load(path), store, options, PlanOptions()) as view:
+            counts, decision = view.report.summary.counts, view.report.decision
+            run, reasons = view.run, view.tables.reasons()
+        assert server.stats().requests == counts.error <= 8
+    assert decision == "error"
+    assert reasons == [("refused", 100 - counts.error)]
+    assert "no credit left" in warnings[0]
+    assert f"evalcore run --resume {run.run_id}" in warnings[0]
+
+
+def test_a_run_that_its_provider_ended_goes_on_with_what_was_left_out(tmp_path: Path) -> None:
+    credit = [10]
+
+    def paid(question: Question) -> str | Failure:
+        credit[0] -= 1
+        return question.prompt if credit[0] >= 0 else Failure(402, message="no credit left")
+
+    options = ExecuteOptions(settings=SETTINGS)
+    with model_server(script=paid) as server:
+        path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 4})
+        with evaluate(load(path), LocalStore(tmp_path / "store"), options, PlanOptions()) as view:
+            run = view.run
+            assert view.report.summary.counts.passed == 10
+        credit[0] = 1_000
+        assert reopen_refused(run)
+        receipts = execute_run(run, options)
+        with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+            assert view.report.summary.counts.passed == 60
+        assert not reopen_refused(run)
+
+
+def test_what_a_fallback_makes_good_does_not_end_the_run(tmp_path: Path) -> None:
+    with (
+        model_server(script=lambda _: Failure(402, message="no credit left")) as first,
+        model_server() as second,
+    ):
+        path = suite_file(tmp_path, first.base_url, items=20, options={"fallback_targets": ["n"]})
+        suite = json.loads(path.read_text())
+        fallback = {**suite["targets"][0], "name": "n", "base_url": second.base_url}
+        del fallback["fallback_targets"]
+        suite["targets"].append(fallback)
+        path.write_text(json.dumps(suite))
+        assert report_of(tmp_path, path)["counts"]["passed"] == 20
+
+
 def test_what_fails_for_good_is_in_error_with_its_reason_and_attempts(tmp_path: Path) -> None:
     with model_server(script=lambda question: Failure(400, message="no such thing")) as server:
         path = suite_file(tmp_path, server.base_url, items=3)
@@ -250,6 +386,55 @@ def test_no_more_calls_at_once_than_the_provider_takes(tmp_path: Path) -> None:
         path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 30})
         assert report_of(tmp_path, path, settings=settings)["counts"]["passed"] == 60
         assert server.stats().most_in_flight <= 3
+
+
+def written_in(form: str, folder: Path, target: dict[str, Any]) -> Path:
+    """Write a suite of 12 items of the target in one of the formats; return its path."""
+    tests = [{"id": f"t{item}", "input": f"word {item}"} for item in range(12)]
+    check = {"assertions": [{"type": "contains", "value": "word"}]}
+    content: dict[str, Any] = {"targets": [target], "execution": {"target": "m"}, "tests": tests}
+    content |= check
+    if form == "targets.yaml":
+        (folder / "targets.yaml").write_text(json.dumps({"targets": content.pop("targets")}))
+    elif form == "use_target":
+        content["targets"].append({"name": "n", "use_target": "m"})
+        content["execution"] = {"target": "n"}
+    elif form == "suite":
+        cases = [test | check for test in tests]
+        content = {"name": "s", "flow": "m", "targets": [target], "cases": cases}
+        content["variants"] = [{"id": "one"}, {"id": "two"}]
+    path = folder / "s.eval.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("form", ["test file", "targets.yaml", "use_target", "suite"])
+def test_workers_of_a_target_are_the_most_items_of_it_at_once(form: str, tmp_path: Path) -> None:
+    with model_server(latency_s=0.02) as server:
+        target = {"name": "m", "provider": "openai", "model": "tiny", "workers": 2}
+        path = written_in(form, tmp_path, target | {"base_url": server.base_url, "api_key": "k"})
+        report = report_of(tmp_path, path)
+        assert report["counts"]["passed"] == (24 if form == "suite" else 12)
+        assert server.stats().most_in_flight <= 2
+
+
+def test_workers_of_a_program_are_the_most_runs_of_it_at_once(tmp_path: Path) -> None:
+    program = "mkdir live.$$; ls -d live.* | wc -l >> most; sleep 0.05; rmdir live.$$; echo word"
+    target = {"name": "m", "provider": "command", "command": program, "workers": 2}
+    path = written_in("test file", tmp_path, target)
+    assert evalcore("run", path, cwd=tmp_path, store=tmp_path / "store").code == 0
+    counts = [int(line) for line in (tmp_path / "most").read_text().split()]
+    assert len(counts) == 12
+    assert max(counts) <= 2
+
+
+def test_items_that_wait_for_their_turn_do_not_hold_up_a_budget(tmp_path: Path) -> None:
+    with model_server() as server:
+        limits = {"max_tokens": 700, "concurrency": 8}
+        options = {"workers": 1, "max_tokens": 20}
+        path = suite_file(tmp_path, server.base_url, items=20, limits=limits, options=options)
+        report = report_of(tmp_path, path)
+    assert report["counts"]["passed"] + report["counts"]["skipped"] == 20
 
 
 def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
@@ -320,3 +505,49 @@ def test_the_row_says_how_many_attempts_an_item_took(tmp_path: Path) -> None:
         ):
             row = duckdb.sql(f"SELECT attempts, cost_usd FROM '{parts[0]}'").fetchone()
     assert row == (3, pytest.approx((2 * 100 + 2 * 400) / 1e6))
+
+
+FIRST_GRADING = """
+import json, sys
+from pathlib import Path
+from evalcore.pipeline import evaluate, load
+from evalcore.storage.local import LocalStore
+from tests.support.model_server import model_server
+
+PARTS = ("evalcore.checks", "evalcore.judging", "evalcore.targets", "evalcore.execution", "regex")
+before = set()
+def answer(question):
+    if not before:
+        before.update(sys.modules)
+    judged = "Is it a word?" in question.text
+    return '{"score": 1, "reasoning": "yes"}' if judged else '{"score": 2}'
+
+with model_server(script=answer) as server:
+    suite = json.loads(open(sys.argv[1]).read())
+    for target in suite["targets"]:
+        target["base_url"] = server.base_url
+    open(sys.argv[1], "w").write(json.dumps(suite))
+    with evaluate(load(Path(sys.argv[1])), LocalStore(Path(sys.argv[2]))) as view:
+        assert view.report.summary.counts.passed == 3
+    late = set(sys.modules) - before
+print(sorted(name for name in late if name.startswith(PARTS)))
+"""
+
+
+def test_what_the_first_grading_imports_is_imported_before_the_first_call(tmp_path: Path) -> None:
+    """As it would hold up the calls that are under way then."""
+    path = suite_file(tmp_path, "http://127.0.0.1:9/v1", items=3)
+    suite = json.loads(path.read_text())
+    suite["targets"].append({**suite["targets"][0], "name": "judge"})
+    suite["assertions"] = [
+        {"type": "is-json"},
+        {"type": "regex", "value": "sc.re"},
+        JUDGED,
+        {"type": "composite", "assertions": [{"type": "contains", "value": "score"}, JUDGED]},
+    ]
+    path.write_text(json.dumps(suite))
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_GRADING, str(path), str(tmp_path / "store")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "[]", ended.stdout + ended.stderr

@@ -69,7 +69,7 @@ def test_what_a_python_target_measures_is_checked(tmp_path: Path) -> None:
         measure = "latency_ms" if name == "latest" else "input_tokens"
         assert measure in items[name]["error"]["message"]
     assert items["good"]["outcome"] == items["nul"]["outcome"] == "passed"
-    assert items["surrogate"]["status"] == "error"
+    assert items["surrogate"]["status"] == "completed"
 
 
 BATCH = """
@@ -85,14 +85,59 @@ for line in sys.stdin:
 
 def test_what_a_batch_measures_is_the_error_of_its_item_alone(tmp_path: Path) -> None:
     (tmp_path / "batch.py").write_text(BATCH, "utf-8")
-    bad = {"nan": "latency_ms", "infinite": "cost_usd", "text": "input_tokens"}
+    bad = {"text": "input_tokens"}
     target = {"provider": "command", "command": ["python3", "batch.py"], "batch": 10}
-    questions = [*bad, "surrogate", "no number", "good"]
+    read = ["nan", "infinite", "surrogate", "no number"]
+    questions = [*bad, *read, "good"]
     items = items_of(run(tmp_path, suite_of(target, questions)))
     for name, measure in bad.items():
         assert measure in items[name]["error"]["message"]
-    assert items["surrogate"]["status"] == items["no number"]["status"] == "error"
+    # What Python's parser reads is an answer: null in place of NaN, U+FFFD of half a character.
+    assert {items[name]["status"] for name in read} == {"completed"}
+    assert items["nan"]["outcome"] == items["infinite"]["outcome"] == "passed"
     assert items["good"]["outcome"] == "passed", items["good"]
+
+
+GRADER = r"""
+import json, sys
+
+json.load(sys.stdin)
+answer = {"score": 1.0, "assertions": [{"text": "half \ud83d", "passed": True}], "n": float("nan")}
+sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=%s).encode(%s, "surrogatepass"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("escaped", "charset"), [(True, "utf-8"), (False, "utf-8"), (True, "utf-8-sig")]
+)
+def test_a_graders_words_are_read_as_its_program_reads_them(
+    tmp_path: Path, escaped: bool, charset: str
+) -> None:
+    (tmp_path / "grader.py").write_text(GRADER % (escaped, repr(charset)), "utf-8")
+    suite = suite_of({"provider": "echo"}, ["a"])
+    suite["assertions"] = [{"type": "code-grader", "command": ["python3", "grader.py"]}]
+
+    report = run(tmp_path, suite)
+
+    item = items_of(report)["a"]
+    assert item["outcome"] == "passed", item
+    assert "half \ufffd" in json.dumps(item, ensure_ascii=False)
+
+
+def test_a_row_with_half_a_character_is_read_with_a_warning(tmp_path: Path) -> None:
+    checks = '"assertions": [{"type": "contains", "value": "half"}]'
+    row = (
+        f'{{"id": "a", "input": "q", "output": "half \\ud83d", "metadata": {{"n": NaN}}, {checks}}}'
+    )
+    (tmp_path / "rows.jsonl").write_text(f"{row}\n", "utf-8")
+
+    ended = evalcore("run", "--json", tmp_path / "rows.jsonl", store=tmp_path / "s", cwd=tmp_path)
+
+    assert items_of(ended.report)["a"]["outcome"] == "passed"
+    assert "rows.jsonl: test 'a': a character that UTF-8 cannot hold was replaced" in ended.err
+    assert "test 'a': NaN or Infinity was replaced by null" in ended.err
+    strict = evalcore("validate", "--strict", tmp_path / "rows.jsonl", cwd=tmp_path)
+    assert strict.code == 2
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])

@@ -16,6 +16,7 @@ from evalcore.formats.registry import load_suite
 from evalcore.pipeline import plan_run
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import UNAUTHORIZED, Failure, model_server
+from tests.support.model_wire import Question
 from tests.support.shell import Json, comparable, evalcore
 
 LITERAL = "sk-literal-secret-0123456789"
@@ -75,6 +76,82 @@ def test_a_suite_is_answered_by_a_model(tmp_path: Path, kind: str, stream: str) 
     metrics = [case["items"][0]["metrics"] for case in ended.report["cases"]]
     assert [item["output_tokens"] for item in metrics] == [10, 10]
     assert all(item["cost_usd"] > 0 for item in metrics)
+
+
+VERDICT = json.dumps({"score": 1.0, "assertions": [], "reasoning": "fine"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused", "config", "calls"),
+    [
+        ("anthropic", "temperature", "", 4),
+        ("openai", "temperature", "", 4),
+        ("openai", "temperature response_format", "", 5),
+        ("anthropic", "tool_choice", "", 4),
+        ("openai", "temperature", "temperature: null", 3),
+        ("openai", "temperature", "parameters: {temperature: null}", 3),
+        ("openai", "response_format", "response_schema: null", 3),
+        ("openai", "stream_options", "stream: true", 4),
+        ("openai", "stream_options", "stream: true, parameters: {stream_options: null}", 3),
+        ("openai", "max_tokens", "max_tokens: 90", 4),
+        ("anthropic", "max_tokens", "", 4),
+    ],
+    ids=str,
+)
+def test_what_evalcore_adds_is_left_out_where_it_is_refused_by_name(
+    tmp_path: Path, kind: str, refused: str, config: str, calls: int
+) -> None:
+    def script(question: Question) -> str | Failure:
+        for name in filter(question.body.__contains__, refused.split()):
+            return Failure(400, message=f"Unsupported parameter: '{name}'.")
+        return VERDICT
+
+    tests = "".join(
+        f"\n  - {{id: c{n}, input: q{n}, criteria: good, fixtures: {{output: a}}}}"
+        for n in range(3)
+    )
+    with model_server(script=script) as server:
+        target = f"name: judge, provider: {kind}, model: my-deployment, api_key: none-1234567"
+        path = suite(
+            tmp_path,
+            f"targets: [{{{target}, base_url: '{server.base_url}'{', ' * bool(config)}{config}}}]",
+            f"\ntests:{tests}\n",
+        )
+        store = tmp_path / "store"
+        ended = evalcore("run", path, "--mode", "record", "--concurrency", "1", store=store)
+
+        assert ended.code == 0, ended.out + ended.err
+        assert server.stats().requests == calls  # what was learnt holds for the run
+    again = evalcore("run", path, "--mode", "replay", store=store)
+    assert again.code == 0, again.out + again.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "config"),
+    [
+        ("anthropic", "temperature", "temperature: 1"),
+        ("openai", "temperature", "parameters: {temperature: 0}"),
+        ("openai", "stream_options", "stream: true, parameters: {stream_options: {a: 1}}"),
+        ("openai", "max_completion_tokens", "parameters: {max_completion_tokens: 9}"),
+    ],
+)
+def test_what_the_author_wrote_is_never_left_out(
+    tmp_path: Path, kind: str, name: str, config: str
+) -> None:
+    def script(question: Question) -> str | Failure:
+        return Failure(400, message=f"unknown '{name}'") if name in question.body else "hello 7"
+
+    with model_server(script=script) as server:
+        target = f"name: m, provider: {kind}, model: m, api_key: none-1234567"
+        path = suite(
+            tmp_path,
+            f"targets: [{{{target}, base_url: '{server.base_url}', {config}}}]\n"
+            "execution: {target: m}\n",
+        )
+        ended = evalcore("run", path, store=tmp_path / "store")
+
+        assert f"HTTP 400: unknown '{name}'" in ended.out + ended.err
+        assert server.stats().requests == 2
 
 
 @pytest.mark.parametrize("mode", ["live", "record"])

@@ -281,12 +281,40 @@ def test_a_token_of_one_project_sees_nothing_of_another(
         assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_a_token_that_only_reads_cannot_write(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_scopes_read_run_evals_and_register_workflows(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     folder = tmp_path_factory.mktemp("scopes")
-    with service(folder, token=token_of(folder, "one", "read")) as reader:
-        assert reader.get("/v1/workflows")["data"] == []
-        answer = reader.client.post("/v1/workflows", json={"name": "x", "definition": {}})
-        assert answer.status_code == 403
+    scopes = ("read", "evals", "workflows", "write", "admin")
+    tokens = {scope: token_of(folder, "one", scope) for scope in scopes}
+    with service(folder, "--rate", "0", token=tokens["workflows"]) as served:
+        workflow = served.register()
+        eval_id = served.save(workflow, DOUBLED)
+        changes: dict[str, list[tuple[str, str, Any, int]]] = {
+            "evals": [
+                ("POST", "/v1/workflows/evals", eval_body(workflow, DOUBLED), 201),
+                ("PATCH", f"/v1/workflows/evals/{eval_id}", {"name": "other"}, 200),
+                ("POST", "/v1/workflows/evals/runs", {"workflow_id": workflow}, 202),
+                ("POST", f"/v1/workflows/{workflow}/runs", {"inputs": {}}, 202),
+            ],
+            "workflows": [
+                ("POST", "/v1/workflows", {"name": "x", "definition": WORKFLOW}, 201),
+                ("PUT", f"/v1/workflows/{workflow}/draft", {"definition": WORKFLOW}, 200),
+                ("POST", f"/v1/workflows/{workflow}/publish", None, 200),
+                ("DELETE", "/v1/workflows/wf_other", None, 404),
+            ],
+        }
+        allowed = {"read": (), "evals": ("evals",)}
+        for scope, token in tokens.items():
+            caller = Service(served.url, folder, token)
+            assert len(caller.get("/v1/workflows")["data"]) >= 1
+            for needed, requests in changes.items():
+                may = needed in allowed.get(scope, ("evals", "workflows"))
+                for method, path, body, status in requests:
+                    answer = caller.client.request(method, path, json=body)
+                    assert answer.status_code == (status if may else 403), (scope, method, path)
+                    if not may:
+                        assert f"has the scope '{scope}', not '{needed}'" in answer.text
 
 
 @pytest.mark.extended

@@ -22,7 +22,7 @@ from evalcore.service.database.sessions import open_database
 from tests.support.malformed_answers import assert_refused, requests_to_break, sent
 from tests.support.mcp_client import over_http
 from tests.support.postgresql import missing_postgresql, postgresql
-from tests.support.service import Service, eval_body, service
+from tests.support.service import UNCONFINED, Service, eval_body, service
 from tests.support.service_faults import MarkedRun
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.xdist_group("service-essentials")]
@@ -43,7 +43,8 @@ class Restartable:
         """Start a process, after the end of the one before."""
         self._stack.close()
         arguments = ("--rate", "0", "--lease", "1", "--database", self._database)
-        return self._stack.enter_context(service(self._folder, *arguments, token=self.tokens[0]))
+        running = service(self._folder, *arguments, token=self.tokens[0], environment=UNCONFINED)
+        return self._stack.enter_context(running)
 
     def close(self) -> None:
         """End the process."""

@@ -28,7 +28,7 @@ from evalcore.service.serve import ServeOptions
 from evalcore.service.serve import service_parts as service_parts_of
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
-from tests.support.service import EVALCORE, Service, eval_body, service
+from tests.support.service import EVALCORE, UNCONFINED, Service, eval_body, service
 from tests.support.service_faults import MarkedRun, kill_during_run
 from tests.support.service_in_process import requests_to, service_parts
 
@@ -67,21 +67,21 @@ def test_a_killed_service_loses_nothing_and_executes_no_committed_child_again(
 
 def test_a_service_that_is_ended_hands_back_its_run(tmp_path: Path, database: str) -> None:
     arguments = ["--rate", "0", "--database", database]
-    with service(tmp_path, *arguments) as first:
+    with service(tmp_path, *arguments, environment=UNCONFINED) as first:
         marked = MarkedRun.start(first, 60)
         _wait_until(lambda: bool(marked.marks()))
         # uvicorn ends as the signal has it, after everything is stopped.
         assert first.kill(signal.SIGTERM) in {0, -signal.SIGTERM}
         before = marked.marks()
     assert 0 < len(before) < 60
-    with service(tmp_path, *arguments) as second:
+    with service(tmp_path, *arguments, environment=UNCONFINED) as second:
         assert marked.ended(second)["completed"] == 60
     assert set(marked.marks().values()) == {1}
 
 
 def test_a_run_goes_on_after_restarts_of_postgresql(tmp_path: Path, server: PostgreSQL) -> None:
     database = server.new_database()
-    with service(tmp_path, "--rate", "0", "--database", database) as served:
+    with service(tmp_path, "--rate", "0", "--database", database, environment=UNCONFINED) as served:
         marked = MarkedRun.start(served, 40)
         with _reading(served, marked.path) as statuses:
             _wait_until(lambda: bool(marked.marks()))
@@ -100,7 +100,7 @@ def test_a_run_goes_on_after_restarts_of_postgresql(tmp_path: Path, server: Post
 def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
     tmp_path: Path, database: str
 ) -> None:
-    with service(tmp_path, "--rate", "0", "--database", database) as served:
+    with service(tmp_path, "--rate", "0", "--database", database, environment=UNCONFINED) as served:
         marked = MarkedRun.start(served, 30)
         other = served.register()
         _wait_until(lambda: bool(marked.marks()))
@@ -122,7 +122,10 @@ def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
 
 def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
     arguments = ["--rate", "0", "--database", server.new_database()]
-    with service(tmp_path, *arguments) as first, service(tmp_path, *arguments) as second:
+    with (
+        service(tmp_path, *arguments, environment=UNCONFINED) as first,
+        service(tmp_path, *arguments, environment=UNCONFINED) as second,
+    ):
         runs = [MarkedRun.start(replica, 6) for replica in (first, second, first, second)]
         for marked in runs:
             assert marked.ended(first)["completed"] == 6

@@ -6,6 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from evalcore.service.access.tokens import Caller, Scope, project_id
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.settings import Settings
@@ -35,7 +37,10 @@ async def _claimed_projects(folder: Path, address: str) -> list[str]:
         return [names[row.project_id] for row in claimed]
 
 
-def test_a_service_executes_several_runs_at_once(tmp_path: Path) -> None:
+def test_a_service_executes_several_runs_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_ALLOW_UNCONFINED_CODE", "1")
     # Each block ends only once the other one has begun.
     code = (
         "def main(data):\n"

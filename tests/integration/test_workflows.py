@@ -368,6 +368,38 @@ def test_an_http_block_is_one_recorded_request(tmp_path: Path, server: ModelServ
     assert call.block == "send"
 
 
+def test_a_reference_that_comes_with_data_reads_no_variable(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVAL_KEY", "key-of-the-suite")
+    text = f"""
+        blocks:
+          send:
+            type: http
+            method: POST
+            url: "{{address}}&own=${{{{ EVAL_KEY }}}}"
+            headers: {{X-Topic: "{{topic}}", X-Note: "$${{{{ EVAL_KEY }}}}", X-Key: "{{topic}}"}}
+            body: {{topic: "{{topic}}", escaped: "$${{{{ EVAL_KEY }}}}"}}
+        workflow: {{entry: send}}
+        eval:
+          cases:
+            - id: c
+              inputs:
+                address: "{server.url}/echo?x=${{{{ EVAL_KEY }}}}"
+                topic: "${{{{ EVAL_KEY }}}}"
+              expected: {{send: [{{type: latency, threshold: 60000}}]}}
+        """
+    ran = Evaluated(tmp_path, text)
+
+    assert ran.item["outcome"] == "passed", ran.item
+    (seen,) = server.requests
+    assert seen.path.count("key-of-the-suite") == 1
+    assert seen.path.endswith("&own=key-of-the-suite")
+    written = "${{ EVAL_KEY }}"
+    assert seen.body == {"topic": written, "escaped": written}
+    assert {seen.headers[name] for name in ("X-Topic", "X-Note", "X-Key")} == {written}
+
+
 def test_measures_of_a_workflow_are_sums_over_its_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

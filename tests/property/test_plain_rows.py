@@ -135,7 +135,7 @@ PLAIN: dict[str, Any] = {
         ({"tags": ["a"], "metadata": {"n": 1}, "expected_output": {"r": 1}}, True),
         ({"criteria": "is right"}, False),
         ({"expected_output": [{"role": "user", "content": "a"}]}, False),
-        ({"input": "${{ HOME }}"}, False),
+        ({"input": "${{ HOME }}"}, True),
         ({"fixtures": {"output": "Blue", "metrics": {"latency_ms": 1}}}, False),
         ({"assertions": [{"type": "contains", "value": "{{ input }}"}]}, False),
         ({"assertions": [{"type": "llm-grader", "prompt": "a"}]}, False),
@@ -157,4 +157,4 @@ def test_which_rows_are_plain(
     path = tmp_path / "cases.jsonl"
     path.write_text("".join(f"{json.dumps({**PLAIN, 'id': i, **more})}\n" for i in ("a", "b")))
     loaded(path)
-    assert taken == ([is_plain, is_plain] if "${{" not in str(more) else [])
+    assert taken == [is_plain, is_plain]

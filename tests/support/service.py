@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 300.0
+# For blocks that mark files beside the service's, or end it.
+UNCONFINED: Mapping[str, str] = {**os.environ, "EVALCORE_ALLOW_UNCONFINED_CODE": "1"}
 WORKFLOW: Mapping[str, Any] = {
     "blocks": {
         "extract": {

@@ -25,7 +25,7 @@ from evalcore.service.execution.engine_run import committed_results, planned_run
 from evalcore.service.wire.base import FINAL
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.support.service import Service, eval_body, service
+from tests.support.service import UNCONFINED, Service, eval_body, service
 
 PASSES = {"kind": "equals", "expected": 1}
 _RUNS = "/v1/workflows/evals/runs"
@@ -200,7 +200,7 @@ class _Replica:
     def start_again(self) -> None:
         """Start a process in place of the one before."""
         self._processes.close()
-        process = service(self._folder, *self._arguments)
+        process = service(self._folder, *self._arguments, environment=UNCONFINED)
         self.served: Service = self._processes.enter_context(process)
 
 

@@ -11,6 +11,7 @@ SELECT
     count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
         AND count(*) = $items AS each_item_once,
     count(*) FILTER (awaiting) AS awaiting,
+    count(*) FILTER (refused) AS refused,
     sum(asserted_errors) AS asserted_errors,
     sum(len(missed)) AS missed,
     count(latency_ms) AS measured_latency,
@@ -26,5 +27,17 @@ SELECT
     fsum(cost_usd ORDER BY item) / count(cost_usd) AS avg_cost_usd,
     fsum(judged_usd ORDER BY item) AS judge_cost_usd,
     sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0))
-        FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL) AS total_tokens
+        FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL) AS total_tokens,
+    {
+        'input_tokens': sum(input_tokens),
+        'output_tokens': sum(output_tokens),
+        'cached_tokens': sum(cached_tokens),
+        'cache_write_tokens': sum(cache_write_tokens),
+        'cache_write_1h_tokens': sum(cache_write_1h_tokens),
+        'input_audio_tokens': sum(input_audio_tokens),
+        'reasoning_tokens': sum(reasoning_tokens),
+        'output_audio_tokens': sum(output_audio_tokens),
+        'batch_tokens': sum(batch_tokens)
+    } AS tokens,
+    list_sort(list_distinct(flatten(list(unpriced_models)))) AS unpriced
 FROM items

@@ -86,10 +86,14 @@ SELECT
     {
         'latency_ms': latency_ms, 'ttft_ms': ttft_ms, 'cost_usd': cost_usd,
         'input_tokens': input_tokens, 'output_tokens': output_tokens,
+        'cached_tokens': cached_tokens, 'cache_write_tokens': cache_write_tokens,
+        'cache_write_1h_tokens': cache_write_1h_tokens,
+        'input_audio_tokens': input_audio_tokens, 'reasoning_tokens': reasoning_tokens,
+        'output_audio_tokens': output_audio_tokens, 'batch_tokens': batch_tokens,
         'judge_cost_usd': list_sum(list_transform(assertions, a -> a.cost_usd)),
         'scorers': list_transform(coalesce(parts.scores, []), s -> {'name': s.name, 'value': s.value})
     } AS metrics,
     coalesce(tags, []) AS tags
-FROM read_parquet(getvariable('files'), hive_partitioning = false) AS parts
+FROM result_rows(getvariable('files')) AS parts
 LEFT JOIN case_inputs ON case_inputs.case_number = item // $items_per_case
 ORDER BY item

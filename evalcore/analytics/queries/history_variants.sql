@@ -15,7 +15,14 @@ WITH counted AS (
         fsum(cost_usd ORDER BY item) AS cost_usd,
         fsum(judged_usd ORDER BY item) AS judge_cost_usd,
         within_64_bits(sum(input_tokens::HUGEINT)) AS input_tokens,
-        within_64_bits(sum(output_tokens::HUGEINT)) AS output_tokens
+        within_64_bits(sum(output_tokens::HUGEINT)) AS output_tokens,
+        within_64_bits(sum(cached_tokens::HUGEINT)) AS cached_tokens,
+        within_64_bits(sum(cache_write_tokens::HUGEINT)) AS cache_write_tokens,
+        within_64_bits(sum(cache_write_1h_tokens::HUGEINT)) AS cache_write_1h_tokens,
+        within_64_bits(sum(input_audio_tokens::HUGEINT)) AS input_audio_tokens,
+        within_64_bits(sum(reasoning_tokens::HUGEINT)) AS reasoning_tokens,
+        within_64_bits(sum(output_audio_tokens::HUGEINT)) AS output_audio_tokens,
+        within_64_bits(sum(batch_tokens::HUGEINT)) AS batch_tokens
     FROM items
     GROUP BY variant_number
 ),

@@ -5,6 +5,7 @@
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
 -- assertions below their thresholds. `left_out`: skipped since the gates were decided before
 -- (`stopped`), or since the case is for the targets of other variants.
+-- `refused`: not tried since a provider refused every call.
 -- `awaiting`: labels of people are missing. Such an item counts as it is, what is required of people
 -- as not met; in the variants of the variable `best_variants` (by number) it counts as if people
 -- answered as expected.
@@ -12,6 +13,8 @@ CREATE OR REPLACE TEMP TABLE items AS
 SELECT
     item, case_id, case_group, variant, status, outcome, threshold,
     latency_ms, cost_usd, input_tokens, output_tokens,
+    cached_tokens, cache_write_tokens, cache_write_1h_tokens, input_audio_tokens,
+    reasoning_tokens, output_audio_tokens, batch_tokens, unpriced_models,
     item // ($variants * $iterations) AS case_number,
     (item // $iterations) % $variants AS variant_number,
     CASE
@@ -22,6 +25,7 @@ SELECT
     NOT (status = 'error' AND $errors = 'exclude') AND NOT left_out AS counted,
     left_out,
     stopped,
+    coalesce(status = 'skipped' AND reason = 'refused', false) AS refused,
     awaiting,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     list_transform(
@@ -55,6 +59,6 @@ FROM (
                 getvariable('best_variants'), (item // $iterations) % $variants
             ) THEN list_filter(assertions, a -> contains(a.details, '"if_passed":'))[1].details
             END AS best
-        FROM read_parquet(getvariable('files'), hive_partitioning = false)
+        FROM result_rows(getvariable('files'))
     )
 )

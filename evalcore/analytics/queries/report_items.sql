@@ -28,6 +28,10 @@ SELECT
         'metrics': {
             'latency_ms': latency_ms, 'cost_usd': cost_usd,
             'input_tokens': input_tokens, 'output_tokens': output_tokens,
+            'cached_tokens': cached_tokens, 'cache_write_tokens': cache_write_tokens,
+            'cache_write_1h_tokens': cache_write_1h_tokens,
+            'input_audio_tokens': input_audio_tokens, 'reasoning_tokens': reasoning_tokens,
+            'output_audio_tokens': output_audio_tokens, 'batch_tokens': batch_tokens,
             'judge_cost_usd': list_sum(list_transform(assertions, a -> a.cost_usd))
         },
         'scores': list_transform(
@@ -46,4 +50,4 @@ SELECT
             'details': a.details
         })
     })::VARCHAR AS text
-FROM read_parquet(getvariable('files'), hive_partitioning = false)
+FROM result_rows(getvariable('files'))

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from evalcore.checks.base import Fault
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked
 from evalcore.frozen import frozen
 from evalcore.judging.asking import NO_JUDGES, Judges
@@ -50,6 +51,10 @@ class Condition(BaseModel):
 
     def mistakes(self) -> Iterable[str]:
         """Return why the condition can never be met; it is refused when it is saved."""
+        return ()
+
+    def faults(self) -> Iterable[Fault]:
+        """Return why the condition cannot be applied to any value, and what has no effect."""
         return ()
 
     @property

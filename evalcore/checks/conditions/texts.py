@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from evalcore.checks.base import Fault
 from evalcore.checks.conditions.base import ConditionServices, TextCondition
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
 from evalcore.errors import TargetError
@@ -52,6 +54,16 @@ class MatchesRegex(TextCondition):
     def expected_value(self) -> Any:
         """The pattern."""
         return self.pattern
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the pattern is none."""
+        from evalcore.patterns.bounded import compile_python
+        from evalcore.patterns.errors import PatternError
+
+        try:
+            compile_python(self.pattern)
+        except PatternError as error:
+            yield Fault(("pattern",), str(error))
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""

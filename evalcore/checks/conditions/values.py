@@ -13,6 +13,7 @@ from pydantic import (
     WrapValidator,
 )
 
+from evalcore.checks.base import Fault
 from evalcore.checks.conditions.base import Condition, is_number, type_error
 from evalcore.checks.conditions.json_values import contains_object, equal, without_reasoning
 from evalcore.checks.conditions.verdict import (
@@ -247,6 +248,13 @@ class JsonSchemaValid(Condition):
     def expected_value(self) -> Any:
         """The schema."""
         return self.schema_
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what makes the schema none, and what of it has no effect."""
+        from evalcore.checks.json_schema import schema_faults
+
+        for each in schema_faults(self.schema_):
+            yield each._replace(path=("schema", *each.path))
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; blocked if the schema is not valid or cannot be applied."""

@@ -58,14 +58,10 @@ def _listed(kind: str) -> Callable[[Written], Assertion]:
     def read(written: Written) -> Assertion:
         value = written.value
         if not isinstance(value, list):
-            text = written.text
-            if kind == "contains-any":
-                value = [
-                    each.strip().removeprefix('"').removesuffix('"')
-                    for each in _QUOTED.findall(text)
-                ]
-            else:
-                value = [each.strip() for each in text.split(",")]
+            value = [
+                each.strip().removeprefix('"').removesuffix('"')
+                for each in _QUOTED.findall(written.text)
+            ]
         return {"type": kind, "value": [str(script_text(each)) for each in value]}
 
     return read
@@ -155,7 +151,7 @@ def _judged(form: str) -> Callable[[Written], Assertion]:
             value = "\n".join(f"- {each}" for each in value)
         elif isinstance(value, Mapping):
             value = orjson.dumps(value).decode()
-        if not str(value or "").strip():
+        if value is None or not str(value).strip():
             raise NotTakenOverError("it has no 'value'")
         assertion: Assertion = {"type": "llm_judge", "criteria": as_criteria(form.format(value))}
         threshold = written.raw.get("threshold")

@@ -27,7 +27,7 @@ from evalcore.conversion.promptfoo.files import (
     read_value,
 )
 from evalcore.conversion.promptfoo.judges import GradingProviders
-from evalcore.conversion.promptfoo.templates import RenderError, render
+from evalcore.conversion.promptfoo.templates import RenderError, placeholders, render
 from evalcore.conversion.promptfoo.transforms import json_path, path_steps
 from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
@@ -67,7 +67,7 @@ class Assertions:
         self, listed: Sequence[Any], threshold: float | None, test: TestContext
     ) -> list[Assertion]:
         """Return the assertions of a test; under a `threshold` they are one composite."""
-        if threshold:
+        if threshold is not None:
             composite = self._composite(listed, threshold, test)
             return [composite] if composite else []
         assertions = []
@@ -140,7 +140,7 @@ class Assertions:
             assertion["type"] = f"not-{assertion['type']}"
         for key in ("weight", "metric"):
             if raw.get(key) not in (None, ""):
-                assertion[key] = raw[key]
+                assertion[key] = self._value(raw[key], test.variables)
         for key in raw.keys() - {*_READ_KEYS, "config"}:
             self._notes.add(f"'{key}' of an assertion is not taken over", position)
         return assertion | ({"path": path} if path else {})
@@ -153,6 +153,8 @@ class Assertions:
         if word is None:
             raise NotTakenOverError(_reason(kind))
         value = self._value(raw.get("value"), test.variables)
+        for mark in placeholders(value) if isinstance(value, Mapping) else ():
+            self._notes.add(f"{mark} in a value that is no text is not filled in", position)
         assertion = word(Written(raw, value))
         if kind in DIFFERENCES:
             self._notes.add(f"{kind}: {DIFFERENCES[kind]}")

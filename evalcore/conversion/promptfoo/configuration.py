@@ -1,8 +1,8 @@
-"""A configuration of promptfoo as a suite: prompts × tests are cases, providers are variants."""
+"""A configuration of promptfoo as a suite: tests are cases, providers × prompts are variants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from evalcore.conversion.promptfoo.prompts import Prompt, read_prompts
 from evalcore.conversion.promptfoo.providers import Providers
 from evalcore.conversion.promptfoo.templates import (
     RenderError,
+    render,
     rendered_prompt,
     resolved_variables,
 )
@@ -77,13 +78,25 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
     reader.transform = _shared_transform(targets, providers, notes)
     prompts = read_prompts(raw.get("prompts"), folder, notes)
     cases: dict[str, ConvertedCase] = {}
+    keys = {f"prompt-{number}": prompt for number, prompt in enumerate(prompts, 1)}
     for number, test in enumerate(read_tests(file, raw, notes), 1):
-        for case in reader.read(test, number, prompts):
+        case = reader.read(test, number, keys)
+        if case is not None:
             name = unique_id(case.id, cases)
             cases[name] = replace(case, id=name)
     if not cases:
         raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
-    has_messages = any(isinstance(case.input, list) for case in cases.values())
+    several = len(prompts) > 1
+    if several and reader.judges.targets:
+        notes.add("a judge sees the prompts of all variants of a case, not the one that is graded")
+    if several and module.text is not None:
+        notes.add("Python assertions get the prompts of all variants as context['prompt']")
+    asked = [
+        each
+        for case in cases.values()
+        for each in (case.input.values() if several else [case.input])
+    ]
+    has_messages = any(isinstance(each, list) for each in asked)
     if has_messages and any(target["provider"] == "echo" for target in targets):
         notes.add("echo repeats the last user message, promptfoo's the prompt as JSON")
     return Converted(
@@ -92,6 +105,7 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
         tuple(cases.values()),
         description=raw.get("description"),
         targets=targets,
+        prompts={key: each.label or key for key, each in keys.items()} if several else {},
         judges=reader.judges.targets,
         section=_section(raw.get("evaluateOptions") or {}),
         module=module.text,
@@ -130,35 +144,37 @@ class _CaseReader:
         self._assertions = Assertions(module, judges, notes, folder)
 
     def read(
-        self, written: PositionedTest, number: int, prompts: Sequence[Prompt]
-    ) -> Iterator[ConvertedCase]:
-        """Yield the cases of a test: one for each prompt."""
+        self, written: PositionedTest, number: int, prompts: Mapping[str, Prompt]
+    ) -> ConvertedCase | None:
+        """Return the case of a test, None (and a note) if it can be none.
+
+        Its input is the filled prompt; of several prompts it has each, by its key.
+        """
         test, position = written.test, written.position
         self._note_unused(test, position)
         variables = resolved_variables(test["vars"])
         assertions = self._checks(written, variables)
         if assertions is None:
-            return
+            return None
         options = test.get("options") or {}
-        name = str(test.get("description") or f"test-{number}")
-        for index, prompt in enumerate(prompts, 1):
-            raw = f"{options.get('prefix') or ''}{prompt.raw}{options.get('suffix') or ''}"
-            try:
-                question = rendered_prompt(raw, variables)
-            except RenderError as error:
-                self._notes.add(f"the test is left out: {error}", position)
-                continue
-            label = prompt.label or f"prompt-{index}"
-            several = len(prompts) > 1
-            metadata = {**(test.get("metadata") or {}), "vars": dict(variables)}
-            yield ConvertedCase(
-                f"{name} ({label})" if several else name,
-                question,
-                assertions,
-                output=test.get("providerOutput"),
-                metadata=metadata | ({"prompt": label} if several else {}),
-                tags=[label] if several else (),
-            )
+        questions: dict[str, Any] = {}
+        try:
+            name = render(str(test.get("description") or f"test-{number}"), variables)
+            for key, prompt in prompts.items():
+                raw = f"{options.get('prefix') or ''}{prompt.raw}{options.get('suffix') or ''}"
+                questions[key] = rendered_prompt(raw, variables)
+        except RenderError as error:
+            self._notes.add(f"the test is left out: {error}", position)
+            return None
+        if not questions:
+            return None
+        return ConvertedCase(
+            name,
+            questions if len(prompts) > 1 else next(iter(questions.values())),
+            assertions,
+            output=test.get("providerOutput"),
+            metadata={**(test.get("metadata") or {}), "vars": dict(variables)},
+        )
 
     def _checks(
         self, written: PositionedTest, variables: Mapping[str, Any]

@@ -7,9 +7,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
-from evalcore.conversion.foreign_file import json_lines, read_csv
+from evalcore.conversion.foreign_file import json_lines, parse_json, read_csv
 from evalcore.errors import LoadError
 from evalcore.formats.text.documents import decode, parse_document, read_bytes
 from evalcore.mistakes.foreign_text import one_line
@@ -64,17 +62,22 @@ def read_value(path: Path) -> Any:
     name, suffix = str(path), path.suffix.lower()
     try:
         if suffix == ".csv":
-            return read_csv(path)
+            return [{key: cell or "" for key, cell in row.items()} for row in read_csv(path)]
         data = read_bytes(path, name)
         if suffix in (".yaml", ".yml"):
             return parse_document(data, name).value
+        replaced: list[str] = []
         if suffix == ".json":
-            return orjson.loads(data)
-        if suffix == ".jsonl":
-            return list(json_lines(data, name))
-        return decode(data, name)
-    except (LoadError, orjson.JSONDecodeError) as error:
+            value = parse_json(data, name, replaced)
+        elif suffix == ".jsonl":
+            value = list(json_lines(data, name, replaced))
+        else:
+            value = decode(data, name)
+    except LoadError as error:
         raise NotTakenOverError(str(error)) from error
+    if replaced:
+        raise NotTakenOverError(f"{path.name} has half a character (a lone surrogate) in a text")
+    return value
 
 
 def read_text(path: Path) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+PROMPT_KEY: Final = "prompt_key"
+"""Names, in the configuration of a Python target, which prompt of the input it answers."""
+
 HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
 
 import json
@@ -131,8 +134,11 @@ def {name}(input, *, context):
     from {module} import {function}
 
     variables = (context.metadata or {{}}).get("vars", {{}})
+    config = dict(context.config)
+    asked_for = config.pop("prompt_key", None)
+    input = input if asked_for is None else input[asked_for]
     prompt = input if isinstance(input, str) else json.dumps(input)
-    options = {{"id": {identity!r}, "config": dict(context.config)}}
+    options = {{"id": {identity!r}, "config": config}}
     asked = {{"vars": variables, "prompt": {{"raw": prompt, "label": prompt}}}}
     return answered({function}(prompt, options, asked))
 '''

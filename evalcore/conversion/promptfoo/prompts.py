@@ -99,7 +99,7 @@ def _rows(path: Path, label: str | None) -> Iterator[Prompt]:
             if row.get("prompt"):
                 yield Prompt(row["prompt"], row.get("label") or label)
         return
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     has_head = lines[:1] and lines[0].strip().lower() == "prompt"
     yield from (Prompt(line, label) for line in lines[1 if has_head else 0 :])
 
@@ -112,7 +112,7 @@ def _texts(path: Path) -> Iterator[str]:
         yield from (orjson.dumps(line).decode() for line in read_value(path))
     elif suffix == ".txt":
         lines: list[str] = []
-        for line in [*read_text(path).splitlines(), _BETWEEN]:
+        for line in [*read_text(path).replace("\r\n", "\n").split("\n"), _BETWEEN]:
             if line.strip() != _BETWEEN:
                 lines.append(line)
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -17,7 +18,10 @@ from evalcore.conversion.promptfoo.files import (
     python_reference,
     read_value,
 )
+from evalcore.conversion.promptfoo.module_text import PROMPT_KEY
+from evalcore.conversion.promptfoo.templates import placeholders
 from evalcore.conversion.promptfoo.transforms import json_path
+from evalcore.targets.option_templates import PLACEHOLDER
 from evalcore.trust.secret_options import SecretOption
 
 Target = dict[str, Any]
@@ -33,6 +37,8 @@ _RENAMED: Final = {
 _KEYS: Final = ("apiKey", "apiKeyEnvar")
 _ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
 _ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+_DOUBLE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_DUMPED: Final = re.compile(r"\{\{\s*prompt\s*\|\s*dump\s*\}\}")
 _WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
 _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
@@ -116,13 +122,21 @@ class Providers:
             self._notes.add(f"the provider {identity or entry!r} is left out: {error}", position)
             return None
         label = name or str(options.get("label") or identity)
-        target = {"name": unique_id(label, self.targets), **target}
+        self._note_unfilled(target, position)
+        target = {"name": unique_id(label, self.targets), **_with_variables(target)}
         for key in options.keys() - {*_WITHOUT_EFFECT, "transform"}:
             self._notes.add(f"'{key}' of a provider is not taken over", position)
         if isinstance(options.get("transform"), str):
             self.transforms[target["name"]] = options["transform"]
         self.targets[target["name"]] = target
         return target
+
+    def _note_unfilled(self, target: Target, position: str) -> None:
+        """Note the placeholders that nobody fills in."""
+        for mark in placeholders(target):
+            if _ENV_MARK.fullmatch(mark) is None:
+                reason = f"{mark} is not filled in: {{{{prompt}}}} and {{{{env.NAME}}}} are"
+                self._notes.add(reason, position)
 
     def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
         if not identity:
@@ -214,7 +228,10 @@ class Providers:
             if key in config and not isinstance(config[key], kinds):
                 raise NotTakenOverError(f"its '{key}' is no value of that kind")
             if key in config:
-                target[key] = _filled(config[key])
+                value = _json_body(config) if key == "body" else config[key]
+                for braces in PLACEHOLDER.finditer(_DOUBLE.sub("", str(value))):
+                    self._notes.add(f"{braces[0]} is a placeholder here, and replaced", position)
+                target[key] = _filled(value)
         self._drop_keys(target.get("headers") or {}, position)
         transform = config.get("transformResponse") or config.get("responseParser")
         if transform is not None:
@@ -259,6 +276,27 @@ def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
         ((identity, options),) = entry.items()
         return str(identity), options if isinstance(options, Mapping) else {}
     return "", entry
+
+
+def _json_body(config: Mapping[str, Any]) -> Any:
+    """Return the body; one that is the text of JSON as its value, so that quotes are escaped."""
+    body, headers = config["body"], config.get("headers") or {}
+    kind = next((v for k, v in headers.items() if str(k).lower() == "content-type"), "json")
+    if not isinstance(body, str) or "json" not in str(kind) or body.strip()[:1] not in ("{", "["):
+        return body
+    try:
+        return json.loads(_DUMPED.sub('"{{prompt}}"', body))
+    except ValueError:
+        return body
+
+
+def with_prompt(target: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    """Return the `config` under which a target is asked the prompt at `key` of a case's input.
+
+    `target` is None for one that another file defines.
+    """
+    is_python = target is not None and target["provider"] == "python"
+    return {PROMPT_KEY: key} if is_python else {"prompt_template": f"{{input.{key}}}"}
 
 
 def _filled(value: Any) -> Any:

@@ -16,7 +16,18 @@ _ROUNDS: Final = 5
 _READS_ENVIRONMENT: Final = re.compile(r"\{[{%][^}]*\benv\.\w")
 _TAG: Final = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
 _PAIRS: Final = re.compile(r"(for\s+\w+\s*,\s*\w+\s+in\s+)(.+?)(\s*-?%\})$", re.DOTALL)
+_PLACED: Final = re.compile(r"(?<!\$)\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+def placeholders(value: Any) -> Iterator[str]:
+    """Yield the placeholders and tags in every text of a value."""
+    if isinstance(value, str):
+        yield from _PLACED.findall(value)
+    elif isinstance(value, Mapping):
+        yield from (mark for member in value.values() for mark in placeholders(member))
+    elif isinstance(value, list):
+        yield from (mark for member in value for mark in placeholders(member))
 
 
 class RenderError(Exception):

@@ -82,16 +82,13 @@ class Settlement:
 
     def _note(self, reply: Reply) -> Reply:
         """Note what an answer used; what is not said is what was reserved."""
-        input_tokens, output_tokens = reply.usage
-        is_counted = input_tokens is not None or output_tokens is not None
+        tokens = reply.usage.total_tokens
         self._used = Spent(
             self._grant.cost_usd if reply.cost_usd is None else reply.cost_usd,
-            min((input_tokens or 0) + (output_tokens or 0), _MOST_TOKENS)
-            if is_counted
-            else self._grant.tokens,
+            self._grant.tokens if tokens is None else min(tokens, _MOST_TOKENS),
         )
-        self._output_tokens = min(output_tokens or 0, _MOST_TOKENS)
-        self._assumed = not is_counted
+        self._output_tokens = min(reply.usage.output_tokens or 0, _MOST_TOKENS)
+        self._assumed = tokens is None
         return reply
 
 

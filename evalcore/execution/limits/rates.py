@@ -204,9 +204,9 @@ class ProviderRates:
 
     def correct(self, guessed: int, reply: Reply) -> None:
         """Note how many tokens a call used that was guessed to use so many."""
-        input_tokens, output_tokens = reply.usage
-        if self.tokens is not None and (input_tokens, output_tokens) != (None, None):
-            self.tokens.correct((input_tokens or 0) + (output_tokens or 0) - guessed)
+        tokens = reply.usage.total_tokens
+        if self.tokens is not None and tokens is not None:
+            self.tokens.correct(tokens - guessed)
 
     @property
     def is_held(self) -> bool:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from evalcore.errors import UsageError
 from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency
 from evalcore.execution.limits.budget import RunBudget, TokenDemand, TokenPrice, demand_of
+from evalcore.execution.limits.provider_gates import ProviderGates, host_of
 from evalcore.execution.limits.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.isolation.open_files import bounded_by_open_files
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
+from evalcore.providers.additions import Refusals
 from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
 
@@ -67,6 +69,7 @@ class RunLimits:
         )
         sources = (settings.providers, limits.providers, _of_targets(definition))
         self.rates = Rates(sources, clock)
+        self.gates = ProviderGates(clock)
         self.shared = shared
         self.sync: LimitSync | None = None
         self._priced = limits.max_cost_usd is not None
@@ -75,6 +78,7 @@ class RunLimits:
         self._given_up: dict[str, int] = {}
         self._answered_at: dict[str, float] = {}
         self._heard: set[str] = set()
+        self.refusals = Refusals()
         self._clock = clock
         self._duration_s = limits.max_duration_s
         self._began = clock()
@@ -118,16 +122,19 @@ class RunLimits:
 
         Hardly, where every call has been given up; not for long, where no provider has answered.
         """
-        if _host(endpoint) not in self._heard and not _is_heard(error):
+        if host_of(endpoint) not in self._heard and not _is_heard(error):
             policy = policy._replace(total_s=min(policy.total_s, policy.unheard_s))
         if self._given_up.get(endpoint.base_url, 0) < _HOPELESS:
             return policy
-        return policy._replace(attempts=min(policy.attempts, _LAST_ATTEMPTS))
+        return policy._replace(
+            attempts=min(policy.attempts, _LAST_ATTEMPTS),
+            total_s=min(policy.total_s, policy.unheard_s),
+        )
 
     def note_failure(self, endpoint: Endpoint, error: ProviderError) -> None:
         """Note that an attempt failed: a provider that refuses one exists."""
         if _is_heard(error):
-            self._heard.add(_host(endpoint))
+            self._heard.add(host_of(endpoint))
 
     def note_outcome(self, endpoint: Endpoint, *, given_up: bool) -> None:
         """Note that an endpoint answered, or that a call was given up after its last retry."""
@@ -136,7 +143,7 @@ class RunLimits:
             self._given_up[where] = self._given_up.get(where, 0) + 1
             return
         self._answered_at[where] = self._clock()
-        self._heard.add(_host(endpoint))
+        self._heard.add(host_of(endpoint))
         self._given_up.pop(where, None)
 
     def silence_s(self, endpoint: Endpoint) -> float:
@@ -148,11 +155,6 @@ class RunLimits:
         if key not in self._prices:
             self._prices[key] = highest_price(model, provider, self._own_prices)
         return self._prices[key]
-
-
-def _host(endpoint: Endpoint) -> str:
-    """Return scheme, host and port: what lies behind them may differ from call to call."""
-    return "/".join(endpoint.base_url.split("/", 3)[:3])
 
 
 def _is_heard(error: ProviderError) -> bool:
@@ -205,14 +207,21 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
     raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
 
 
+def items_of(target: str) -> str:
+    """Return the name of the limit that a target's `workers` are, beside those of its calls."""
+    return f"items of {target}"
+
+
 def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
-    """Return the limits that stand in the options of targets."""
+    """Return the limits that stand in the options of targets: of their calls and of their items."""
     names = [field.name for field in fields(ProviderLimits)]
     limits = {}
     for name, _, options in _targets(definition):
         bounds = {bound: options[bound] for bound in names if options.get(bound)}
         if bounds:
             limits[name] = ProviderLimits(**bounds)
+        if options.get("workers"):
+            limits[items_of(name)] = ProviderLimits(max_concurrency=options["workers"])
     return limits
 
 

@@ -87,9 +87,16 @@ class Slots:
     became free for something else.
     """
 
-    def __init__(self, window: AdaptiveConcurrency, share: ConcurrencyShare = WHOLE) -> None:
+    def __init__(
+        self,
+        window: AdaptiveConcurrency,
+        share: ConcurrencyShare = WHOLE,
+        held_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Take a share of the window; no new item begins as long as a provider `held_s` calls."""
         self._window = window
         self._share = share
+        self.held_s = held_s
         self._running = 0
         self._open: set[Slot] = set()
         # An ordered set.
@@ -117,13 +124,15 @@ class Slots:
         if self._running + len(self._returning) >= limit:
             self._window.note_full()
             return False
+        if self.held_s() > 0:
+            return False
         paused = len(self._open) - self._running
         return paused <= max(_PAUSED_AT_LEAST, _PAUSED_PER_SLOT * limit)
 
     @property
     def crowded(self) -> bool:
-        """Whether an item that ends makes room: the limit has fallen, or others come back."""
-        return self._running + len(self._returning) > self.limit
+        """Whether an item that ends makes room: the limit fell, others come back, or all wait."""
+        return self._running + len(self._returning) > self.limit or self.held_s() > 0
 
     def enter(self) -> Slot:
         """Take a slot for a new item, which `has_room` allows."""

@@ -1,13 +1,19 @@
-"""Warnings of assertions whose bounds leave the output no choice: they always pass or never do."""
+"""What is known of an assertion without an output: it cannot be applied, or its outcome is certain.
+
+What cannot be applied (a pattern, a schema, a transform) is a mistake. Bounds that leave the output
+no choice, and parts that have no effect, are warnings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evalcore.checks.base import Check, Fault
 from evalcore.checks.conditions.base import Condition
 from evalcore.checks.registry import find_check
 from evalcore.checks.scale import accepted_text
+from evalcore.checks.transform import TransformError, compile_transform
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -20,10 +26,12 @@ _BOUND_KEYS: Final = (
 )  # fmt: skip
 
 
-def warn_of_certain_condition(
+def examine_condition(
     condition: Condition, loc: Loc, problems: Problems, warnings: CaseWarnings
 ) -> None:
-    """Warn of the condition of the saved eval at `loc` if its outcome is certain."""
+    """Note why the condition of the saved eval at `loc` cannot be applied; warn of the rest."""
+    for fault in condition.faults():
+        _note(fault, (*loc, "assertion", "condition", *fault.path), problems, warnings)
     passes = condition.certain_outcome
     if passes is None:
         return
@@ -34,7 +42,46 @@ def warn_of_certain_condition(
     warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
 
 
-def warn_of_certain_outcome(
+def examine_assertion(
+    assertion: Assertion,
+    written: Mapping[str, Any],
+    loc: Loc,
+    problems: Problems,
+    warnings: CaseWarnings | None,
+) -> None:
+    """Note why an assertion at `loc` cannot be applied to any output; warn of the rest."""
+    check = find_check(assertion.check)
+    if check.faults is not Check.faults:
+        for fault in check.from_stored(assertion.params).faults():
+            path = _written_path(fault.path, written)
+            _note(fault, (*loc, *path), problems, warnings)
+    if assertion.transform is not None:
+        try:
+            compile_transform(assertion.transform)
+        except TransformError as error:
+            problems.add((*loc, "transform"), str(error))
+    _warn_of_certain_outcome(assertion, written, loc, problems, warnings)
+
+
+def _written_path(path: Loc, written: Mapping[str, Any]) -> Loc:
+    """Return where a field's value stands: under its own name, in `config`, or as `value`."""
+    field, config = path[0], written.get("config")
+    if field in written or written.get("value") is None:
+        return path
+    in_config = isinstance(config, Mapping) and field in config
+    return ("config", *path) if in_config else ("value", *path[1:])
+
+
+def _note(fault: Fault, at: Loc, problems: Problems, warnings: CaseWarnings | None) -> None:
+    if not fault.is_warning:
+        problems.add(at, fault.message)
+    elif warnings is not None:
+        path = path_text(at)
+        several = f"{{count}} places ({{names}}): {fault.message}"
+        warnings.add(f"{path}: {fault.message}", at, problems, name=path, several=several)
+
+
+def _warn_of_certain_outcome(
     assertion: Assertion,
     written: Mapping[str, Any],
     loc: Loc,

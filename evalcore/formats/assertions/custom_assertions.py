@@ -18,8 +18,6 @@ from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
 from evalcore.repository import find_upward
 
-_SCHEMA_TIMEOUT_S = 2.0
-
 
 @with_config(STRICT)
 class PluginManifest(TypedDict, total=False):
@@ -77,7 +75,7 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
     """Return what makes the params no JSON Schema, None if they are one."""
     if schema is None:
         return None
-    from evalcore.checks.json_schema import SchemaProblem, first_mistake, has_keywords
+    from evalcore.checks.json_schema import has_keywords, schema_faults
 
     if schema and not has_keywords(schema):
         name = next(iter(schema))
@@ -85,11 +83,7 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
             f"'{name}' is no keyword of JSON Schema; declare a parameter as "
             f"{{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
         )
-    try:
-        first_mistake({}, schema, _SCHEMA_TIMEOUT_S)
-    except SchemaProblem as problem:
-        return str(problem)
-    return None
+    return next((fault.message for fault in schema_faults(schema) if not fault.is_warning), None)
 
 
 def _source(folder: Path, name: str) -> Path | None:

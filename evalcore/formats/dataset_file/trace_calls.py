@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evalcore.datasets.messages import answer_text, case_message
-from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.documents import parse_row
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -178,7 +178,7 @@ def _parsed(value: Any) -> Any:
     """Return what a text says as JSON; other values, and texts that are none, as they are."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
-            return parse_json(value.encode("utf-8", "replace"))
+            return parse_row(value.encode("utf-8", "replace")).value
         except ValueError:
             return value
     return value
@@ -191,7 +191,7 @@ def _messages(value: Any, role: str, loc: Loc, problems: Problems) -> Iterator[d
             yield {"role": role, "content": value}
             return
         try:
-            value = parse_json(value.encode("utf-8", "replace"))
+            value = parse_row(value.encode("utf-8", "replace")).value
         except ValueError as error:
             problems.add(loc, f"its messages are not valid JSON: {json_reason(error)}")
             return

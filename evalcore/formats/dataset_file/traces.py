@@ -14,7 +14,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.dataset_file.trace_calls import TracedCall, TracedCalls
 from evalcore.formats.parts.json_lines import open_reason
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.documents import parse_row
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -68,7 +68,7 @@ def _documents(path: Path, name: str, problems: Problems) -> Iterator[tuple[int,
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     try:
-        yield 1, parse_json(data.removeprefix(b"\xef\xbb\xbf"))
+        yield 1, parse_row(data.removeprefix(b"\xef\xbb\xbf")).value
         return
     except ValueError as error:
         whole = error
@@ -79,7 +79,7 @@ def _documents(path: Path, name: str, problems: Problems) -> Iterator[tuple[int,
         if not text.strip():
             continue
         try:
-            yield number, parse_json(text)
+            yield number, parse_row(text).value
         except ValueError as error:
             message = f"not valid JSON: {json_reason(error)}"
             problems.include([Problem(name, number, "", message)])

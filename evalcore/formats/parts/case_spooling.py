@@ -28,8 +28,8 @@ class ItemReader(Protocol):
 class DataRows(NamedTuple):
     """How rows of data are read: by which rules, and what is tried first.
 
-    `read_plain` returns the case of a row without `${{ … }}` that needs no other look; None, with
-    nothing noted, for any other.
+    `read_plain` returns the case of a row that needs no other look; None, with nothing noted, for
+    any other.
     """
 
     rules: RowRules = NOTHING_DECLARED
@@ -100,7 +100,7 @@ def _case_of(row: RawTest, reader: ItemReader, data: DataRows) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
     if is_data:
-        if not marked and data.read_plain is not None:
+        if data.read_plain is not None and not problems.replaced:
             case = data.read_plain(value, problems)
             if case is not None:
                 return case

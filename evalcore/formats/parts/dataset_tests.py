@@ -50,7 +50,6 @@ def dataset_tests(
         yield RawTest(NO_TEST, (), rows)
         for line in version_lines(store, version):
             number += 1
-            # What people wrote is data: `${{ … }}` in it stays as it is.
             yield RawTest(orjson.loads(line), (), rows, marked=False, is_data=True)
     except EvalError as error:
         problems.add(loc, str(error))

@@ -201,7 +201,7 @@ def _plain(rows: Iterator[RawTest], parent: int) -> Iterator[RawTest]:
         if os.getppid() != parent:
             raise _NotPlainError
         value = row.value
-        if row.marked or value is NO_TEST or type(value) is not dict or not value.get("fixtures"):
+        if value is NO_TEST or type(value) is not dict or not value.get("fixtures"):
             raise _NotPlainError
         yield row
 

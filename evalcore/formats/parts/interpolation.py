@@ -1,4 +1,4 @@
-"""`${{ NAME }}` in a suite's strings: environment variables, by name on a list.
+"""`${{ NAME }}` in an author's strings: environment variables, by name on a list.
 
 evalcore.trust.variables says which names those are. In an option that is secret the reference
 stays: its value is read when the target is built, and never stored (docs/decisions/0016). The same
@@ -22,10 +22,10 @@ from evalcore.trust.secret_options import is_address, is_secret_path
 from evalcore.trust.variables import (
     MARK,
     PROVIDER_KEYS,
-    REFERENCE,
     Variables,
     ignored_env_files,
     nearest_env_file,
+    substituted,
     variables_from,
 )
 
@@ -46,7 +46,7 @@ _OF_GRADERS: Final = frozenset(
     }
 )
 
-__all__ = ["MARK", "Variables", "interpolate", "variables_for"]
+__all__ = ["Variables", "interpolate", "variables_for"]
 
 
 def variables_for(folder: Path, options: LoadOptions) -> Variables:
@@ -88,9 +88,9 @@ def interpolate(
 ) -> Any:
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
-    Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
-    one in a secret option, and all of them where they are `deferred`. In a `description` it stays
-    without a note.
+    Such a reference stays as it is, so that what is wrong beside it is found, too; so does the text
+    of a secret option, and of all where it is `deferred`. In a `description` it stays without a
+    note.
     """
     if isinstance(value, str):
         if MARK not in value:
@@ -98,13 +98,14 @@ def interpolate(
         secret = is_secret(loc)
 
         if _is_prose(loc):
-            return REFERENCE.sub(lambda match: _readable(match, variables), value)
+            return substituted(value, lambda match: _readable(match, variables))
 
         def replacement(match: re.Match[str]) -> str:
             value = _value(match, variables, loc, problems, stays=secret)
-            return match[0] if deferred or secret or value is None else value
+            return match[0] if value is None else value
 
-        return REFERENCE.sub(replacement, value)
+        replaced = substituted(value, replacement)
+        return value if deferred or secret else replaced
     if isinstance(value, dict):
         program = _is_program(value, loc)
         later = {key for key in value if deferred or _is_deferred(key, value, is_program=program)}
@@ -163,6 +164,7 @@ def _value(
             message = f"{name} may be read only into `api_key`, `headers` and `env`"
             message += "; elsewhere name it in a .env file"
         message += ", or in `readable_names` of evalcore.toml"
+        message += f"; `$${{{{ {name} }}}}` is the text itself"
         problems.add(loc, "; ".join([message, *variables.ignored]))
         return None
     value = variables.value(name, match[2], secret=secret)

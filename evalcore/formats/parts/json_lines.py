@@ -9,9 +9,8 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.given_output import move_output
-from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import TOO_LARGE, parse_json, refuse_utf16, too_large_at
+from evalcore.formats.text.documents import TOO_LARGE, parse_row, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.problems import Problems
 
@@ -51,7 +50,6 @@ def jsonl_tests(
     number, offset = start or LinePosition()
     stop = end if shared is None else shared.lines
     problems = Problems(name, lambda _: number, cheap=True)
-    mark = MARK.encode()
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -70,7 +68,7 @@ def jsonl_tests(
                     continue
                 if type(value) is dict and "output" in value:
                     move_output(value, (), problems)
-                yield RawTest(value, (), problems, mark in line, is_data=True)
+                yield RawTest(value, (), problems, marked=False, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     if end is None:
@@ -90,7 +88,7 @@ def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
     if number == 1:
         refuse_utf16(content, problems.file)
     try:
-        value = parse_json(content)
+        value, problems.replaced = parse_row(content)
     except ValueError as error:
         if content.strip():
             problems.add((), _line_reason(content, error))

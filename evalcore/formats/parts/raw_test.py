@@ -16,9 +16,9 @@ ROW_SUFFIXES: Final = frozenset({".jsonl", ".csv", ".parquet"})
 class RawTest(NamedTuple):
     """A test, where it stands, and the collector of its mistakes.
 
-    `marked` says whether its text may hold `${{ … }}`, `is_data` whether it is a row of data, which
-    may add nothing that runs. The value `NO_TEST` only hands over a
-    collector, so that a file with mistakes and without any test is reported.
+    `marked` says whether `${{ … }}` in its text is a reference, `is_data` whether it is a row of
+    data, whose text is never one and which may add nothing that runs. The value `NO_TEST` only
+    hands over a collector, so that a file with mistakes and without any test is reported.
     """
 
     value: Any

@@ -48,6 +48,9 @@ class _GateSchema:
 WrittenGate = Annotated[Any, _GateSchema()]
 
 
+_Tokens = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
 @with_config(STRICT)
 class MetricsShape(TypedDict, total=False):
     """Measures that a fixture carries: milliseconds, US dollars, tokens."""
@@ -55,8 +58,15 @@ class MetricsShape(TypedDict, total=False):
     latency_ms: Measure
     ttft_ms: Measure
     cost_usd: Measure
-    input_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
-    output_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
+    input_tokens: _Tokens
+    output_tokens: _Tokens
+    cached_tokens: _Tokens
+    cache_write_tokens: _Tokens
+    cache_write_1h_tokens: _Tokens
+    input_audio_tokens: _Tokens
+    reasoning_tokens: _Tokens
+    output_audio_tokens: _Tokens
+    batch_tokens: _Tokens
 
 
 @with_config(STRICT)

@@ -39,6 +39,12 @@ class CaseWarnings:
             group.names.append(name)
             group.texts[text] = None
 
+    def add_replaced(self, name: str, loc: Loc, problems: Problems) -> None:
+        """Keep a warning for each thing that was replaced in the row that is being read."""
+        for note in problems.replaced:
+            several = f"{{count}} tests ({{names}}): {note}"
+            self.add(f"{name}: {note}", loc, problems, name=name, several=several)
+
     @property
     def texts(self) -> list[str]:
         """The warnings, in the order of the first of each."""

@@ -12,7 +12,7 @@ from evalcore.formats.parts.given_output import text_of
 from evalcore.formats.parts.json_rows import JsonRows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import TOO_LARGE, parse_json, too_large_at
+from evalcore.formats.text.documents import TOO_LARGE, parse_row, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -69,7 +69,7 @@ def table_tests(
         before = table.count
         test = table.test_of(row)
         if table.count == before:
-            yield RawTest(test, (), table, is_data=True)
+            yield RawTest(test, (), table, marked=False, is_data=True)
     if table.index < 0 and table.csv:
         header = tuple(filter(None, table.csv.header))
         _has_columns(header, columns, columns, table, suite)
@@ -236,7 +236,7 @@ class _Table(Problems):
         if not isinstance(value, str):
             return value
         try:
-            parsed = parse_json(value.encode())
+            parsed = parse_row(value.encode()).value
         except ValueError as error:
             self.add((field,), f"the cell is not JSON: {json_reason(error)}")
             return None
@@ -269,7 +269,7 @@ def _list_cell(value: Any, separator: str = ",") -> Any:
         return value
     if value.lstrip().startswith("["):
         try:
-            return parse_json(value.encode())
+            return parse_row(value.encode()).value
         except ValueError:
             return value
     return [part.strip() for part in value.split(separator) if part.strip()]

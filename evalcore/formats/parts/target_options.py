@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from evalcore.formats.parts.interpolation import Variables
 from evalcore.formats.parts.target_shapes import TargetCommon
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
+from evalcore.targets.option_templates import TemplateFault
 from evalcore.targets.registry import COMMON_OPTIONS
 from evalcore.trust.secret_options import known_addresses
 
@@ -38,6 +39,38 @@ def check_addresses(
         except ValueError as error:
             message = f"with its variables replaced, {error}"
             problems.add((*loc, *option.path), message, label=label)
+
+
+def note_templates(
+    faults: Iterable[TemplateFault], loc: Loc, problems: Problems, label: str, *, strict: bool
+) -> list[str]:
+    """Note unknown placeholders; return a warning for texts that do not hold the question.
+
+    `strict` makes it a mistake.
+    """
+    warnings = []
+    for fault in faults:
+        if fault.is_warning and not strict:
+            warnings.append(fault.message)
+        else:
+            problems.add((*loc, *fault.path), fault.message, label=label)
+    return warnings
+
+
+def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, label: str) -> None:
+    """Note what makes a schema none, of a model's answer or of its tools' arguments."""
+    written = [(("response_schema",), options.get("response_schema"))]
+    for index, tool in enumerate(options.get("tools") or ()):
+        own = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+        prefix = ("tools", index, *(("function",) if "function" in tool else ()))
+        written.append(((*prefix, "parameters"), own.get("parameters")))
+    for path, schema in written:
+        if isinstance(schema, Mapping):
+            from evalcore.checks.json_schema import schema_faults
+
+            for fault in schema_faults(dict(schema)):
+                if not fault.is_warning:
+                    problems.add((*loc, *path, *fault.path), fault.message, label=label)
 
 
 def check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Required
+from typing import Annotated, Literal, Required
 
 from pydantic import Discriminator, Tag, with_config
 from typing_extensions import TypedDict
@@ -44,4 +44,5 @@ class TargetCommon(TypedDict, total=False):
 
     grader_target: Text
     fallback_targets: list[Text]
+    reasoning: Literal["strip", "keep"]
     workers: Count

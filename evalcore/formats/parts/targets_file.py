@@ -12,7 +12,13 @@ from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translat
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.prompt_names import unread_prompts
-from evalcore.formats.parts.target_options import check_addresses, check_fixtures, has_sound_common
+from evalcore.formats.parts.target_options import (
+    check_addresses,
+    check_fixtures,
+    check_schemas,
+    has_sound_common,
+    note_templates,
+)
 from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
@@ -21,12 +27,16 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
+from evalcore.targets.option_templates import template_faults
+from evalcore.targets.reasoning import OPTION
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,
+    kind_facts,
     merged_options,
     options_model,
 )
+from evalcore.trust.literal_secrets import literals_of_target
 from evalcore.trust.secret_options import (
     is_secret_path,
     secret_options,
@@ -71,12 +81,15 @@ class Targets:
         *,
         in_file: bool = True,
         to_run: bool = True,
+        strict: bool = False,
     ) -> None:
         """Take the suite's own targets (None if it has none), their variables already read.
 
         `in_file` says that they stand in a file, where a literal secret can be read again. Without
-        `to_run` an agent of AgentV that is not built in is a warning: its file is right.
+        `to_run` an agent of AgentV that is not built in is a warning: its file is right. `strict`
+        makes mistakes of prompts without the question.
         """
+        self._strict = strict
         self._to_run = to_run
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
@@ -105,7 +118,7 @@ class Targets:
             if not in_file:
                 for entry in self._entries.values():
                     if entry.problems is problems:
-                        self.refuse_literals(entry.raw, entry.loc, problems)
+                        _refuse_secret_options(entry.raw, entry.loc, problems)
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -140,7 +153,7 @@ class Targets:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
         self._entries[name] = _TargetEntry(raw, problems, loc, file, True)
-        self.refuse_literals(raw, loc, problems)
+        _refuse_secret_options(raw, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
@@ -226,6 +239,7 @@ class Targets:
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not has_sound_common(name, options, loc, problems):
             return None
+        self._refuse_stored_literals(options, loc, problems)
         stored = without_literals(as_json(options), name, entry.file, self._folder)
         other = raw.get("use_target")
         if other is None:
@@ -255,7 +269,7 @@ class Targets:
                 options = {
                     key: value
                     for key, value in definition.options.items()
-                    if key not in COMMON_OPTIONS
+                    if key == OPTION or key not in COMMON_OPTIONS
                 }
                 self.use(name, loc, problems)
                 entries.append({"name": name, "kind": definition.kind, "options": options})
@@ -286,6 +300,13 @@ class Targets:
     def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
         """Note at `loc` that the variant's configuration does not fit the target of this name."""
         if name not in self.sound:
+            return
+        # Where any key may be a function's own, so may this one.
+        is_free = kind_facts(self.used[name].kind).open_field is not None
+        own = (
+            {} if is_free else {key: variant.config[key] for key in variant.config if key == OPTION}
+        )
+        if not has_sound_common(name, own, loc, problems):
             return
         self._check_options(self.used[name], variant, loc, problems)
         self.refuse_literals(variant.config, loc, problems)
@@ -319,26 +340,30 @@ class Targets:
                 check_fixtures(
                     merged["fixtures"], self._folder, (*loc, "fixtures"), problems, label
                 )
-            self._note_unread_prompts(target, variant, label)
-
-    def _note_unread_prompts(self, target: Target, variant: Variant, label: str) -> None:
-        """Warn of prompts that read as the name of a file."""
-        where, own = label, target
-        if variant is not DEFAULT_VARIANT:
-            where, own = f"variant '{variant.id}'", Target(target.name, target.kind, {})
-        prompts = unread_prompts(own.kind, merged_options(own, variant))
-        self._noted.extend(f"{where}: {warning}" for warning in prompts)
+            where, own = label, merged
+            if variant is not DEFAULT_VARIANT:
+                where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})
+                own = merged_options(bare, variant)
+            check_schemas(own, loc, problems, label)
+            warnings = [*unread_prompts(target.kind, own)]
+            if not warnings:
+                faults = [
+                    fault for fault in template_faults(target.kind, merged) if fault.path[0] in own
+                ]
+                warnings = note_templates(faults, loc, problems, label, strict=self._strict)
+            self._noted.extend(f"{where}: {warning}" for warning in warnings)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
-        """Note secrets in options that are stored with the run.
+        """Note secrets in a variant's options, which are stored with the run."""
+        self._refuse_stored_literals(options, loc, problems)
+        _refuse_secret_options(options, loc, problems)
 
-        Only what stands in a file's list of targets can be found again when one is built.
-        """
-        message = "must not be written here, where it would be stored with the run; write"
-        for option in secret_options(options):
-            if option.is_literal:
-                hint = f"{message} ${{{{ NAME }}}} and set that variable"
-                problems.add((*loc, *option.path), hint)
+    def _refuse_stored_literals(
+        self, options: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> None:
+        """Note secrets in options that are stored as they are written."""
+        for literal in literals_of_target(options, self._variables.values.values()):
+            problems.add((*loc, *literal.path), literal.message())
 
     def _read(
         self,
@@ -367,3 +392,14 @@ class Targets:
             name = entry["name"]
             names.note(name, loc, problems)
             self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
+
+
+def _refuse_secret_options(options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+    """Note literals in secret options outside of a file's list of targets.
+
+    Only what stands in such a list can be found again when a target is built.
+    """
+    message = "must not be written here, where it would be stored with the run; write"
+    for option in secret_options(options):
+        if option.is_literal:
+            problems.add((*loc, *option.path), f"{message} ${{{{ NAME }}}} and set that variable")

@@ -60,10 +60,12 @@ def suite_tests(
     return _mixed_tests(tests, loc, files, problems)
 
 
-def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTest]:
+def listed_tests(
+    raw: list[Any], loc: Loc, problems: Problems, *, marked: bool = True
+) -> Iterator[RawTest]:
     """Yield the tests of a list in a document."""
     for index, value in enumerate(raw):
-        yield RawTest(value, (*loc, index), problems)
+        yield RawTest(value, (*loc, index), problems, marked)
 
 
 def _mixed_tests(
@@ -100,7 +102,10 @@ def file_tests(
 
 
 def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
-    """Yield the tests of a YAML or JSON file that holds a list; those of JSON may have `output`."""
+    """Yield the tests of a YAML or JSON file that holds a list.
+
+    Those of JSON may have `output`; most are exports of other programs, so their text is data.
+    """
     document = read_document(path, name)
     problems = Problems(name, document.locate)
     yield RawTest(NO_TEST, (), problems)
@@ -108,11 +113,12 @@ def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
     if not isinstance(raw, list):
         problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
         return
-    if path.suffix.lower() == ".json":
+    is_json = path.suffix.lower() == ".json"
+    if is_json:
         for index, test in enumerate(raw):
             if isinstance(test, dict) and "output" in test:
                 move_output(test, (*loc, index), problems)
-    yield from listed_tests(raw, loc, problems)
+    yield from listed_tests(raw, loc, problems, marked=not is_json)
 
 
 def _refuse_stream(path: Path, name: str) -> None:

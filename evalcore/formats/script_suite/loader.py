@@ -18,7 +18,7 @@ from evalcore.formats.script_suite.questions import (
     script_questions,
     split_test,
 )
-from evalcore.formats.script_suite.script_file import Script, read_script
+from evalcore.formats.script_suite.script_file import Script, read_script, refuse_literals
 from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, ScriptSection, TestGroup
 from evalcore.formats.script_suite.stored_form import stored, stored_layer
 from evalcore.formats.text.documents import collector_paused
@@ -122,6 +122,7 @@ class _Loading:
     ) -> None:
         self._raw, self._problems, self._script, self._options = raw, problems, script, options
         self._flat = "suites" not in raw and "tests" in raw
+        refuse_literals(raw, problems)
         file = read_shape(FlatFile if self._flat else GroupedFile, raw, (), problems)
         self._iterations = None if file is None or "iterations" not in raw else file.iterations
         self.section = self._section()

@@ -18,6 +18,7 @@ from evalcore.scripts.mcp_tools import check_servers
 from evalcore.scripts.models import read_models
 from evalcore.scripts.program import Layer, LevelShape
 from evalcore.scripts.read_shape import read_shape
+from evalcore.trust.literal_secrets import literals_of_script
 
 
 @frozen
@@ -57,6 +58,7 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
         problems.add((), f"a script is a mapping of {keys}; got {describe(raw)}")
         problems.raise_if_any()
     read_shape(ScriptShape, raw, (), problems)
+    refuse_literals(raw, problems)
     shared = raw.get("shared")
     if isinstance(shared, Mapping):
         shared = {key: shared[key] for key in LevelShape.model_fields if key in shared}
@@ -74,6 +76,12 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
         secrets=_secret_names(raw.get("env")),
         layers=tuple(layers),
     )
+
+
+def refuse_literals(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
+    """Note secrets in addresses, headers, calls and the configuration of tools."""
+    for literal in dict.fromkeys(literals_of_script(raw)):
+        problems.add(literal.path, literal.message("${env.NAME}"))
 
 
 def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:

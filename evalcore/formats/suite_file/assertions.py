@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
-from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
+from evalcore.formats.assertions.certain_outcomes import examine_assertion
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.assertions import AssertionReader
@@ -153,7 +153,7 @@ class SuiteAssertions:
             negate=negate,
             metric=written.get("metric"),
         )
-        warn_of_certain_outcome(assertion, written, loc, problems, self._notes)
+        examine_assertion(assertion, written, loc, problems, self._notes)
         return assertion if is_of_path else _at_path(assertion, written.get("path"))
 
     def _of_workflow_files(

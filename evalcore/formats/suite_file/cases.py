@@ -80,6 +80,7 @@ class CaseReader:
             return None
         raw = cast("SuiteCase", raw)
         self.ids.note(raw.get("id"), loc, problems)
+        self._warnings.add_replaced(f"'{raw.get('id')}'", loc, problems)
         assertions = self._assertions(raw, loc, problems)
         fixture = self._fixture(raw.get("fixtures"), (*loc, "fixtures"), problems)
         if problems.count > before:

@@ -94,7 +94,14 @@ def read_suite(
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
-    targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
+    targets = Targets(
+        sound.get("targets"),
+        folder,
+        variables,
+        problems,
+        in_file=not verbatim,
+        strict=options.strict,
+    )
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
@@ -106,7 +113,7 @@ def read_suite(
         primary_output=level.primary_output,
         blocks=blocks_of(flow),
         strict=options.strict,
-        verbatim=verbatim and isinstance(cases, list),
+        verbatim=verbatim,
     )
     reader.read_suite_assertions(raw.get("assertions"), problems)
     selection = Selection(options)
@@ -158,7 +165,9 @@ def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[Ra
     if cases is None:
         problems.add(("cases",), "is required: a list of cases, or the path of one")
         return iter(())
-    return suite_tests(cases, ("cases",), files, problems, noun="case")
+    rows = suite_tests(cases, ("cases",), files, problems, noun="case")
+    # Cases in files of their own are data: `${{ … }}` in them is text.
+    return (row if row.problems is problems else row._replace(marked=False) for row in rows)
 
 
 class _SuiteLevelReader:
@@ -206,20 +215,25 @@ class _SuiteLevelReader:
         """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
 
+    @property
+    def _variants(self) -> Any:
+        """The variants as they are written; a suite without any has the unchanged one."""
+        if "variants" in self._written or "variants" in self.section:
+            return self.section.get("variants", ())
+        return [{"id": DEFAULT_VARIANT.id}]
+
     def flow(self, targets: Targets, folder: Path) -> Flow:
         """Return the flow with its variants; without any sound flow, only what is known."""
         reader = FlowReader(targets, folder, self._raw, self._problems)
-        variants = cast("Sequence[SuiteVariant]", self.section.get("variants", ()))
+        variants = cast("Sequence[SuiteVariant]", self._variants)
         name = targets.chosen(self._options, self._problems.file)
         if name is not None:
             return reader.named(name, variants)
         return reader.read(self._raw.get("flow"), variants)
 
     def _baseline(self) -> str | None:
-        """Return the baseline; note no variants, duplicates, and an unknown baseline."""
-        variants = self.section.get("variants", ())
-        if "variants" not in self._written and not variants:
-            self._problems.add(("variants",), "is required: at least one {id: …}")
+        """Return the baseline; note duplicate variants and an unknown baseline."""
+        variants = self._variants
         ids = UniqueIds("duplicate variant id: {}")
         for index, variant in enumerate(variants):
             ids.note(variant["id"], (*self.loc("variants"), index), self._problems)

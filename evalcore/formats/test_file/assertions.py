@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.base import AssertionValueError
+from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, find_check
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions.assertion_templates import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
     is_include,
 )
-from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
+from evalcore.formats.assertions.certain_outcomes import examine_assertion
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.data_row_rules import COMPARED
@@ -31,6 +31,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion
 from evalcore.model.assertion import Assertion
+from evalcore.trust.variables import escaped
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
@@ -64,6 +65,8 @@ class AssertionReader:
         self.literals = LiteralReferences(notes)
         self._templates = templates
         self._read_other = read_other
+        # Whether `${{ … }}` is text in what is read.
+        self.verbatim = False
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
         self._including: list[Path] = []
@@ -188,7 +191,10 @@ class AssertionReader:
         name = raw.get("type") if isinstance(raw, dict) else None
         program = self._programs.get(name) if isinstance(name, str) else None
         if program is not None and name not in self._types:
-            inner = self.read(program.written(raw), loc, problems, label)
+            written = program.written(raw)
+            if self.verbatim and "config" in written:
+                written["config"] = escaped(written["config"])
+            inner = self.read(written, loc, problems, label)
             return None if inner is None else inner._replace(type=program.name)
         kind = self._type(raw, loc, problems, label)
         if kind is None:
@@ -234,8 +240,10 @@ class AssertionReader:
             form = self._text_forms[spelling] = _text_form(self._types.get(spelling))
         if form is None:
             return None
-        name, check, base, field = form
+        name, check, base, field, may_be_faulty = form
         label, params = f"{name}-{value[:_LONGEST_NAME]}", {**base, field: value}
+        if may_be_faulty and any(find_check(check).from_stored(params).faults()):
+            return None
         assertion = _new_assertion(Assertion, (name, check, label, params, *_DEFAULTS))
         if len(self._texts) < MAX_SHARED_ASSERTIONS:
             self._texts[tuple(raw.items())] = assertion
@@ -304,8 +312,8 @@ class AssertionReader:
             required,
             written.get("negate", False),
         )
-        warn_of_certain_outcome(assertion, written, loc, problems, self._notes)
-        return assertion
+        examine_assertion(assertion, written, loc, problems, self._notes)
+        return assertion if problems.count == before else None
 
     def _type_mistake(self, raw: Mapping[str, Any]) -> str:
         if "type" not in raw:
@@ -320,13 +328,18 @@ class AssertionReader:
         )
 
 
-_TextForm = tuple[str, str, Mapping[str, Any], str]
-"""Type, check, what is stored without being written, the field that the text means."""
+_TextForm = tuple[str, str, Mapping[str, Any], str, bool]
+"""Type, check, what is stored without being written, the field that the text means, and whether
+there are texts to which the check cannot be applied.
+"""
 
 
 def _text_form(kind: AssertionType | None) -> _TextForm | None:
     field = None if kind is None else kind.text_field
-    return None if kind is None or field is None else (kind.name, kind.check, kind.base, field)
+    if kind is None or field is None:
+        return None
+    may_be_faulty = find_check(kind.check).faults is not Check.faults
+    return kind.name, kind.check, kind.base, field, may_be_faulty
 
 
 def _rubric(criteria: list[str]) -> dict[str, Any]:

@@ -120,9 +120,10 @@ class TestReader:
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
 
-        `marked` says whether its text may hold `${{ … }}`.
+        `marked` says whether `${{ … }}` in its text is a reference.
         """
         before = problems.count
+        self.assertions.verbatim = not marked
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
         values = None
@@ -135,6 +136,7 @@ class TestReader:
             return None
         self.ids.note(test["id"], loc, problems)
         graded, label = None, _label(test["id"])
+        self.warnings.add_replaced(label, loc, problems)
         if "reference_answer" in test:
             at = (*loc, "reference_answer")
             several = f"{{count}} tests ({{names}}): {NO_REFERENCE}"

@@ -200,7 +200,12 @@ class _SuiteLevel:
         self.execution: SuiteExecution = self._execution()
         self._settings = SectionReader(self.section, options, problems)
         self.targets = Targets(
-            raw.get("targets"), path.parent, variables, problems, to_run=options.to_run
+            raw.get("targets"),
+            path.parent,
+            variables,
+            problems,
+            to_run=options.to_run,
+            strict=options.strict,
         )
         self.workspaces = WorkspaceReader(
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)

@@ -34,7 +34,7 @@ class PlainRows:
         self._is_active = _give_nothing(tests.defaults)
 
     def read(self, row: Any, problems: Problems) -> Case | None:
-        """Return the case of a plain row without `${{ … }}`; None, with nothing noted, of others.
+        """Return the case of a plain row; None, with nothing noted, of others.
 
         `problems` is the collector of the row's file.
         """

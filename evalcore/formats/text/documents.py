@@ -35,6 +35,7 @@ from evalcore.formats.text.positions import json_locator, yaml_locator
 from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
 from evalcore.formats.text.syntax_reasons import json_reason, yaml_reason
 from evalcore.frozen import frozen
+from evalcore.jsonvalues import INFINITE, Storable, parse, storable
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.wording import path_text
 
@@ -55,6 +56,7 @@ _SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
 
 TOO_LARGE: Final = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
+_NOT_STRICT: Final = (b"\\u", b"NaN", b"Infinity")
 _NO_NUMBER = "not a number (or one of too many digits)"
 
 
@@ -272,6 +274,27 @@ def parse_json(data: bytes) -> Any:
     return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False, cache_mode="keys")
 
 
+def parse_row(data: bytes) -> Storable:
+    """Parse JSON that a program wrote, in UTF-8: `parse_json` with halves of pairs, and NaN.
+
+    They are replaced, which the notes tell; raises `ValueError` as `parse_json` does.
+    """
+    try:
+        return Storable(parse_json(data))
+    except ValueError:
+        if any(mark in data for mark in _NOT_STRICT):
+            with suppress(ValueError):
+                return storable(parse(data.decode(), pairs=_unique))
+        raise
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("duplicate key")
+    return mapping
+
+
 def too_large_number(data: bytes, value: Any) -> str | None:
     """Return where parsed JSON has a number that 64 bits do not hold, as a message."""
     loc = too_large_at(data, value)
@@ -310,7 +333,7 @@ def _parse_json(data: bytes) -> Any:
     if len(data) > MAX_JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_MARKS:
         raise RefusedError(None, _TOO_MANY)
     try:
-        value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))
+        value = _authored(data.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:
         position = re.search(r" at line (\d+) column (\d+)$", str(error))
         line = int(position[1]) if position else None
@@ -318,6 +341,12 @@ def _parse_json(data: bytes) -> Any:
     if (loc := too_large_at(data, value)) is not None:
         raise RefusedError(json_locator(data.decode("utf-8-sig"))(loc), TOO_LARGE)
     return value
+
+
+def _authored(data: bytes) -> Any:
+    """Return the value of a document; a NaN in it is a mistake."""
+    value, notes = parse_row(data)
+    return parse_json(data) if INFINITE in notes else value
 
 
 # All digits as 0 and E as e: a part is found in a small share of a regular expression's time.

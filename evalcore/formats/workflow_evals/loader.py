@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.checks.conditions.base import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions.certain_outcomes import warn_of_certain_condition
+from evalcore.formats.assertions.certain_outcomes import examine_condition
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
 from evalcore.formats.parts.human_questions import own_questions, without_section
@@ -74,7 +74,7 @@ def load_workflow_evals(
         if saved is None:
             continue
         conditions.append(saved.assertion.condition)
-        warn_of_certain_condition(saved.assertion.condition, loc, problems, certain)
+        examine_condition(saved.assertion.condition, loc, problems, certain)
         case = eval_case(saved, identity, (*common, *own))
         if selection.keeps(case.id, case.tags):
             spool.append(case)

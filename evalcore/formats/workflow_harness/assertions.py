@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, with_config
 from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
-from evalcore.formats.assertions.certain_outcomes import warn_of_certain_outcome
+from evalcore.formats.assertions.certain_outcomes import examine_assertion
 from evalcore.formats.assertions.custom_assertions import find_plugin
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
@@ -87,7 +87,7 @@ def read_assertion(
         transform=written.get("transform"),
         metric=written.get("metric"),
     )
-    warn_of_certain_outcome(assertion, written, loc, problems, warnings)
+    examine_assertion(assertion, written, loc, problems, warnings)
     return assertion
 
 

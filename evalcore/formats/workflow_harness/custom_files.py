@@ -18,8 +18,8 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, shown_path
 from evalcore.repository import find_upward
+from evalcore.trust.literal_secrets import literal_secrets
 from evalcore.trust.variables import MARK
-from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.soul_tools import TOOL_TIMEOUT_S, SoulTool, ToolCallRequest
 from evalcore.workflow.souls import Soul
@@ -180,6 +180,6 @@ def referring(request: ToolCallRequest, problems: Problems, loc: Loc) -> ToolCal
     headers = {name: fill(value) for name, value in (request.headers or {}).items()}
     url = fill(request.url)
     body = None if request.body_template is None else fill(request.body_template)
-    for mistake in literal_secrets(headers, url, body):
-        problems.add((*loc, *mistake.loc), mistake.message)
+    for literal in literal_secrets(headers, url, {"body_template": body}):
+        problems.add((*loc, *literal.path), literal.message())
     return request.model_copy(update={"url": url, "headers": headers, "body_template": body})

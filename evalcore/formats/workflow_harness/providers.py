@@ -15,6 +15,7 @@ from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
+from evalcore.trust.secret_options import is_secret_path
 
 # Known without an entry; their keys come from the environment.
 _PROTOCOLS: Final = ("anthropic", "openai")
@@ -22,7 +23,12 @@ _PROTOCOLS: Final = ("anthropic", "openai")
 
 def judges_of(folder: Path, options: LoadOptions, problems: Problems) -> Graders:
     """Return what reads judges; the nearest `targets.yaml` is opened once one is needed."""
-    return Graders(folder, lambda: Targets(None, folder, variables_for(folder, options), problems))
+    return Graders(
+        folder,
+        lambda: Targets(
+            None, folder, variables_for(folder, options), problems, strict=options.strict
+        ),
+    )
 
 
 def find_providers(
@@ -37,7 +43,7 @@ def find_providers(
         return {}, []
     variables = variables_for(folder, options)
     try:
-        targets = Targets(None, folder, variables, problems)
+        targets = Targets(None, folder, variables, problems, strict=options.strict)
     except LoadError as error:
         problems.include(error.problems)
         return {}, []
@@ -46,7 +52,8 @@ def find_providers(
         files = len(custom.file_problems)
         if name not in targets and (manifest := custom.provider(name)) is not None:
             raw, in_file = manifest
-            targets.define(name, interpolate(raw, variables, (), in_file, _is_key), (), in_file)
+            raw = interpolate(raw, variables, (), in_file, is_secret_path)
+            targets.define(name, raw, (), in_file)
         if name in targets:
             targets.use(name, loc, problems, without=("model",))  # the soul names it
         elif len(custom.file_problems) > files:
@@ -63,7 +70,3 @@ def find_providers(
     file_problems = targets.file_problems
     of_targets = [] if file_problems is None else [file_problems]
     return entries, [*of_targets, *custom.file_problems]
-
-
-def _is_key(loc: Loc) -> bool:
-    return loc == ("api_key",)

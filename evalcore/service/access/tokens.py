@@ -35,9 +35,16 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 class Scope(StrEnum):
-    """What a token may do; each scope includes the ones before it."""
+    """What a token may do; each scope includes the ones before it.
+
+    `evals`: create evals, upload files, start and cancel runs, annotate. `workflows`: register and
+    change workflows, which is running code. `write` is that of tokens made before there were these
+    two, and allows what `workflows` allows.
+    """
 
     READ = "read"
+    EVALS = "evals"
+    WORKFLOWS = "workflows"
     WRITE = "write"
     ADMIN = "admin"
 

@@ -195,7 +195,11 @@ def _suite(
         use_graders([each.assertion.condition for each in evals], judges, problems)
     except LoadError as error:
         problems.include(error.problems)
-    options = {"definition": dict(definition), "providers": soul_providers(definition)}
+    options = {
+        "definition": dict(definition),
+        "providers": soul_providers(definition),
+        "of_service": True,
+    }
     spool = CaseSpool()
     for each in evals:
         spool.append(_case(each))

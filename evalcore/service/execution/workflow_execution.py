@@ -96,6 +96,7 @@ def _suite(workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str,
         "definition": dict(definition),
         "providers": soul_providers(definition),
         "record_steps": True,
+        "of_service": True,
     }
     return Suite(
         SuiteDefinition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin
 
 import jiter
 import orjson
@@ -75,6 +75,9 @@ class StrictRequest(Request):
 class StrictRoute(APIRoute):
     """A route that reads strictly, and that notes who wrote what."""
 
+    write_scope: ClassVar[Scope] = Scope.EVALS
+    """What a token needs for methods that change something."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, given a `StrictRequest`."""
         handle = super().get_route_handler()
@@ -87,7 +90,7 @@ class StrictRoute(APIRoute):
             status = 500
             try:
                 # Before the body is read: without a token nothing of it is looked at.
-                await authenticated(strict)
+                await authenticated(strict, self.write_scope)
                 _refuse_query(strict, parameters)
                 response = await handle(strict)
                 status = response.status_code
@@ -166,19 +169,25 @@ async def caller_of(parts: Parts, request: Request) -> Caller:
     return await parts.tokens.check(token.strip())
 
 
-async def authenticated(request: Request) -> Caller:
+class WorkflowsRoute(StrictRoute):
+    """A route that changes what code runs."""
+
+    write_scope = Scope.WORKFLOWS
+
+
+async def authenticated(request: Request, write_scope: Scope) -> Caller:
     """Return whose request it is. Raises `ServiceError` 401, 403 or 429."""
     parts = parts_of(request)
     caller = await caller_of(parts, request)
     parts.rates.spend(caller.token_id or "")
     request.state.caller = caller
-    caller.require(Scope.READ if request.method in _READS else Scope.WRITE)
+    caller.require(Scope.READ if request.method in _READS else write_scope)
     return caller
 
 
 _BEARER = HTTPBearer(
     scheme_name="token",
-    description="A token of `evalcore tokens create`; its scope is read, write or admin.",
+    description="A token of `evalcore tokens create`: read, evals, workflows or admin.",
     auto_error=False,
 )
 

@@ -11,7 +11,7 @@ from evalcore.service.routes.requests import (
     CurrentCaller,
     CurrentParts,
     RequestedPage,
-    StrictRoute,
+    WorkflowsRoute,
 )
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.workflows import (
@@ -22,7 +22,7 @@ from evalcore.service.wire.workflows import (
 )
 
 router = APIRouter(
-    prefix="/v1/workflows", tags=["workflows"], route_class=StrictRoute, responses=REFUSALS
+    prefix="/v1/workflows", tags=["workflows"], route_class=WorkflowsRoute, responses=REFUSALS
 )
 
 

@@ -76,7 +76,7 @@ class ProjectPages:
         caller = await self._caller(request)
         self._parts.rates.spend(caller.token_id or "")
         request.state.caller = caller
-        caller.require(TokenScope.WRITE if writes else TokenScope.READ)
+        caller.require(TokenScope.EVALS if writes else TokenScope.READ)
         request.state.site = await self._site_of(caller)
 
     async def _caller(self, request: Request) -> Caller:

@@ -15,7 +15,9 @@ from evalcore.errors import UsageError
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes, no_comparison
+from evalcore.report.costs import tokens_text
 from evalcore.report.intervals import rate_text, score_text
+from evalcore.report.notes import summary_notes
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.opened_runs import OpenedRun
 from evalcore.viewer.rendering import page_url, render
@@ -164,4 +166,6 @@ def _facts(opened: OpenedRun) -> dict[str, Any] | None:
         "changes": listed[:_MOST_CHANGES],
         "unlisted_changes": max(0, len(listed) - _MOST_CHANGES),
         "no_comparison": no_comparison(report),
+        "tokens": tokens_text(summary),
+        "notes": list(summary_notes(summary)),
     }

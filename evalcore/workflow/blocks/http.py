@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlsplit
 
 from evalcore.declared.types import Seconds, Text
-from evalcore.trust.variables import MARK, REFERENCE
+from evalcore.trust.literal_secrets import literal_secrets
+from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.names import WorkflowMistake
 from evalcore.workflow.reference_values import reference_value
 from evalcore.workflow.values import has_large_integer, parsed
@@ -39,7 +39,9 @@ class HttpBlock(Block):
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield the secrets that the block holds literally."""
-        yield from literal_secrets(self.headers, self.url, self.body)
+        bodies = {"body": self.body, "body_template": self.body_template}
+        for literal in literal_secrets(self.headers, self.url, bodies):
+            yield WorkflowMistake(literal.path, literal.message())
 
     async def run(self, context: Context) -> Any:
         """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
@@ -60,9 +62,10 @@ class HttpBlock(Block):
             url,
             headers=headers,
             secret_headers=[name for name in headers if MARK in written[name]],
-            values=references.values_in(url),
+            values=references.values_in(self.url),
             body=body,
             timeout_s=self.timeout,
+            public_only=context.services.of_service,
         )
         answer = await context.request(request)
         if isinstance(answer, str) and has_large_integer(answer):
@@ -76,17 +79,15 @@ class _References:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._not_set: dict[str, str] = {}
 
     def filled(self, text: str, where: str, *, secret: bool = False) -> str:
         """Return the text filled; a reference is read and no template of its own."""
-        parts, end = [], 0
-        for match in REFERENCE.finditer(text):
-            before = text[end : match.start()]
-            parts += [self._context.fill(before, where) if before else ""]
-            parts += [self._value(match, where, secret=secret)]
-            end = match.end()
-        rest = text[end:]
-        return "".join([*parts, self._context.fill(rest, where) if rest or not parts else ""])
+        return substituted(
+            text,
+            lambda match: self._value(match, where, secret=secret),
+            lambda part: self._context.fill(part, where),
+        )
 
     def value(self, text: str, where: str) -> Any:
         """Return a member of a body: the value itself of a text that is one placeholder."""
@@ -95,34 +96,35 @@ class _References:
         return self._context.value(text, where)
 
     def values_in(self, url: str) -> dict[str, str]:
-        """Return what each reference of a URL stands for."""
-        return {
+        """Return what each reference of a URL stands for, and those of headers that are not set."""
+        values = {
             match[0]: self._value(match, "url", secret=False) for match in REFERENCE.finditer(url)
         }
+        return {**values, **self._not_set}
 
     def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
-        folder = self._context.services.folder
-        return reference_value(match, where, folder, secret=secret)
+        value = reference_value(match, where, self._context.services, secret=secret)
+        if value == match[0]:
+            self._not_set[value] = value
+        return value
 
 
 def _url(template: str, context: Context) -> str:
     """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL.
 
-    References to variables stay.
+    References to variables stay; what stands for a placeholder holds none.
     """
+    begins = _PLACEHOLDER.match(template) is not None
 
     def filled(match: re.Match[str]) -> str:
-        text = context.fill(match[0], "url")
-        begins = match.start() == 0 and not parts
-        return text if begins or match[0] in {"{{", "}}"} else quote(text, safe="")
+        nonlocal begins
+        text, is_first = context.fill(match[0], "url"), begins
+        begins = False
+        if match[0] in {"{{", "}}"}:
+            return text
+        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
 
-    parts: list[str] = []
-    end = 0
-    for reference in REFERENCE.finditer(template):
-        parts += [_PLACEHOLDER.sub(filled, template[end : reference.start()]), reference[0]]
-        end = reference.end()
-    parts.append(_PLACEHOLDER.sub(filled, template[end:]))
-    url = "".join(parts)
+    url = substituted(template, lambda match: match[0], lambda text: _PLACEHOLDER.sub(filled, text))
     if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
         raise BlockError("url", f"url: '{url[:200]}' is not an http or https address")
     return url

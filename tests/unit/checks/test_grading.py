@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
 from typing import Any, get_type_hints
 
 import pytest
@@ -10,6 +14,7 @@ from evalcore.checks.base import Check
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, CHECKS, find_check
+from evalcore.checks.subject import GradingThread
 from evalcore.errors import UsageError
 from evalcore.execution.inline import run_inline
 from evalcore.model.assertion import (
@@ -131,7 +136,7 @@ def test_only_a_measured_verdict_has_an_opposite(
 def test_a_negated_failure_says_what_holds() -> None:
     ended = result(REFUND._replace(negate=True), "a refund")
     assert ended.message == "contains 'refund' holds, but must not"
-    assert (ended.actual, ended.expected) == ("a refund", "refund")
+    assert (ended.actual, ended.expected) == ("a refund", "not refund")
 
 
 def test_a_negated_pass_has_no_message() -> None:
@@ -174,3 +179,31 @@ def test_every_row_of_the_table_leads_to_a_check(name: str) -> None:
 def test_an_unknown_check_is_not_found() -> None:
     with pytest.raises(UsageError, match=r"Known: .*, contains, "):
         find_check("zzz")
+
+
+def burn(seconds: float) -> int:
+    """Compute for so long; return which thread did."""
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
+    return threading.get_ident()
+
+
+def test_what_takes_long_leaves_the_event_loop_and_what_does_not_stays() -> None:
+    async def threads() -> list[bool]:
+        thread, own = GradingThread(["bleu"]), threading.get_ident()
+        calls = [("quick", 0.0), ("slow", 0.02), ("slow", 0.0), ("quick", 0.0), ("bleu", 0.0)]
+        return [await thread.result(name, partial(burn, s)) == own for name, s in calls]
+
+    # The first time tells that it takes long; for some it is known.
+    assert asyncio.run(threads()) == [True, True, False, True, False]
+
+
+def test_a_context_with_a_thread_gives_the_same_results() -> None:
+    checks = [REFUND, assertion("bleu", {"reference": "a refund", "threshold": 0.0})]
+
+    async def off_the_loop() -> tuple[AssertionResult, ...]:
+        threaded = replace(context(), thread=GradingThread(["bleu"]))
+        return await grade(checks, Evidence("a refund"), Case("1"), threaded)
+
+    assert asyncio.run(off_the_loop()) == graded(checks, Evidence("a refund"))

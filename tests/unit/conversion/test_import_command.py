@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from evalcore.cli.import_suite import CHECKS, SOURCES
 from evalcore.conversion import expected_checks, registry
 from evalcore.conversion.foreign_file import read_foreign_file
-from tests.support.conversions import FILES
+from tests.support.conversions import FILES, converted
 from tests.support.shell import evalcore
 
 
@@ -143,3 +145,76 @@ def test_rows_under_examples_are_of_the_program_whose_keys_they_have(
     path = tmp_path / "examples.json"
     path.write_text(f'{{"examples": [{{"{key}": "a", "expected": "b", "outputs": "b"}}]}}', "utf-8")
     assert registry.recognise_source(read_foreign_file(path)) == source
+
+
+# An answer and an id of each kind that Python takes for false; "" of a CSV cell is no answer.
+EMPTY = [
+    (
+        "run.json",
+        '{"testCases": [{"name": "a", "input": "i", "actualOutput": "", "expectedOutput": "x"}]}',
+    ),
+    ("rows.jsonl", '{"id": 0, "input": "i", "expected": "x", "output": ""}'),
+    ("rows.jsonl", '{"id": 0, "input": "i", "expected": 1, "output": 0}'),
+    ("rows.jsonl", '{"id": 0, "input": "i", "expected": true, "output": false}'),
+    ("rows.jsonl", '{"id": 0, "inputs": "i", "outputs": "", "reference_outputs": "x"}'),
+    (
+        "rows.jsonl",
+        '{"id": 0, "input": "i", "expected": "x", "output": {"role": "assistant", "content": ""}}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), EMPTY, ids=[text[:60] for _, text in EMPTY])
+def test_an_answer_that_is_empty_or_zero_is_graded_as_it_was_recorded(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+
+    suite, _ = converted(None, name, tmp_path)
+
+    written = yaml.safe_load(suite.read_text("utf-8"))
+    (case,) = written.get("tests") or written["cases"]
+    assert case["id"] in ("0", "a")
+    assert case["fixtures"]["output"] in ("", 0)
+    assert evalcore("run", suite, cwd=tmp_path).code == 1
+
+
+def test_rows_whose_cell_of_an_answer_is_empty_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,input,expected,output\na,i,x,x\nb,j,y,\n", "utf-8")
+
+    _, notes = converted(None, "rows.csv", tmp_path)
+
+    assert "b: no answer is recorded: the target is asked" in notes
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0c"], ids=ascii)
+def test_separators_within_a_text_of_json_end_no_line(separator: str, tmp_path: Path) -> None:
+    row = {"input": f"one{separator}two", "expected": "two"}
+    text = json.dumps(row, ensure_ascii=False) if separator != "\x0c" else json.dumps(row)
+    (tmp_path / "rows.jsonl").write_text(f"{text}\r\n\n{text}\n", "utf-8")
+
+    file = read_foreign_file(tmp_path / "rows.jsonl")
+
+    assert file.value == [row, row]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.json", '[{"input": "bike \\ud83d", "expected_output": "x", "actual_output": "a"}]'),
+        ("rows.jsonl", '{"inputs": {"\\udd00": "bike \\ud83d"}, "outputs": {"answer": "x"}}'),
+        (
+            "c.json",
+            '{"prompts": ["{{q}}"], "providers": ["echo"], "tests": [{"vars": {"q": "\\ud83d"}}]}',
+        ),
+    ],
+    ids=["deepeval", "langsmith", "promptfoo"],
+)
+def test_half_a_character_is_replaced_and_noted(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+
+    ended = evalcore("import", name, "--out", "s.eval.yaml", cwd=tmp_path)
+
+    assert ended.code == 0, ended.err
+    assert "half a character (a lone surrogate) is replaced by U+FFFD" in ended.err
+    assert "\ufffd" in (tmp_path / "s.eval.yaml").read_text("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -420,3 +421,100 @@ def test_providers_may_stand_in_files(tmp_path: Path) -> None:
 def test_filters_and_loops_are_those_of_nunjucks(template: str, text: str) -> None:
     variables = {"o": {"a": "é"}, "l": [{"k": 1}, {}], "n": [1, 2], "s": "Hello World"}
     assert render(template, variables) == text
+
+
+@pytest.mark.parametrize("kind", ["contains-any", "contains-all", "icontains-any", "icontains-all"])
+def test_a_list_written_as_text_may_hold_quoted_commas(kind: str) -> None:
+    written = Written({}, '"1,000",in stock, usd')
+    assert WORDS[kind](written)["value"] == ["1,000", "in stock", "usd"]
+
+
+def config_of(folder: Path, **parts: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the suite of a configuration and its notes."""
+    written = {"prompts": ["{{q}}"], "providers": ["echo"], **parts}
+    (folder / "promptfooconfig.json").write_text(json.dumps(written), "utf-8")
+    suite, notes = converted(None, "promptfooconfig.json", folder)
+    return yaml.safe_load(suite.read_text("utf-8")), notes
+
+
+@pytest.mark.parametrize("where", ["test", "set"])
+def test_a_threshold_of_0_decides_as_any_other(where: str, tmp_path: Path) -> None:
+    asserted: list[dict[str, Any]] = [{"type": "equals", "value": "no"}]
+    if where == "set":
+        asserted = [{"type": "assert-set", "threshold": 0, "assert": asserted}]
+    test = {"vars": {"q": "hi"}, "assert": asserted} | ({"threshold": 0} if where == "test" else {})
+
+    suite, _ = config_of(tmp_path, tests=[test])
+
+    assert suite["cases"][0]["assertions"][0]["threshold"] == 0
+    assert evalcore("run", "promptfooconfig.eval.yaml", cwd=tmp_path).code == 0
+
+
+def test_placeholders_that_nobody_fills_in_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("STAGE=test", "utf-8")
+    service = {
+        "url": "http://localhost/{{tenant}}",
+        "headers": {"X-User": "{{user}}", "X-Env": "{{env.STAGE}}"},
+        "body": {"a": ["{{prompt}}", "{{ lang | default('en') }}"], "b": "{id}"},
+    }
+    value = {"type": "object", "required": ["{{field}}"]}
+    tests = [{"vars": {"q": "hi"}, "assert": [{"type": "is-json", "value": value}]}]
+    providers = ["echo", {"id": "http", "config": service}, "exec: cat {{file}}"]
+
+    suite, notes = config_of(tmp_path, providers=providers, tests=tests)
+
+    named = [note for note in notes if "not filled in" in note or "placeholder" in note]
+    marks = (
+        "{id}",
+        "{{tenant}}",
+        "{{user}}",
+        "{{ lang | default('en') }}",
+        "{{file}}",
+        "{{field}}",
+    )
+    assert [mark for note, mark in zip(named, marks, strict=True) if f": {mark} " not in note] == []
+    assert suite["targets"][1]["headers"]["X-Env"] == "${{ STAGE }}"
+
+
+@pytest.mark.parametrize(
+    "body", ['{"m": {{prompt | dump}}}', '{"m": "{{prompt}}"}', '\n{"m": "{{ prompt }}"}']
+)
+def test_a_body_that_is_the_text_of_json_keeps_its_quotes(body: str, tmp_path: Path) -> None:
+    http = {"id": "http", "config": {"url": "http://localhost/", "body": body}}
+    suite, _ = config_of(tmp_path, providers=[http], tests=[{"vars": {"q": 'a "b"'}}])
+    assert suite["targets"][0]["body"] == {"m": "{prompt}"}
+
+
+def test_prompts_are_variants_of_the_same_case(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "promptfoo", tmp_path, dirs_exist_ok=True)
+    chat = json.dumps([{"role": "system", "content": "s"}, {"role": "user", "content": "c {{q}}"}])
+    prompts = [{"raw": "brief {prompt} {{q}}", "label": "brief"}, "long {{q}}", chat]
+    expected = {"brief": 'brief {prompt} a "b"', "prompt-2": 'long a "b"', "prompt-3": 'c a "b"'}
+    tests = [
+        {"vars": {"q": 'a "b"'}, "assert": [{"type": "equals", "value": answer}]}
+        for answer in expected.values()
+    ]
+    suite, _ = config_of(tmp_path, prompts=prompts, providers=["echo", "exec: echo"], tests=tests)
+
+    (report,) = evalcore("run", "promptfooconfig.eval.yaml", "--json", cwd=tmp_path).lines
+
+    assert [case["id"] for case in suite["cases"]] == ["test-1", "test-2", "test-3"]
+    passed = [(case["id"], case["variant"]) for case in report["cases"] if case["passed"]]
+    assert sorted(passed) == sorted(
+        (f"test-{number}", f"{target} ({label})")
+        for number, label in enumerate(expected, 1)
+        for target in ("echo", "exec: echo")
+    )
+
+
+def test_a_python_provider_answers_each_of_several_prompts(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "promptfoo", tmp_path, dirs_exist_ok=True)
+    chats = [[{"role": "user", "content": f"{word} {{{{q}}}}"}] for word in ("hello", "goodbye")]
+    tests = [{"vars": {"q": "Ann"}, "assert": [{"type": "equals", "value": "goodbye Ann"}]}]
+    parts = {"prompts": [*map(json.dumps, chats)], "providers": ["file://parrot.py"]}
+    config_of(tmp_path, **parts, tests=tests)
+
+    (report,) = evalcore("run", "promptfooconfig.eval.yaml", "--json", cwd=tmp_path).lines
+
+    passed = {case["variant"]: case["passed"] for case in report["cases"]}
+    assert passed == {"prompt-1": False, "prompt-2": True}

@@ -1,4 +1,7 @@
-"""Assertions whose bounds leave the output no choice are warned about, in every format."""
+"""What is known of assertions without an output, in every format.
+
+Bounds that leave the output no choice are warned about; what cannot be applied is a mistake.
+"""
 
 from __future__ import annotations
 
@@ -119,3 +122,157 @@ def test_a_strict_load_refuses_it_at_its_line(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, text, strict=True)
     assert problem.path == "eval.cases[0].expected.d[0].threshold"
     assert problem.message.startswith("'bleu' can never pass: BLEU is 0 to 1, and at least 2")
+
+
+CANNOT_BE_APPLIED = {
+    "pattern": ("{type: regex, value: '(['}", ".value", "invalid pattern '(['"),
+    "negated": ("{type: not-regex, value: '(['}", ".value", "invalid pattern '(['"),
+    "flags": ("{type: regex, value: x, config: {flags: q}}", ".config.flags", "unknown flag 'q'"),
+    "schema": ("{type: is-json, value: {type: strng}}", ".value.type", "invalid JSON Schema"),
+    "inner schema": (
+        "{type: contains-json, value: {properties: {a: {minimum: x}}}}",
+        ".value.properties.a.minimum",
+        "invalid JSON Schema: $.properties.a.minimum",
+    ),
+    "pattern of a schema": (
+        "{type: is-json, value: {patternProperties: {'(': {}}}}",
+        ".value.patternProperties",
+        "'(' is not a 'regex'",
+    ),
+    "document elsewhere": (
+        "{type: is-json, value: {items: {$ref: 'https://example.org/s.json'}}}",
+        ".value.items.$ref",
+        "refers to 'https://example.org/s.json', which is not in it",
+    ),
+    "definition that is not there": (
+        "{type: is-json, value: {$ref: '#/$defs/a', $defs: {b: {}}}}",
+        ".value.$ref",
+        "refers to '#/$defs/a', which is not in it",
+    ),
+    "transform": (
+        "{type: equals, value: x, transform: output.a}", ".transform", "unknown transform",
+    ),
+    "path of a transform": (
+        "{type: equals, value: x, transform: 'json_path:$.[['}", ".transform", "malformed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("assertion", "place", "message"), CANNOT_BE_APPLIED.values(), ids=CANNOT_BE_APPLIED
+)
+@pytest.mark.parametrize("format_", [WORKFLOW, SUITE], ids=["workflow", "suite"])
+def test_what_cannot_be_applied_to_any_output_is_a_mistake(
+    tmp_path: Path, format_: str, assertion: str, place: str, message: str
+) -> None:
+    (problem,) = problems_of(tmp_path, format_ % assertion)
+    assert problem.path.endswith(f"[0]{place}")
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("assertion", "place"),
+    [
+        ("{type: regex, value: '(['}", ".value"),
+        ("{type: regex, value: '(?i)x'}", ".value"),
+        ("{type: regex, value: x, flags: q}", ".flags"),
+        ("{type: composite, assertions: [{type: regex, value: '(['}]}", ".assertions[0].value"),
+    ],
+)
+def test_patterns_of_test_files_are_ecmascripts(tmp_path: Path, assertion: str, place: str) -> None:
+    text = f"tests:\n- {{id: a, input: b, fixtures: {{output: x}}, assertions: [{assertion}]}}\n"
+    problems = problems_of(tmp_path, text + text.partition("\n")[2].replace("id: a", "id: b"))
+    assert [(problem.line, problem.path) for problem in problems] == [
+        (number + 2, f"tests[{number}].assertions[0]{place}") for number in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "place"),
+    [
+        ("{type: output.matches, path: outputs.main, pattern: '('}", ".pattern"),
+        ("{type: output.matches, pattern: x, flags: q}", ".flags"),
+        ("{type: regex, value: '(', path: outputs.main}", ".value"),
+        ("{type: equals, value: x, path: outputs.main, transform: x}", ".transform"),
+    ],
+)
+def test_paths_of_suites_are_no_way_round(tmp_path: Path, assertion: str, place: str) -> None:
+    (problem,) = problems_of(tmp_path, SUITE % assertion)
+    assert problem.path.endswith(f"assertions[0]{place}")
+
+
+@pytest.mark.parametrize(
+    ("condition", "place"),
+    [
+        ("{kind: matches_regex, pattern: '('}", ".pattern"),
+        ("{kind: json_schema_valid, schema: {type: strng}}", ".schema.type"),
+        ("{kind: json_schema_valid, schema: {$ref: 'x.json'}}", ".schema.$ref"),
+    ],
+)
+def test_a_condition_that_cannot_be_applied_is_a_mistake(
+    tmp_path: Path, condition: str, place: str
+) -> None:
+    (problem,) = problems_of(tmp_path, EVALS % condition)
+    assert problem.path == f"evals[0].assertion.condition{place}"
+
+
+UNCHECKED = {
+    "keyword": ("{type: object, requierd: [a]}", "no keyword", "Did you mean 'required'?"),
+    "keyword in a definition": (
+        "{properties: {a: {$ref: '#/$defs/a'}}, $defs: {a: {maxlength: 3}}}",
+        "$defs.a.maxlength",
+        "Did you mean 'maxLength'?",
+    ),
+    "example": ("{name: string, age: 3}", "has no keyword, so that any JSON passes", "name"),
+    "nothing": ("{}", "has no keyword, so that any JSON passes", "name"),
+    "format": ("{properties: {d: {format: date}}}", "'format: date' is not checked", "d.format"),
+}
+
+
+@pytest.mark.parametrize(("schema", "first", "second"), UNCHECKED.values(), ids=UNCHECKED)
+def test_parts_of_a_schema_that_check_nothing_are_warned_about(
+    tmp_path: Path, schema: str, first: str, second: str
+) -> None:
+    for text in (
+        WORKFLOW % f"{{type: is-json, value: {schema}}}",
+        SUITE % f"{{type: contains-json, value: {schema}}}",
+        EVALS % f"{{kind: json_schema_valid, schema: {schema}}}",
+    ):
+        (warning,) = load_text(tmp_path, text).warnings
+        assert first in warning
+        assert second in warning
+        assert len(problems_of(tmp_path, text, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{type: object, properties: {a: {$ref: '#/$defs/a'}}, $defs: {a: {type: string}}}",
+        "{$id: 'https://a/b', items: {$ref: '#x'}, $defs: {a: {$anchor: x, type: string}}}",
+        "{$defs: {n: {type: object, properties: {next: {$ref: '#/$defs/n'}}}}, $ref: '#/$defs/n'}",
+        "{$schema: 'http://json-schema.org/draft-07/schema#', dependencies: {a: [b]}}",
+        "{title: T, description: d, type: object, x-own: 1, properties: {requierd: {}}}",
+        "{if: {type: string}, then: {minLength: 1}, else: true, contains: {}, minContains: 2}",
+    ],
+)
+def test_a_sound_schema_is_not_warned_about(tmp_path: Path, schema: str) -> None:
+    assert _warnings(tmp_path, WORKFLOW % f"{{type: is-json, value: {schema}}}") == ""
+
+
+def test_a_schema_of_outputs_answers_or_tools_that_is_none_is_a_mistake(tmp_path: Path) -> None:
+    model = (
+        "targets: [{name: default, provider: openai, model: m, %s}]\n" + TEST % "{type: is-json}"
+    )
+    texts = {
+        "response_schema.type": model % "response_schema: {type: strng}",
+        "tools[0].parameters.type": model % "tools: [{name: a, parameters: {type: 3}}]",
+        "outputs.a.type": "workflow: {name: w, entry: d}\nblocks: {d: {type: code, "
+        "code: 'def main(data): return 1', outputs: {a: {type: strng}}}}\n"
+        "eval: {cases: [{id: a, expected: {d: [{type: is-json}]}}]}",
+        "outputs.properties.a.type": "workflow: {name: w, entry: d}\nblocks: {d: {type: code, "
+        "code: 'def main(data): return 1', outputs: {properties: {a: {type: strng}}}}}\n"
+        "eval: {cases: [{id: a, expected: {d: [{type: is-json}]}}]}",
+    }
+    for place, text in texts.items():
+        (problem,) = problems_of(tmp_path, text)
+        assert problem.path.endswith(place)

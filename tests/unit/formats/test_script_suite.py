@@ -225,6 +225,21 @@ SCRIPTS = {
         "mcp.s.env.API_KEY",
         "must not stand in a file",
     ),
+    "a secret in an argument of a server": (
+        "mcp: {s: {transport: stdio, command: x, args: [--token, sk-literal-012345]}}",
+        "mcp.s.args[1]",
+        "write it as ${env.NAME}",
+    ),
+    "a secret in the address of a server": (
+        "mcp: {s: {transport: streamable_http, url: 'http://x/?token=hunter2hunter2x'}}",
+        "mcp.s.url",
+        "'token' holds a secret",
+    ),
+    "a secret in a parameter of a model": (
+        "models: [{name: m, provider: openai, model: x, extra: {api_key: hunter2hunter2x}}]",
+        "models[0].parameters.extra.api_key",
+        "'api_key' holds a secret",
+    ),
     "a variable that no suite reads": ("env: {HOME: {}}", "env.HOME", "may not read"),
     "an unknown type": (
         "tools: [{name: t, input: [{name: x, type: strr}], do: {eval: 1}}]",
@@ -254,6 +269,41 @@ def test_a_mistake_in_a_script_is_reported_in_the_script(
 
     assert (Path(found.file).name, found.path) == ("script.yaml", path)
     assert message in found.message
+
+
+FETCH = "import_tool: llm_workers.tools.fetch.fetch_page_text"
+ADDRESS = "http://127.0.0.1:1/x?key=hunter2hunter2x"
+FETCHES = {
+    "url": (f"{{do: [{{call: fetch_page_text, params: {{url: '{ADDRESS}'}}}}]}}",
+            "do[0].params.url"),
+    "header": ("{do: [{call: fetch_page_text, params: {url: 'http://x', "
+               "headers: {Authorization: Bearer hunter2hunter2x}}}]}",
+               "do[0].params.headers.Authorization"),
+    "body of a tool": ("{do: [{call: fetch_page_text, params: {body: {token: hunter2hunter2x}}}]}",
+                       "do[0].params.body.token"),
+    "program": (f"{{do: [{{starlark: \"def run():\\n  return fetch_page_text('{ADDRESS}')\"}}]}}",
+                "do[0].starlark"),
+    "data": (f"{{data: {{page: '{ADDRESS}'}}, do: [{{eval: 1}}]}}", "data.page"),
+    "tool": (f"{{tools: [{{{FETCH}, name: f, config: {{headers: {{X-Key: hunter2hunter2x}}}}}}], "
+             "do: [{eval: 1}]}", "tools[0].config.headers.X-Key"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("test", "path"), FETCHES.values(), ids=FETCHES)
+def test_a_literal_secret_of_a_fetch_is_a_mistake(test: str, path: str, tmp_path: Path) -> None:
+    suite = f"shared: {{tools: [{{{FETCH}}}]}}\nsuites: {{s: {{tests: {{a: {test}}}}}}}"
+    (found,) = problems(tmp_path, suite)
+
+    assert found.path == f"suites.s.tests.a.{path}"
+    assert "holds a secret" in found.message
+    assert "hunter2" not in found.message
+
+
+def test_a_reference_in_the_address_of_a_fetch_is_no_mistake(tmp_path: Path) -> None:
+    call = "{call: fetch_page_text, params: {url: 'http://x/?key=${env.EVAL_KEY}'}}"
+    suite = f"shared: {{tools: [{{{FETCH}}}]}}\nsuites: {{s: {{tests: {{a: {{do: [{call}]}}}}}}}}"
+
+    assert load(tmp_path, suite).cases
 
 
 def test_mistakes_of_both_files_are_reported_together(tmp_path: Path) -> None:

@@ -276,3 +276,87 @@ def test_mistakes_in_a_target_are_reported_with_their_place(
     text = f"targets:\n  - {{name: default, {entry}}}\n  - {{name: b, provider: echo}}\n{TEST}"
 
     assert places_of(problems_of(tmp_path, text)) == [(2, f"targets[0].{place}")]
+
+
+AZURE = "https://x.example/v1?api-version=2024-06-01"
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        (f"provider: http, url: 'http://x/a?key={KEY}'", "url"),
+        (f"provider: http, url: 'http://x/a?q={{prompt}}&X-Amz-Security-Token={KEY}'", "url"),
+        ("provider: http, url: 'http://x/a?sig=hunter2%2Bhunter2'", "url"),
+        (f"provider: http, url: 'http://x/{KEY}/a'", "url"),
+        (f"provider: http, url: 'http://x/a?subscription-key=${{{{ EVAL_NO:-{KEY} }}}}'", "url"),
+        (f"provider: openai, model: m, base_url: '{AZURE}&api-key=hunter2hunter2x'", "base_url"),
+        (f"provider: openai, model: m, parameters: {{extra_body: {{token: {KEY}}}}}",
+         "parameters.extra_body.token"),
+        ("provider: http, url: 'http://x', body: {a: [{userPassword: hunter2hunter2x}]}",
+         "body.a[0].userPassword"),
+        (f"provider: http, url: 'http://x', body: {{anything: {KEY}}}", "body.anything"),
+        ("""provider: http, url: 'http://x', body: '{"password": "hunter2hunter2x", "q": 1}'""",
+         "body"),
+        ("provider: http, url: 'http://x', body: 'q={prompt}&client_secret=hunter2hunter2x'",
+         "body"),
+        ("provider: http, url: 'http://x', body: '<a><password>hunter2hunter2x</password></a>'",
+         "body"),
+        (f"provider: python, callable: 'a:b', config: {{api_key: {KEY}}}", "config.api_key"),
+        ("provider: python, callable: 'a:b', config: {url: 'http://x?token=hunter2hunter2x'}",
+         "config.url"),
+        ("provider: python, callable: 'a:b', config: {headers: {X-Session: hunter2hunter2x}}",
+         "config.headers.X-Session"),
+    ],
+)  # fmt: skip
+def test_a_literal_secret_in_what_the_plan_stores_is_a_mistake(
+    tmp_path: Path, entry: str, place: str
+) -> None:
+    text = f"targets: [{{name: default, {entry}}}]\n{TEST}"
+    (problem,) = problems_of(tmp_path, text)
+
+    assert problem.path == f"targets[0].{place}"
+    assert "write it as ${{ NAME }}" in problem.message
+    assert not any(secret in problem.message for secret in (KEY, "hunter2"))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "provider: http, url: 'http://x/a?key=${{ EVAL_K }}&max_tokens=1234567890123456'",
+        "provider: http, url: 'http://x/a?token={input.token}&key=test'",
+        "provider: http, url: 'http://x', body: {password: '${{ EVAL_K }}', page_token: abc-123}",
+        """provider: http, url: 'http://x', body: '{"pwd": "${{ EVAL_K }}", "q": "{prompt}"}'""",
+        "provider: http, url: 'http://x', body: 'Say the key: open-sesame-1 {prompt}'",
+        "provider: openai, model: m, parameters: {prompt_cache_key: suite-2024-11}",
+        "provider: python, callable: 'a:b', config: {key: customer_id-1, token: '[CLS]-01'}",
+    ],
+)  # fmt: skip
+def test_references_placeholders_and_plain_values_are_no_literal_secrets(
+    tmp_path: Path, entry: str
+) -> None:
+    assert options_of(tmp_path, entry, environment={"EVAL_K": "hunter2-model"})
+
+
+def test_a_header_with_the_form_of_a_key_stays_a_reference_whatever_its_name(
+    tmp_path: Path,
+) -> None:
+    entry = f"provider: http, url: 'http://x', headers: {{X-Custom: {KEY}, X-Session-Id: s-1}}"
+    headers = options_of(tmp_path, entry)["headers"]
+
+    assert headers == {
+        name: f'${{{{ literal ["suite.eval.yaml","default","headers","{name}"] }}}}'
+        for name in ("X-Custom", "X-Session-Id")
+    }
+
+
+@pytest.mark.parametrize("key", ["url", "body"])
+def test_a_literal_secret_of_a_variant_is_a_mistake(tmp_path: Path, key: str) -> None:
+    values = {"url": f"'http://x?key={KEY}'", "body": f"{{token: {KEY}}}"}
+    text = f"""\
+        targets: [{{name: default, provider: http, url: 'http://x', method: POST}}]
+        evalcore: {{variants: [{{id: a, config: {{{key}: {values[key]}}}}}]}}
+        {TEST}
+        """
+    (problem,) = problems_of(tmp_path, text)
+
+    assert problem.path.startswith(f"evalcore.variants[0].config.{key}")

@@ -128,7 +128,6 @@ def test_every_mistake_of_the_suite_is_reported_together(tmp_path: Path) -> None
     [
         (f"flow: a:b\nvariants: [{{id: a}}]{CASES}", "name: is required"),
         (f"name: n\nvariants: [{{id: a}}]{CASES}", "flow: is required"),
-        (f"name: n\nflow: a:b{CASES}", "variants: is required: at least one {id: …}"),
         (f"name: n\nflow: a:b\nvariants: []{CASES}", "variants: must not be empty"),
         ("name: n\nflow: a:b\nvariants: [{id: a}]\ncases: []", "cases: holds no case"),
         (
@@ -547,3 +546,10 @@ def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: P
         f"{at}[1].value: is required",
         f"{at}[2].value: is required",
     ]
+
+
+def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:
+    text = f"name: n\nflow: t\ntargets: [{{name: t, provider: echo}}]\n{CASES.lstrip()}"
+    definition = load_text(tmp_path, text).definition
+    assert [(each.id, each.target) for each in definition.variants] == [("default", None)]
+    assert definition.default_target == "t"

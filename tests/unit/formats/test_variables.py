@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from evalcore.checks.grader_environment import with_values
+from evalcore.trust.variables import escaped
 from tests.unit.formats.loading import cases_of, load_text, problems_of, write
 
 
@@ -134,13 +137,93 @@ def test_lines_of_an_env_file(tmp_path: Path, line: str, value: str) -> None:
     assert text_of(tmp_path, "${{ NAME }}") == value
 
 
-def test_lines_and_tables_have_variables_too(tmp_path: Path) -> None:
-    write(tmp_path, {".env": "NAME=value\n"})
-    jsonl = '{"id": "a", "input": "${{ NAME }}", "output": "x", "criteria": "c"}'
-    csv = "id,input,output,criteria\na,${{ NAME }},x,c\n"
+ROW = '{"id": "a", "input": "${{ NAME }} $${{ OTHER", "output": "x", "criteria": "c"}'
+TESTS = "targets: [{name: default, provider: echo}]\ntests: "
+CASES = "name: s\nflow: {name: f, provider: echo}\nvariants: [{id: v}]\ncases: "
+CASE = "{id: a, input: '${{ NAME }} $${{ OTHER', assertions: [{type: contains, value: x}]}"
 
-    assert cases_of(tmp_path, jsonl, "a.jsonl")["a"].input == "value"
-    assert cases_of(tmp_path, csv, "b.csv")["a"].input == "value"
+
+@pytest.mark.parametrize(
+    ("suite", "name", "rows"),
+    [
+        pytest.param(None, "rows.jsonl", ROW, id="lines"),
+        pytest.param(
+            None, "rows.csv", "id,input,output,criteria\na,${{ NAME }} $${{ OTHER,x,c\n", id="CSV"
+        ),
+        pytest.param(TESTS, "rows.jsonl", ROW, id="lines that a suite names"),
+        pytest.param(
+            TESTS,
+            "rows.csv",
+            "id,input,contains\na,${{ NAME }} $${{ OTHER,x\n",
+            id="CSV that a suite names",
+        ),
+        pytest.param(TESTS, "rows.json", f"[{ROW}]", id="a list of JSON"),
+        pytest.param(
+            TESTS + "rows.json\ncolumns: {tags: t}\n#",
+            "rows.json",
+            f'[{ROW[:-1]}, "t": "u"}}]',
+            id="columns of JSON",
+        ),
+        pytest.param(TESTS, "rows.parquet", "${{ NAME }} $${{ OTHER", id="Parquet"),
+        pytest.param(
+            CASES, "cases.csv", "id,input,contains\na,${{ NAME }} $${{ OTHER,x\n", id="cases in CSV"
+        ),
+        pytest.param(CASES, "cases.yaml", f"[{CASE}]", id="cases in YAML"),
+        pytest.param(
+            CASES + "[cases.yaml]#", "cases.yaml", f"[{CASE}]", id="cases among several files"
+        ),
+    ],
+)
+def test_a_reference_in_a_row_of_data_is_text(
+    tmp_path: Path, suite: str | None, name: str, rows: str
+) -> None:
+    write(tmp_path, {".env": "NAME=value\n", name: rows})
+    if name.endswith(".parquet"):
+        select = f"SELECT 'a' AS id, '{rows}' AS input, 'x' AS contains"
+        duckdb.sql(select).write_parquet(str(tmp_path / name))
+    cases = cases_of(tmp_path, rows, name) if suite is None else cases_of(tmp_path, suite + name)
+
+    assert cases["a"].input == "${{ NAME }} $${{ OTHER"
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("$${{ EVAL_A }}", "${{ EVAL_A }}"),
+        ("$${{ HOME }} and ${{ EVAL_A }}", "${{ HOME }} and one"),
+        ("$$${{ EVAL_A }}", "$${{ EVAL_A }}"),
+        ("$${{ github.ref }} costs $$5", "${{ github.ref }} costs $$5"),
+        ("$${{", "${{"),
+        ("${{ EVAL_A }}$${{ EVAL_A }}${{ EVAL_A }}", "one${{ EVAL_A }}one"),
+        ("${{ EVAL_C:-$${{ }}", "$${{"),
+    ],
+)
+def test_a_second_dollar_makes_a_reference_text(tmp_path: Path, written: str, text: str) -> None:
+    environment = {"EVAL_A": "one"}
+    suite = f"{CASES}[{{id: a, input: '{written}', assertions: [{{type: contains, value: x}}]}}]"
+
+    assert text_of(tmp_path, written, environment=environment) == text
+    assert cases_of(tmp_path, suite, environment=environment)["a"].input == text
+
+
+def test_a_text_is_escaped_and_read_again(tmp_path: Path) -> None:
+    for text in ("${{ HOME }}", "$${{ HOME }}", "$$$${{", "a $ { {{ x }}"):
+        assert text_of(tmp_path, escaped(text)) == text
+
+
+def test_a_row_gives_a_program_that_its_suite_declares_no_variable(tmp_path: Path) -> None:
+    assertion = '{"type": "count", "words": ["${{ NAME }}"]}'
+    row = f'{{"id": "a", "input": "b", "output": "c", "assertions": [{assertion}]}}'
+    declared = (
+        "targets: [{name: default, provider: echo}]\nassertions: [{type: count}]\ntests: rows.jsonl"
+    )
+    write(
+        tmp_path,
+        {".env": "NAME=value\n", ".agentv/assertions/count.py": "print(1)", "rows.jsonl": row},
+    )
+    grader, _ = cases_of(tmp_path, declared)["a"].assertions
+
+    assert with_values(grader.params["config"], tmp_path) == {"words": ["${{ NAME }}"]}
 
 
 def test_an_undecodable_variable_is_readable_text(tmp_path: Path) -> None:

@@ -88,3 +88,19 @@ def test_what_is_no_path_is_refused(text: str) -> None:
 def test_an_output_of_another_value_than_the_state_stays_text() -> None:
     evidence = Evidence("7", outputs={"a": "7"}, details={"state": {"a": 8}})
     assert find_value(evidence, "outputs.a") == PathValue("7")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [Evidence('{"a": [1]}'), Evidence('{"a": [1]}', outputs={"main": '{"a": [1]}'})],
+    ids=["no blocks", "one block"],
+)
+def test_the_only_output_is_output(evidence: Evidence) -> None:
+    assert find_value(evidence, "output.a[0]") == PathValue(1)
+    assert find_value(evidence, "output") == find_value(evidence, "outputs.primary_output")
+
+
+def test_one_of_several_outputs_is_named() -> None:
+    missing = find_value(EVIDENCE, "output.code")
+    assert isinstance(missing, MissingPath)
+    assert "'outputs' exists and has plan, main" in str(missing)

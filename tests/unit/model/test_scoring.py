@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from evalcore.model.assertion import AssertionResult, Outcome
-from evalcore.model.scoring import score_item
+from evalcore.model.scoring import score_item, score_reason
 from evalcore.model.suite import ScoreRule
 
 P, F, B, E = Outcome.PASSED, Outcome.FAILED, Outcome.BLOCKED, Outcome.ERROR
@@ -92,3 +94,28 @@ def test_rule_weighted(results: list[AssertionResult], score: float, outcome: Ou
 def test_a_mean_of_thirds_reaches_its_decimal_threshold() -> None:
     results = [result(F, 0.8) for _ in range(3)]
     assert score_item(results, ScoreRule.WEIGHTED, 0.8)[1] is P
+
+
+def scored(score: float, **changed: Any) -> AssertionResult:
+    made = AssertionResult("a", "llm-grader", None, P, score, 1.0, None, None, None, "")
+    return made._replace(**changed)
+
+
+WHY: dict[str, tuple[list[AssertionResult], str | None]] = {
+    "the threshold": ([scored(0.6)], "score 0.6 < 0.8 (the threshold of the test)"),
+    "what a judge said": (
+        [scored(1.0, message="good"), scored(0.2, message="off topic")],
+        "score 0.6 < 0.8 (the threshold of the test); a: off topic",
+    ),
+    "what is required": ([scored(0.7, required=0.9)], "a: score 0.7 < 0.9, which is required"),
+    "a failed one says it": ([scored(0.6), scored(0.0, outcome=F)], None),
+    "only advice": ([scored(0.2, details={"advisory": True})], None),
+}
+
+
+@pytest.mark.parametrize(("results", "reason"), WHY.values(), ids=WHY)
+def test_an_item_whose_assertions_all_passed_has_a_reason_to_fail(
+    results: list[AssertionResult], reason: str | None
+) -> None:
+    score, _ = score_item(results, ScoreRule.WEIGHTED, 0.8)
+    assert score_reason(results, score, 0.8) == reason

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.anthropic import AnthropicStream, whole_reply
@@ -179,3 +182,108 @@ def test_a_stream_of_anthropic_that_only_stops_is_an_error_of_the_server() -> No
 
     assert caught.value.kind == ErrorKind.SERVER
     assert streamed_by_anthropic(STARTED, STOPPED).text == ""
+
+
+def sent_by(protocol: str, events: list[str], charset: str = "utf-8") -> list[bytes]:
+    """Return what a server of this protocol sends: a text in one event for each of its pieces."""
+    if protocol == "openai":
+        lines = [f'{{"choices": [{{"delta": {{"content": {piece}}}}}]}}' for piece in events]
+        ended = ["[DONE]"]
+    else:
+        delta = '{{"type": "content_block_delta", "delta": {{"type": "text_delta", "text": {}}}}}'
+        lines = ['{"type": "message_start"}', *(delta.format(piece) for piece in events)]
+        ended = ['{"type": "message_stop"}']
+    return [line.encode(charset) for line in (*lines, *ended)]
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("pieces", "text", "is_noted"),
+    [
+        (['"half \\ud83d"'], "half \ufffd", True),
+        (['"a \\ud83d"', '"\\ude00"'], "a 😀", False),
+        (['"é"'], "é", False),
+        (['"x", "logprob": NaN'], "x", True),
+        (['"x", "logprob": -Infinity'], "x", True),
+    ],
+    ids=["half of a pair", "a pair in two events", "not ASCII", "NaN", "infinite"],
+)
+def test_a_streamed_answer_is_read_as_its_program_reads_it(
+    protocol: str, pieces: list[str], text: str, is_noted: bool
+) -> None:
+    body = b"".join(b"data: " + line + b"\n\n" for line in sent_by(protocol, pieces))
+
+    reply = served(protocol, body, "text/event-stream", stream=True)
+
+    assert reply.text == text
+    assert "U+FFFD" in "".join(reply.notes) if "\ufffd" in text else True
+    assert bool(reply.notes) is (is_noted or len(pieces) > 1)
+    orjson.dumps([event.data for event in reply.events])
+
+
+WHOLE = {
+    "openai": '{{"choices": [{{"message": {{"content": {text}}}}}], "usage": {usage}}}',
+    "anthropic": '{{"content": [{{"type": "text", "text": {text}}}], "usage": {usage}}}',
+}
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("written", "kind", "charset", "text"),
+    [
+        ('"half \\ud83d"', "application/json", "utf-8", "half \ufffd"),
+        ('"Lima", "x": NaN', "application/json", "utf-8", "Lima"),
+        ('"Lima"', "application/json", "utf-8-sig", "Lima"),
+        ('"é"', "application/json; charset=iso-8859-1", "iso-8859-1", "é"),
+        ('"é"', "application/json; charset=iso-8859-1", "utf-8", "é"),
+        ('"é"', "application/json; charset=utf-16", "utf-16", "é"),
+        ('"é"', "application/json", "utf-16-le", "é"),
+        ('"é"', "application/json; charset=none", "utf-8", "é"),
+        ('"é"', "application/json", "iso-8859-1", "\ufffd"),
+    ],
+    ids=[
+        "half of a pair", "NaN", "byte order mark", "declared", "wrongly declared", "UTF-16",
+        "UTF-16 without a mark", "an unknown charset", "undeclared",
+    ],
+)  # fmt: skip
+def test_a_whole_answer_is_read_as_its_program_reads_it(
+    protocol: str, written: str, kind: str, charset: str, text: str
+) -> None:
+    usage = '{"prompt_tokens": NaN, "input_tokens": NaN}'
+    body = WHOLE[protocol].format(text=written, usage=usage).encode(charset)
+
+    reply = served(protocol, body, kind)
+
+    assert (reply.text, reply.usage.input_tokens) == (text, None)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_arguments_of_a_tool_are_read_so_too(protocol: str) -> None:
+    if protocol == "openai":
+        call: dict[str, Any] = {
+            "function": {"name": "f", "arguments": '{"q": "half \\ud83d", "n": NaN}'}
+        }
+        body = json.dumps({"choices": [{"message": {"content": None, "tool_calls": [call]}}]})
+    else:
+        call = {"type": "tool_use", "name": "f", "input": {"q": "half \ud83d", "n": float("nan")}}
+        body = json.dumps({"content": [call]})
+
+    reply = served(protocol, body.encode(), "application/json")
+
+    assert reply.tool_calls[0]["arguments"] == {"q": "half \ufffd", "n": None}
+
+
+def served(protocol: str, body: bytes, kind: str, **fields: Any) -> Reply:
+    """Return what a request gets from a server that sends this body."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    async def asked() -> Reply:
+        app = web.Application()
+        app.router.add_post("/{path:.*}", answer)
+        async with TestServer(app) as server, open_session() as session:
+            endpoint = Endpoint(protocol, protocol, str(server.make_url("/v1")), KEY)
+            return await send(session, Request(endpoint, model="m", messages=HELLO, **fields))
+
+    return asyncio.run(asked())

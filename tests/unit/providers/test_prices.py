@@ -12,7 +12,22 @@ import pytest
 from evalcore.model.exchange import Usage
 from evalcore.providers.prices import cost_of, has_price
 
-OWN = {"mine": {"input": 2.0, "output": 10.0}, "azure/gpt-4o": {"input": 1.0, "output": 1.0}}
+KINDS = {
+    "kinds": {
+        "input": 10.0,
+        "output": 20.0,
+        "cache_read": 1.0,
+        "cache_write": 12.0,
+        "reasoning": 30.0,
+        "output_audio": 100.0,
+        "batch": 0.5,
+    }
+}
+OWN = {
+    **KINDS,
+    "mine": {"input": 2.0, "output": 10.0},
+    "azure/gpt-4o": {"input": 1.0, "output": 1.0},
+}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +40,27 @@ OWN = {"mine": {"input": 2.0, "output": 10.0}, "azure/gpt-4o": {"input": 1.0, "o
         ("gpt-4o-mini", "my-entry", Usage(1_000_000, 1_000_000), 0.75),
         ("gpt-4o-mini", "openai", Usage(), None),
         ("no-such-model", "openai", Usage(1, 1), None),
+        # Published examples: a provider's bill for the usage of its own documentation.
+        ("gpt-4o-mini", "openai", Usage(10_000, 100, cached_tokens=9_000), 0.000885),
+        ("claude-sonnet-4-5", "anthropic", Usage(10_000, 100, cached_tokens=9_900), 0.00477),
+        ("claude-sonnet-4-5", "anthropic", Usage(10_000, 0, cache_write_tokens=10_000), 0.0375),
+        (
+            "claude-sonnet-4-5",
+            "anthropic",
+            Usage(10_000, 0, cache_write_tokens=10_000, cache_write_1h_tokens=4_000),
+            0.0465,
+        ),
+        ("claude-sonnet-4-5", "anthropic", Usage(1_000, 1_000, tier="batch"), 0.009),
+        ("grok-4", "xai", Usage(100, 1_010, reasoning_tokens=1_000), 0.01545),
+        ("gemini-2.5-flash", "google", Usage(1_000, 0, input_audio_tokens=1_000), 0.001),
+        # A kind without a price of its own costs what the others do.
+        ("mine", "local", Usage(1_000_000, 0, cached_tokens=500_000), 2.0),
+        ("kinds", "local", Usage(1_000_000, 0, cached_tokens=500_000), 5.5),
+        ("kinds", "local", Usage(1_000_000, 0, cache_write_1h_tokens=0), 10.0),
+        ("kinds", "local", Usage(1_000_000, 0, None, 500_000, 500_000), 11.0),
+        ("kinds", "local", Usage(0, 1_000_000, reasoning_tokens=500_000), 25.0),
+        ("kinds", "local", Usage(0, 1_000_000, output_audio_tokens=500_000), 60.0),
+        ("kinds", "local", Usage(1_000_000, 0, cached_tokens=500_000, tier="batch"), 2.75),
     ],
 )
 def test_cost_of_a_call(model: str, provider: str, usage: Usage, dollars: float | None) -> None:
@@ -41,11 +77,14 @@ def test_cost_of_a_call(model: str, provider: str, usage: Usage, dollars: float 
 def test_cost_agrees_with_the_table_below_and_above_a_tier(
     model: str, provider: str, given: int
 ) -> None:
-    usage = genai_prices.Usage(input_tokens=given, output_tokens=1_000)
+    usage = genai_prices.Usage(
+        input_tokens=given, output_tokens=1_000, cache_read_tokens=given // 2
+    )
     expected = genai_prices.calc_price(usage, model_ref=model, provider_id=provider).total_price
 
     assert isinstance(expected, Decimal)
-    assert cost_of(model, provider, Usage(given, 1_000)) == pytest.approx(float(expected))
+    counted = Usage(given, 1_000, cached_tokens=given // 2)
+    assert cost_of(model, provider, counted) == pytest.approx(float(expected))
 
 
 def test_a_model_without_a_price_is_known_to_have_none() -> None:

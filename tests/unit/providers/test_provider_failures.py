@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
-from evalcore.providers.failures import retry_after_s
+from evalcore.providers.failures import refused, retry_after_s, streamed_failure
 from evalcore.providers.registry import open_session, send
 from tests.support.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
 from tests.unit.providers.asking import HELLO, KEY, ask, failure_of
@@ -50,6 +50,35 @@ def test_the_status_says_the_kind(
     assert (error.kind, error.status) == (kind, status)
     assert error.message.startswith(f"{protocol} at 127.0.0.1:")
     assert failure.message in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"error": {"message": "Unsupported value.", "param": "temperature"}}, "temperature"),
+        ({"error": {"message": "`temperature` is deprecated for this model."}}, "temperature"),
+        ({"detail": [{"loc": ["body", "stream_options"], "msg": "extra"}]}, "streamoptions"),
+        ({"message": {"detail": [{"loc": ["body", "stream_options"]}]}}, "streamoptions"),
+        ({"message": "[{'loc': ('body', 'stream_options'), 'msg': 'Extra'}]"}, "streamoptions"),
+        ([{"error": {"message": 'Unknown name "stream_options"'}}], "streamoptions"),
+        ({"errors": {"temperature": ["unknown field"]}}, "temperature"),
+        ("Temperature is not supported", "temperature"),
+        ({"error": {"message": "Unsupported parameter: 'max_tokens'."}}, "maxtokens"),
+        ({"error": {"message": "max_tokens is too large: this model supports 4096."}}, ""),
+        ({"detail": [{"loc": ["body", "user"], "input": {"temperature": 0}}]}, ""),
+        ({"error": "no such model"}, ""),
+    ],
+    ids=[
+        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text", "limit",
+        "a value", "what was sent", "another",
+    ],
+)  # fmt: skip
+def test_a_refusal_names_parameters_in_each_providers_form(body: object, named: str) -> None:
+    sent = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+    error = refused(Endpoint("openai", "p", "http://h/v1"), "http://h/v1", 400, {}, sent)
+
+    assert error.named == set(filter(None, [named]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -170,6 +199,10 @@ def test_a_key_with_a_line_break_is_refused_and_not_shown() -> None:
         ({"retry-after": "1e999"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after-ms": "", "retry-after": "3"}, 3.0),
+        ({"retry-after-ms": "soon", "retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 50.0),
+        ({"retry-after-ms": "nan", "retry-after": "3"}, 3.0),
+        ({"retry-after-ms": ""}, None),
     ],
     ids=str,
 )
@@ -177,6 +210,97 @@ def test_retry_after_is_a_number_or_a_date(
     headers: Mapping[str, str], seconds: float | None
 ) -> None:
     assert retry_after_s(headers, 10.0) == seconds
+
+
+OVER_QUOTA = "You exceeded your current quota, please check your plan and billing details."
+
+
+def json_error(status: int | str, message: str = "refused", **fields: object) -> bytes:
+    return json.dumps({"error": {"code": status, "message": message, **fields}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        pytest.param(402, b"", ErrorKind.CREDIT, id="402"),
+        pytest.param(429, json_error("insufficient_quota"), ErrorKind.CREDIT, id="openai"),
+        pytest.param(429, json_error("", OVER_QUOTA), ErrorKind.CREDIT, id="words of openai"),
+        pytest.param(
+            429, json_error("billing_hard_limit_reached"), ErrorKind.CREDIT, id="hard limit"
+        ),
+        pytest.param(429, json_error("", type="billing_error"), ErrorKind.CREDIT, id="billing"),
+        pytest.param(
+            400,
+            json_error("", "Your credit balance is too low to access the Anthropic API."),
+            ErrorKind.CREDIT,
+            id="anthropic",
+        ),
+        pytest.param(
+            429, json_error(429, "Your prepayment credits are depleted."), ErrorKind.CREDIT,
+            id="google prepaid",
+        ),
+        pytest.param(
+            403, json_error(403, details=[{"reason": "BILLING_DISABLED"}]), ErrorKind.CREDIT,
+            id="google billing",
+        ),
+        pytest.param(
+            429,
+            json_error(429, OVER_QUOTA, details=[{"violations": [{"quotaId": "CallsPerDayFree"}]}]),
+            ErrorKind.CREDIT,
+            id="google per day",
+        ),
+        pytest.param(
+            429, json_error(429, f"{OVER_QUOTA} Please retry in 34.07s."), ErrorKind.RATE,
+            id="google per minute",
+        ),
+        pytest.param(
+            429,
+            json_error("rate_limit_exceeded", "Add a payment method at /account/billing."),
+            ErrorKind.RATE,
+            id="openai per minute",
+        ),
+        pytest.param(
+            403, json_error(403, "The model requires moderation; the input was flagged"),
+            ErrorKind.CONTENT, id="moderation",
+        ),
+        pytest.param(403, json_error(403), ErrorKind.AUTHENTICATION, id="forbidden"),
+    ],
+)  # fmt: skip
+def test_a_refusal_for_want_of_credit_is_told_from_one_that_passes(
+    status: int, body: bytes, kind: ErrorKind
+) -> None:
+    endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
+    assert refused(endpoint, endpoint.base_url, status, {}, body).kind == kind
+
+
+def test_an_application_may_answer_that_there_is_no_credit() -> None:
+    endpoint = Endpoint("http", "m", "http://127.0.0.1:9/pay")
+    body = json_error(400, "insufficient funds")
+    assert refused(endpoint, endpoint.base_url, 400, {}, body).kind == ErrorKind.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        (json_error(429, OVER_QUOTA, details=[{"retryDelay": "34s"}]), 34),
+        (json_error(429, f"{OVER_QUOTA} Please retry in 2.5s."), 2.5),
+        (b"[" + json_error(429, details=[{"retryDelay": "3s"}]) + b"]", 3),
+    ],
+    ids=["field", "words", "in a list"],
+)
+def test_the_wait_in_the_body_of_google_is_read(body: bytes, seconds: float) -> None:
+    endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
+    error = refused(endpoint, endpoint.base_url, 429, {}, body)
+    assert (error.kind, error.retry_after_s) == (ErrorKind.RATE, seconds)
+
+
+def test_a_refusal_in_an_answer_of_status_200_has_the_kind_of_its_code() -> None:
+    endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
+    kinds = [
+        streamed_failure(endpoint, endpoint.base_url, {"code": code, "message": "no"}).kind
+        for code in (402, 401, 429, 503)
+    ]
+    assert kinds == ["credit", "authentication", "rate", "server"]
 
 
 def test_retry_after_reaches_the_error() -> None:

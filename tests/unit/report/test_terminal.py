@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import html as html_module
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
-from evalcore.report import html, markdown
+from evalcore.report import html, junit, markdown
 from evalcore.report.columns import cut, table, width_of, wrap
 from evalcore.report.terminal import render_terminal
 from evalcore.report.terminal_cases import render_verbose
@@ -45,6 +47,27 @@ def test_a_failure_has_what_was_expected_and_what_came() -> None:
         "        expected  yes",
         "        actual    no, never",
     ]
+
+
+WHY = "score 0.6 < 0.8 (the threshold of the test)"
+
+
+@pytest.mark.parametrize(
+    "render",
+    [
+        lambda run: "\n".join(lines(run)),
+        lambda run: "\n".join(verbose(run)),
+        lambda run: html_module.unescape("".join(markdown.render(run)).replace("\\", "")),
+        lambda run: "".join(junit.render(run)).replace("&lt;", "<"),
+        lambda run: "".join(html.render(run)).replace("\\u003c", "<"),
+    ],
+    ids=["terminal", "verbose", "markdown", "junit", "html"],
+)
+def test_every_form_says_why_an_item_failed_whose_assertions_passed(
+    render: Callable[[MadeRun], str],
+) -> None:
+    short = item("failed", reason=WHY, score=0.6, assertions=[assertion(outcome="passed")])
+    assert WHY in render(run_of(case("half", short)))
 
 
 def test_equal_failures_are_shown_once_with_their_number() -> None:

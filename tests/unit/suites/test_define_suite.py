@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 import evalcore
 from evalcore import SuiteError, define_suite, gates, variant
+from evalcore.formats.parts.load_options import LoadOptions
 
 CASE = {"id": "c1", "input": "x", "assertions": [{"type": "behavior.no_errors"}]}
 SOUND: dict[str, Any] = {"name": "n", "cases": [CASE], "variants": [variant("a"), variant("b")]}
@@ -37,7 +38,6 @@ def mistakes(**changed: Any) -> str:
         ({"name": ""}, "name: is required"),
         ({"flow": None}, "flow: is required"),
         ({"cases": []}, "cases: holds no case"),
-        ({"variants": []}, "variants: is required"),
         ({"cases": [CASE, CASE]}, "cases[1].id: duplicate case id: c1"),
         ({"variants": [variant("a"), variant("a")]}, "variants[1].id: duplicate variant id: a"),
         ({"baseline": "c"}, "baseline: no variant is called 'c'"),
@@ -50,7 +50,6 @@ def mistakes(**changed: Any) -> str:
         ({"scorers": ["latence"]}, "Did you mean 'latency'?"),
         ({"cases": [{"id": "a", "input": {1, 2}}]}, "case 'a' holds a value that JSON cannot"),
         ({"variants": "ab"}, "variants: expected a list, got 'ab'"),
-        ({"variants": None}, "variants: is required"),
         ({"cases": {"c1": CASE}}, "cases: expected a list of cases, a path, or a list of paths"),
         ({"cases": 5}, "cases: expected a list of cases, a path, or a list of paths"),
         ({"gates": gates.pass_rate(1)}, "gates: expected a list, got PassRate"),
@@ -85,7 +84,7 @@ def test_a_mistake(changed: dict[str, Any], mistake: str) -> None:
 
 def test_all_mistakes_are_told_together() -> None:
     text = mistakes(
-        name="", flow=None, cases=[], variants=[], baseline="x", gates=[gates.pass_rate(2)]
+        name="", flow=None, cases=[], variants="", baseline="x", gates=[gates.pass_rate(2)]
     )
     for path in ("name", "flow", "cases", "variants", "baseline", "gates[0]"):
         assert f"suite: {path}: " in text
@@ -222,3 +221,9 @@ def test_a_mistake_is_told_once() -> None:
     check = {"type": "contains", "value": "x", "weight": NAN}
     (line,) = mistakes(assertions=[check]).splitlines()
     assert "assertions[0].weight: must be a finite number" in line
+
+
+@pytest.mark.parametrize("more", [{}, {"variants": ()}, {"variants": None}])
+def test_a_suite_without_variants_has_the_unchanged_one(more: dict[str, Any]) -> None:
+    suite = define_suite("n", flow, [CASE], **more).read(LoadOptions())
+    assert [each.id for each in suite.definition.variants] == ["default"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,12 @@ def test_a_function_gets_what_it_takes(function: Callable[..., Any], output: str
         ({"output": "o"}, "o"),
         ([1, "ü"], '[1, "ü"]'),
         (3, "3"),
+        (True, "true"),
+        ({}, "{}"),
+        ({"title": "a", "text": "x"}, '{"title": "a", "text": "x"}'),
+        (lambda: {"a": 1}, '{"a": 1}'),
+        (Metrics(latency_ms=1.0), json.dumps({**asdict(Metrics()), "latency_ms": 1.0})),
+        ({"output": Metrics()}, json.dumps(asdict(Metrics()))),
         (Evidence("given"), "given"),
         ({"outputs": {"plan": "p", "main": {"code": "c"}}}, '{"code": "c"}'),
         ({"outputs": {"plan": "p", "main": "m"}, "primary_output": "plan"}, "p"),
@@ -134,18 +140,15 @@ def test_what_a_factory_returns_is_run_or_is_the_answer(returned: Any, output: s
 @pytest.mark.parametrize(
     "returned",
     [
-        {},
-        {"a": 1},
         {"provider": "somebody", "text": "t"},
         {"name": "f", "nodes": [{"id": "main", "type": "claude.agent"}], "edges": []},
         {"blocks": []},
-        {"text": "x"},
         {"output": "x", "more": 1},
         {"outputs": "x"},
-        lambda: {"a": 1},
+        lambda: {"outputs": "x"},
     ],
 )
-def test_any_other_mapping_is_an_error_and_no_answer(returned: Any) -> None:
+def test_a_mapping_with_the_keys_of_definitions_is_an_error_and_no_answer(returned: Any) -> None:
     with pytest.raises(TargetError, match=r"returned a mapping with the keys .*; expected one of"):
         answer(lambda case_input: returned)
 
@@ -156,8 +159,9 @@ def test_what_stands_under_flow_is_executed(flow: Any) -> None:
         answer(lambda case_input: {"flow": flow})
 
 
-def test_a_mapping_as_output_is_the_state_too() -> None:
-    evidence = answer(lambda case_input: {"output": {"a": 1}})
+@pytest.mark.parametrize("returned", [{"output": {"a": 1}}, {"a": 1}])
+def test_a_mapping_as_output_is_the_state_too(returned: Any) -> None:
+    evidence = answer(lambda case_input: returned)
     assert evidence.details["state"] == {"a": 1}
     assert find_value(evidence, "outputs.a") == PathValue(1)
 

@@ -108,20 +108,29 @@ def test_an_answer_that_is_no_json_has_no_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "text"),
     [
-        ('{"a": NaN}', "finds what JSON cannot hold"),
-        ('{"a": {"b": [1e400]}}', "finds what JSON cannot hold"),
-        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "the answer is not JSON"),
+        ('{"a": NaN}', "null"),
+        ('{"a": {"b": [1e400, 1]}}', '{"b": [null, 1]}'),
+        ('{"a": "half \\ud83d"}', "half \ufffd"),
+        ('\ufeff{"a": "Lima"}', "Lima"),
     ],
-    ids=["NaN", "infinite", "deep"],
+    ids=["NaN", "infinite", "half of a pair", "byte order mark"],
 )
-def test_an_answer_that_json_cannot_hold_is_told_as_the_answers(body: str, said: str) -> None:
+def test_an_answer_is_read_as_the_program_that_wrote_it_reads_it(body: str, text: str) -> None:
+    options = HttpOptions(url="http://x", response_path="$.a")
+    found, notes = HttpTarget(options, BuildContext("mine", Path()))._answer_in(body)
+
+    assert found == text
+    assert bool(notes) is (text != "Lima")
+
+
+def test_an_answer_that_is_nested_too_deeply_is_told_as_the_answers() -> None:
     options = HttpOptions(url="http://x", response_path="$.a")
     target = HttpTarget(options, BuildContext("mine", Path()))
 
-    with pytest.raises(TargetError, match=said) as caught:
-        target._answer_in(body)
+    with pytest.raises(TargetError, match="the answer is not JSON") as caught:
+        target._answer_in('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}")
 
     assert caught.value.kind == "http"
 

@@ -67,6 +67,21 @@ def test_what_a_function_changes_is_its_own(folder: Path) -> None:
     assert work.case.input == {"n": 1}
 
 
+MODELS = """
+import dataclasses, datetime, enum, pydantic
+class Recipe(pydantic.BaseModel):
+    title: str
+    day: datetime.date | None = None
+@dataclasses.dataclass
+class Dish:
+    recipe: Recipe
+    served: datetime.date = datetime.date(2026, 1, 2)
+class Kind(str, enum.Enum):
+    SOUP = "soup"
+"""
+DISHES = '[{"recipe": {"title": "a", "day": null}, "served": "2026-01-02"}]'
+
+
 @pytest.mark.parametrize(
     ("code", "output"),
     [
@@ -81,10 +96,20 @@ def test_what_a_function_changes_is_its_own(folder: Path) -> None:
         ("def fn(input): return {'b': 1, 'a': ['ü']}", '{"b": 1, "a": ["ü"]}'),
         ("def fn(input): return [1, None]", "[1, null]"),
         ("def fn(input): return ''", ""),
+        ("def fn(input): return 7", "7"),
+        ("def fn(input): return 0.5", "0.5"),
+        ("def fn(input): return False", "false"),
+        (f"{MODELS}def fn(input): return Recipe(title='ü')", '{"title": "ü", "day": null}'),
+        (f"{MODELS}def fn(input): return [Dish(Recipe(title='a'))]", DISHES),
+        (f"{MODELS}def fn(input): return {{'best': Kind.SOUP}}", '{"best": "soup"}'),
+        (f"{MODELS}def fn(input): return Kind.SOUP", "soup"),
+        ("def fn(input): return {'output': 1, 'more': 2}", '{"output": 1, "more": 2}'),
     ],
     ids=[
         "sync", "async", "context", "any keyword", "async instance", "returns a coroutine",
-        "partial", "without a signature", "mapping", "list", "empty text",
+        "partial", "without a signature", "mapping", "list", "empty text", "whole number", "number",
+        "truth value", "model", "dataclass with a model", "value of an enumeration in a mapping",
+        "value of an enumeration", "mapping with any keys",
     ],
 )  # fmt: skip
 def test_function_answers(folder: Path, code: str, output: str) -> None:
@@ -179,7 +204,8 @@ def test_latency_that_the_evidence_brings_stays(folder: Path) -> None:
         ("import sys\nasync def fn(input): sys.exit(3)", "python", "SystemExit: 3"),
         ("def fn(): return ''", "python", "TypeError: .*positional"),
         ("def fn(input): return None", "python", "returned NoneType; return text"),
-        ("def fn(input): return 7", "python", "returned int"),
+        ("def fn(input): return object()", "python", "returned object; return text"),
+        ("def fn(input): return float('nan')", "python", "JSON cannot hold"),
         ("def fn(input): return {'a': {1}}", "python", "JSON cannot hold.*set"),
         ("def fn(input): return [float('nan')]", "python", "JSON cannot hold"),
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.trust.addresses import is_allowed_address, is_allowed_store
+from evalcore.trust.addresses import is_allowed_address, is_allowed_store, is_public
 
 ALLOWED = ("https://llm.example/v1", "http://127.0.0.1:8080")
 
@@ -92,6 +92,37 @@ def test_a_store_is_the_allowed_one_or_below_it(
     (tmp_path / "stores" / "link").symlink_to("../secret")
 
     assert is_allowed_store(address, ("s3://evals/production", "stores")) is allowed
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("::ffff:93.184.216.34", True),
+        ("64:ff9b::5db8:d822", True),
+        ("127.8.9.1", False),
+        ("0.0.0.0", False),
+        ("10.1.2.3", False),
+        ("172.16.0.1", False),
+        ("192.168.0.1", False),
+        ("100.64.0.1", False),
+        ("169.254.169.254", False),
+        ("224.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::", False),
+        ("::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("64:ff9b::a00:1", False),
+        ("2002:a00:1::", False),
+        ("fd00::1", False),
+        ("fe80::1%eth0", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+    ],
+)
+def test_only_addresses_of_the_internet_are_public(address: str, public: bool) -> None:
+    assert is_public(address) is public
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from evalcore.errors import EvalError
 from evalcore.formats.text.documents import parse_document
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Metrics
-from evalcore.model.exchange import no_provider
+from evalcore.model.exchange import Reply, Request
+from evalcore.providers.registry import open_session, send
 from evalcore.trust.imports import ImportPolicy
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
@@ -67,6 +68,11 @@ def read(text: str) -> dict[str, Any]:
     return value
 
 
+async def send_once(request: Request) -> Reply:
+    async with open_session() as session:
+        return await send(session, request)
+
+
 async def always_passes(
     assertions: Sequence[Assertion], output: str, metrics: Metrics
 ) -> Sequence[AssertionResult]:
@@ -86,6 +92,7 @@ def run(
     folder: Path | None = None,
     workflows: Mapping[str, str] | None = None,
     checks: Mapping[str, tuple[Assertion, ...]] | None = None,
+    of_service: bool = False,
 ) -> Ran:
     raw = read(text) if isinstance(text, str) else text
     store = MemoryRunStore()
@@ -105,12 +112,13 @@ def run(
     place = folder or Path.cwd()
     services = EngineServices(
         ask=ask,
-        complete=no_provider,
+        complete=send_once,
         folder=place,
         imports=ImportPolicy((place,)),
         store=store,
         check=always_passes,
         workflows={name: read_definition(read(other)) for name, other in (workflows or {}).items()},
+        of_service=of_service,
     )
 
     async def execute() -> Ran:

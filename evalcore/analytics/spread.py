@@ -13,8 +13,24 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.bounded import BoundedConnection
+from evalcore.statistics.distributions import two_sided_t
 
 _SCORE_UNIT = 10**8
+
+
+Ends = tuple[float, float]
+
+
+class Measures(NamedTuple):
+    """The samples of the means of latency (ms), cost (USD) and tokens of an item, around 0, and the
+    ends of the 95 % intervals of latency's median and 95th percentile.
+    """
+
+    latency: Sample = NO_SAMPLE
+    cost: Sample = NO_SAMPLE
+    tokens: Sample = NO_SAMPLE
+    p50: Ends | None = None
+    p95: Ends | None = None
 
 
 class Samples(NamedTuple):
@@ -22,8 +38,7 @@ class Samples(NamedTuple):
 
     score: Sample
     passes: Sample
-    latency: Sample
-    cost: Sample
+    measures: Measures
     variants: Mapping[int, tuple[Sample, Sample]]
 
 
@@ -113,12 +128,10 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     variants: dict[int, list[Any]] = defaultdict(list)
     for row in by_variant:
         variants[row[0]].append(row)
-    latency, cost = _measures(connection, plan)
     return Samples(
         scored(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), overall),
         described(_passes(overall)),
-        latency,
-        cost,
+        read_measures(connection, plan, clustered=clustered).get(0, Measures()),
         {
             number: (
                 scored(_mean(_total(_Sums(*row[2:8]) for row in rows)), rows),
@@ -192,11 +205,46 @@ def _passes(rows: Iterable[tuple[Any, ...]]) -> Sample:
     )
 
 
-def _measures(connection: BoundedConnection, plan: Plan) -> tuple[Sample, Sample]:
-    """Return the samples of the mean latency (ms) and cost (USD) of an item, around 0."""
-    query = "measure_spread_single" if plan.items_per_case == 1 else "measure_spread"
-    row = connection.execute(query_text(query)).fetchone() or (0,) * 6
-    return _measure(*row[:3]), _measure(*row[3:])
+def read_measures(
+    connection: BoundedConnection, plan: Plan, *, clustered: bool, by_variant: bool = False
+) -> dict[int, Measures]:
+    """Return the measures of the run at 0, or of its variants by their numbers.
+
+    The ends of a percentile are the percentiles at the ends of the interval of its share (Woodruff
+    1952). Over many cases these intervals are those of a bootstrap of the cases or clusters; they
+    need no resampling and no seed.
+    """
+    items_per_unit = plan.iterations if by_variant else plan.items_per_case
+    single = items_per_unit == 1 and not clustered
+    measured = {}
+    query = "measure_spread_single" if single else "measure_spread"
+    for number, *row in _rows(connection, query, by_variant=by_variant):
+        latency, cost, tokens = (_measure(*row[first : first + 3]) for first in (0, 3, 6))
+        variant = number if by_variant else None
+        p50 = _percentile_ends(connection, variant, 0.5, latency, row[9])
+        p95 = _percentile_ends(connection, variant, 0.95, latency, row[10])
+        measured[number] = Measures(latency, cost, tokens, p50, p95)
+    return measured
+
+
+def _percentile_ends(
+    connection: BoundedConnection,
+    variant: int | None,
+    share: float,
+    latency: Sample,
+    squares: float,
+) -> Ends | None:
+    if latency.units < 2:
+        return None
+    error = _measure(latency.n, latency.units, squares).standard_error or 0.0
+    half = two_sided_t(0.05, latency.df) * error
+    row = connection.execute(
+        "SELECT quantile_cont(latency_ms, $shares::DOUBLE[]) FROM items "
+        "WHERE $variant IS NULL OR variant_number = $variant",
+        {"shares": [max(0.0, share - half), min(1.0, share + half)], "variant": variant},
+    ).fetchone()
+    low, high = row[0] if row else (0.0, 0.0)
+    return (low, high) if low < high else None
 
 
 def _measure(n: int | None, units: int | None, squares: float | None) -> Sample:

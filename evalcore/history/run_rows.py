@@ -13,7 +13,7 @@ import _duckdb as duckdb
 import orjson
 
 from evalcore.analytics.named_queries import query_text
-from evalcore.analytics.spread import read_samples
+from evalcore.analytics.spread import Measures, read_measures, read_samples
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.gate import Gate
@@ -35,7 +35,12 @@ from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
-from evalcore.statistics.estimates import estimate_mean
+from evalcore.statistics.estimates import (
+    Estimate,
+    estimate_mean,
+    estimate_rate,
+    estimate_total,
+)
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
 
@@ -158,9 +163,15 @@ class _RunTables:
         rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
         variants = {int(row.pop("variant_number")): row for row in rows}
         cluster = self._definition.policy.cluster
-        samples = read_samples(self._connection, self._manifest.plan, cluster).variants
+        plan = self._manifest.plan
+        samples = read_samples(self._connection, plan, cluster).variants
+        measures = read_measures(
+            self._connection, plan, clustered=cluster is not None, by_variant=True
+        )
         for number, row in variants.items():
-            row["sample"] = samples.get(number, (NO_SAMPLE,))[0]
+            row["sample"], passes = samples.get(number, (NO_SAMPLE, NO_SAMPLE))
+            row["pass_rate_low"], row["pass_rate_high"], *_ = estimate_rate(passes)
+            row.update(_measure_ends(row, measures.get(number, Measures())))
         return variants
 
     def _run_rows(self, variants: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -296,6 +307,27 @@ def _no_rows(table: HistoryTable) -> str:
         f"NULL::{column.type.duckdb} AS {column.name}" for column in (*table.columns, MONTH)
     )
     return f"SELECT {columns} WHERE false"
+
+
+def _measure_ends(row: Mapping[str, Any], measures: Measures) -> dict[str, float | None]:
+    """Return the ends of the 95 % intervals of latency's percentiles, of cost and of tokens."""
+    p50, p95 = measures.p50 or (None, None), measures.p95 or (None, None)
+    counted = [row[name] for name in ("input_tokens", "output_tokens") if row[name] is not None]
+    cost = tokens = Estimate()
+    if row["cost_usd"] is not None:
+        cost = estimate_total(measures.cost, row["cost_usd"])
+    if counted:
+        tokens = estimate_total(measures.tokens, sum(counted))
+    return {
+        "p50_latency_low_ms": p50[0],
+        "p50_latency_high_ms": p50[1],
+        "p95_latency_low_ms": p95[0],
+        "p95_latency_high_ms": p95[1],
+        "cost_low_usd": cost.low,
+        "cost_high_usd": cost.high,
+        "tokens_low": tokens.low,
+        "tokens_high": tokens.high,
+    }
 
 
 def _interval(groups: int | None, sample: Sample) -> tuple[float | None, float | None]:

@@ -98,12 +98,13 @@ class Summary:
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
-    The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
-    from. `quarantined` are the cases that are left out of every other value here: the summary that
-    gates decide over has some, the one that reports show has none. `tokens` are the sums
-    of what was counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without
-    a price. `awaiting` says which labels of people are missing, None if none are; `agreement` how
-    well those agree who answered the same.
+    The samples are what the intervals of score, pass rate, and of latency, cost and tokens (means
+    and totals) are computed from; `…_ends_ms` are the 95 % intervals of the percentiles.
+    `quarantined` are the cases that are left out of every other value here: the summary that gates
+    decide over has some, the one that reports show has none. `tokens` are the sums of what was
+    counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without a price.
+    `awaiting` says which labels of people are missing, None if none are; `agreement` how well those
+    agree who answered the same.
     """
 
     counts: Counts
@@ -140,6 +141,9 @@ class Summary:
     pass_sample: Sample = NO_SAMPLE
     latency_sample: Sample = NO_SAMPLE
     cost_sample: Sample = NO_SAMPLE
+    token_sample: Sample = NO_SAMPLE
+    p50_latency_ends_ms: tuple[float, float] | None = None
+    p95_latency_ends_ms: tuple[float, float] | None = None
     quarantined: tuple[str, ...] = ()
     awaiting: AwaitedLabels | None = None
     agreement: tuple[QuestionAgreement, ...] = ()

@@ -47,12 +47,25 @@ def estimate_mean(sample: Sample, alpha: float = 0.05) -> Estimate:
 
 
 def estimate_amount(sample: Sample, alpha: float = 0.05) -> Estimate:
-    """Return Student's interval of a mean amount (latency, cost), held above 0."""
+    """Return Student's interval of a mean amount (latency, cost), held above 0.
+
+    None of equal amounts: they have no bound that would hold without variance.
+    """
     moments = moments_of(sample)
     if moments is None:
         return Estimate(reason=sample.reason)
+    if moments.standard_error == 0:
+        return Estimate(reason="all values are equal: an interval needs some that differ")
     low, high, method = t_interval(moments, alpha)
     return _estimate(Interval(max(0.0, low), high, method), sample)
+
+
+def estimate_total(sample: Sample, total: float, alpha: float = 0.05) -> Estimate:
+    """Return the interval of the total of `sample.n` amounts, held above 0."""
+    if sample.standard_error is None:
+        return Estimate(reason=sample.reason)
+    scaled = sample._replace(mean=total, standard_error=sample.standard_error * sample.n)
+    return estimate_amount(scaled, alpha)
 
 
 def estimate_rate(sample: Sample, alpha: float = 0.05) -> Estimate:

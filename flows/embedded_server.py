@@ -76,8 +76,10 @@ class DetachedServer(SubprocessASGIServer):
         """Return the reason in the last traceback or message of the server that ended."""
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _WORDS_BYTES))
         lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
-        said = [line for line in lines if _REASON.match(line)] or [line for line in lines if line]
-        return said[-1] if said else "it ended without a word"
+        reasons = [line for line in lines if _REASON.match(line)] or [
+            line for line in lines if line
+        ]
+        return reasons[-1] if reasons else "it ended without a word"
 
     def _run_uvicorn_command(self) -> subprocess.Popen[Any]:
         folder = str(Path(prefect.__file__).parents[1])

@@ -39,6 +39,7 @@ from evalcore.pipeline import (
     view_run,
 )
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
+from evalcore.pipeline.repair import reopen_refused
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
@@ -151,7 +152,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     introduce(run)
     with best_effort("end the shards of the attempt before"):
         end_earlier_shards()
-    if is_complete(run):
+    if is_complete(run) and not reopen_refused(run):
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)

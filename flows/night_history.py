@@ -83,5 +83,6 @@ def _failing(groups: tuple[CaseHistory, ...], before: str | None) -> FailingCase
 
 
 def _changes(trend: Trend, run_id: str) -> tuple[str, ...]:
-    points = [point for point in trend.points if point.run_id == run_id]
+    every = (*trend.points, *trend.partial)
+    points = [point for point in every if point.run_id == run_id]
     return tuple(dict.fromkeys(change for point in points for change in point.changes))

@@ -43,6 +43,7 @@ from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES
 from evalcore.settings import read_settings
+from evalcore.storage.partial_runs import is_whole
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
 
@@ -190,7 +191,7 @@ def publish(view: RunView) -> None:
 def _publish_trend(view: RunView) -> None:
     """Create the artifact with the picture of the suite's trend; nothing for its first run."""
     with best_effort("create the picture of the trend"):
-        trend = run_trend(view.run.store, view.report)
+        trend = run_trend(view.run.store, view.report, whole=is_whole(view.run))
         if trend is None:
             return
         picture = base64.b64encode(chart_png(trend_spec(trend))).decode()

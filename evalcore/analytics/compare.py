@@ -13,10 +13,12 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.frozen import frozen
 from evalcore.model.comparison import (
     HARD_KINDS,
+    MEASURE_KINDS,
     CaseState,
     Comparison,
     Difference,
     DifferenceKind,
+    Measure,
     Paired,
     Tolerances,
     Unsettled,
@@ -153,6 +155,7 @@ class Comparer:
         self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
+        self._add_measures(compared)
         self._add_lists(compared)
         if repeated:
             self._add_unsettled(compared, alphas)
@@ -201,14 +204,21 @@ class Comparer:
                 unsettled_kinds=_counted(candidate.unsettled_kinds, kind, unsettled),
                 missing_count=candidate.missing_count + missing,
             )
-        hard = sorted(HARD_KINDS)
-        for index, regressed, hard_regressed, improved in self._rows("changed_cases", hard=hard):
+        kinds = {"hard": sorted(HARD_KINDS), "measures": sorted(MEASURE_KINDS)}
+        for index, regressed, hard, improved, worse in self._rows("changed_cases", **kinds):
             compared[index] = replace(
                 compared[index],
                 regressed_cases=regressed,
-                hard_regressed_cases=hard_regressed,
+                hard_regressed_cases=hard,
                 improved_cases=improved,
+                worse_cases=worse,
             )
+
+    def _add_measures(self, compared: list[VariantComparison]) -> None:
+        for index, kind, was, now, cases in self._rows("compared_measures"):
+            measure = Measure(DifferenceKind(kind), was, now, cases)
+            measures = (*compared[index].measures, measure)
+            compared[index] = replace(compared[index], measures=measures)
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
         for index, number, scored, mean, *rest in self._rows("paired"):
@@ -233,7 +243,9 @@ class Comparer:
     def _add_lists(self, compared: list[VariantComparison]) -> None:
         listed: dict[tuple[str, int], list[Difference]] = {}
         most = max(_FEWEST_LISTED, MAX_LISTED // len(compared))
-        for name, index, case, kind, *values in self._rows("listed_differences", most=most):
+        for name, index, case, kind, *values in self._rows(
+            "listed_differences", most=most, measures=sorted(MEASURE_KINDS)
+        ):
             difference = Difference(compared[index].variant, case, DifferenceKind(kind), *values)
             listed.setdefault((name, index), []).append(difference)
         for index, candidate in enumerate(compared):
@@ -242,6 +254,8 @@ class Comparer:
                 regressions=tuple(listed.get(("regression", index), ())),
                 improvements=tuple(listed.get(("improvement", index), ())),
                 missing=tuple(listed.get(("missing", index), ())),
+                worse_measures=tuple(listed.get(("worse measure", index), ())),
+                better_measures=tuple(listed.get(("better measure", index), ())),
             )
 
     def _add_unsettled(self, compared: list[VariantComparison], alphas: dict[int, float]) -> None:

@@ -12,6 +12,7 @@ import orjson
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
+from evalcore.report.escape import FORMULA_CELL, NUMBER_CELL
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
 from evalcore.storage.temporary_folder import temporary_folder
@@ -19,28 +20,6 @@ from evalcore.storage.temporary_folder import temporary_folder
 _MIN_LINE_BYTES: Final = 1024 * 1024
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
-# Of CSV a spreadsheet takes a cell that begins so for a formula: a sign (of full width, too), also
-# behind white space, quotes or a byte order mark. One more apostrophe makes it text; without that
-# one the cell is the data again. Numbers stay numbers.
-_FORMULA: Final = (
-    r"^(?:[\t\r\n]|[\s''"
-    '"'
-    r"\x{00a0}\x{200b}\x{3000}\x{feff}]*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}\x{fe62}\x{fe63}\x{fe66}\x{fe6b}"
-    r"\x{2212}])"
-)
-_NUMBER: Final = r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$"
-_TEXTS: Final = (
-    "suite",
-    "test_id",
-    "target",
-    "variant",
-    "error",
-    "failure_reason",
-    '"group"',
-    "input",
-    "output",
-)
-_NESTED: Final = ("scores", "artifacts", "metrics", "tags")
 _LINE_ENDS: Final = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
@@ -87,7 +66,8 @@ def export_rows(
         if row_format == "jsonl":
             _write_lines(connection, query, facts, path, "ab" if append else "wb")
         elif row_format == "csv":
-            _copy(connection, _for_csv(query), facts, path, "FORMAT csv, HEADER true")
+            query = _for_csv(connection, query, facts)
+            _copy(connection, query, facts, path, "FORMAT csv, HEADER true")
         else:
             options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}"
             _copy(connection, query, facts, path, options)
@@ -133,15 +113,20 @@ def _write_lines(
             file.write(text.encode("utf-8"))
 
 
-def _for_csv(query: str) -> str:
+def _for_csv(connection: BoundedConnection, query: str, facts: ExportFacts) -> str:
     """Return the query with texts that no spreadsheet calculates, and nested values as JSON."""
-    columns = [
-        f"CASE WHEN regexp_matches({name}, '{_FORMULA}')"
-        f" AND NOT regexp_matches({name}, '{_NUMBER}')"
-        f" THEN '''' || {name} ELSE {name} END AS {name}"
-        for name in _TEXTS
-    ]
-    columns += [f"to_json({name})::VARCHAR AS {name}" for name in _NESTED]
+    described = connection.execute(f"FROM ({query}) LIMIT 0", facts.parameters).description
+    formula, number = (pattern.replace("'", "''") for pattern in (FORMULA_CELL, NUMBER_CELL))
+    columns = []
+    for quoted, kind in ((f'"{name}"', str(kind)) for name, kind, *_ in described or ()):
+        if kind in {"VARCHAR", "JSON"}:
+            columns.append(
+                f"CASE WHEN regexp_matches({quoted}, '^(?:{formula})')"
+                f" AND NOT regexp_full_match({quoted}, '{number}')"
+                f" THEN '''' || {quoted} ELSE {quoted} END AS {quoted}"
+            )
+        elif kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
+            columns.append(f"to_json({quoted})::VARCHAR AS {quoted}")
     return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({query})"  # noqa: S608  (names of ours)
 
 

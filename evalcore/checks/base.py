@@ -82,7 +82,7 @@ class Reader(Protocol):
     def prompt(self, written: str | None) -> str | None:
         """Return the text of a prompt, from its file if it names one."""
 
-    def compare_fields(self, paths: Iterable[str]) -> None:
+    def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
 
     def installed_version(self, packages: Iterable[str]) -> str | None:

@@ -15,6 +15,7 @@ from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
 from evalcore.declared.base import summary
 from evalcore.declared.types import Scalar, Share, Text, Weight
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
 
@@ -103,7 +104,7 @@ class AssertionType:
         common = get_type_hints(_COMMON[self.dialect], include_extras=True)
         shape = TypedDict(  # type: ignore[misc]
             "".join(part.capitalize() for part in self.name.replace(".", "-").split("-")),
-            {"type": Required[Literal[self._tags]], **common, **self.own_keys},
+            {"type": Required[Literal[self.spellings]], **common, **self.own_keys},
             total=False,
         )
         shape.__doc__ = self._class.__doc__
@@ -155,7 +156,7 @@ class AssertionType:
         config = written.get("config")
         if config:
             written_keys = (key for key in self.word.config if config.get(key) is not None)
-            stored.update({key: str(config[key]) for key in written_keys})
+            stored.update({key: value_text(config[key]) for key in written_keys})
         return self.check, stored
 
     def _with_others(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,9 +203,9 @@ class AssertionType:
     def _value(self, name: str, value: Any) -> Any:
         if self.dialect is Dialect.WORKFLOW:
             if self._hints[name] is str:
-                return str(value)
+                return value_text(value)
             if self._hints[name] == list[str]:
-                return [str(member) for member in value]
+                return [value_text(member) for member in value]
         return value
 
     @cached_property
@@ -251,10 +252,16 @@ class AssertionType:
         return find_check(self.check)
 
     @property
-    def _tags(self) -> tuple[str, ...]:
-        if self.dialect is Dialect.TEST:
-            return tuple(dict.fromkeys((self.name, self.name.replace("-", "_"))))
-        return self.name, f"not-{self.name}"
+    def spellings(self) -> tuple[str, ...]:
+        """What may stand after `type:`; test files may write underscores."""
+        names = (self.name, f"not-{self.name}")
+        if self.dialect is not Dialect.TEST:
+            return names
+        return tuple(dict.fromkeys(each for name in names for each in (name, _underscored(name))))
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _or_null(hint: Any) -> Any:
@@ -275,12 +282,22 @@ def assertion_types(dialect: Dialect) -> Mapping[str, AssertionType]:
 
 @cache
 def column_types() -> tuple[str, ...]:
-    """Return the types that a column of a table can be: `value` is all they need, as text."""
-    return tuple(
+    """Return the types that a column of a table can be, also negated.
+
+    `value` is all that they need, as text; `is-json`, which needs nothing, has `true` in its cell.
+    """
+    names = [
         name
         for name, kind in assertion_types(Dialect.TEST).items()
-        if kind.word.reads is None and kind.takes_texts
-    )
+        if name == "is-json" or (kind.word.reads is None and kind.takes_texts)
+    ]
+    return (*names, *(f"not-{name}" for name in names))
+
+
+def assertion_words() -> frozenset[str]:
+    """Return the words of all kinds of files, also negated."""
+    words = {name for dialect in Dialect for name in assertion_types(dialect)}
+    return frozenset(words | {f"not-{word}" for word in words})
 
 
 def assertion_schema(dialect: Dialect, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -98,10 +98,10 @@ class ComparedField(Declared):
 class FieldAccuracy(Check):
     """The `fields` agree with the expected output's; the score is their weighted share.
 
-    A field that this case's expected output lacks is skipped; it is an error if no case of the
-    suite has it. An output that is no JSON object has no field right. If nothing is compared, or
-    nothing that has weight, the score is 0 and the check fails, at any threshold and also
-    with `negate`.
+    A field that this case's expected output lacks is skipped; a `required` one is an error if no
+    case of the suite has it. An output that is no JSON object has no field right. If nothing is
+    compared, or nothing that has weight, the score is 0 and the check fails, at any threshold and
+    also with `negate`.
     """
 
     nested: ClassVar[bool] = True
@@ -119,7 +119,7 @@ class FieldAccuracy(Check):
         nowhere = [
             field.path
             for field in self.fields
-            if field.path in absent and subject.context.lacks_field(field.path)
+            if field.required and field.path in absent and subject.context.lacks_field(field.path)
         ]
         if nowhere:
             return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
@@ -146,7 +146,7 @@ class FieldAccuracy(Check):
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `field-accuracy` means."""
         compared: Sequence[ComparedField] = written["fields"]
-        reader.compare_fields(field.path for field in compared)
+        reader.compare_fields({field.path: field.required for field in compared})
         fields: dict[str, Any] = {
             "fields": [
                 {**field.model_dump(exclude_unset=True), "match": field.match} for field in compared

@@ -170,11 +170,11 @@ def _result(
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if outcome is Outcome.FAILED and not assertion.negate and check is not None and actual:
-        wanted = getattr(check, "values", None) or [
+        candidates = getattr(check, "values", None) or [
             getattr(check, "value", None),
             verdict.expected or check.expected_text(),
         ]
-        texts = [each for each in wanted if isinstance(each, str)]
+        texts = [each for each in candidates if isinstance(each, str)]
         if getattr(check, "fold", False):
             texts, actual_text = [each.lower() for each in texts], actual.lower()
         else:

@@ -12,7 +12,7 @@ from evalcore.checks.registry import load_check
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.checks.transform import TransformError, apply_transform
-from evalcore.mistakes.foreign_text import QUOTED_LENGTH, json_text, quote, shorten
+from evalcore.mistakes.foreign_text import QUOTED_LENGTH, json_text, quote, shorten, value_text
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, MissingPath, PathSyntaxError, find_value
 
@@ -23,7 +23,7 @@ class _Value(NamedTuple):
     @property
     def text(self) -> str:
         """The value, anything but text as JSON."""
-        return self.value if isinstance(self.value, str) else json_text(self.value)
+        return value_text(self.value)
 
 
 class _PathCheck(Check):
@@ -64,7 +64,7 @@ class OutputContains(_PathCheck):
         value = self.find(subject)
         if isinstance(value, Verdict):
             return value
-        sought = self.value if isinstance(self.value, str) else json_text(self.value)
+        sought = value_text(self.value)
         actual, members = value.text, value.value
         is_list = isinstance(members, list | tuple)
         is_member = is_list and any(same_json(member, self.value) for member in members)

@@ -19,6 +19,7 @@ from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel
 from evalcore.judging.texts import expected_text
 from evalcore.judging.vectors import cosine
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
 
@@ -90,7 +91,7 @@ class Similar(Check):
             threshold = config.get("threshold", DEFAULT_THRESHOLD)
         options = {key: value for key, value in config.items() if key != "threshold"}
         judge = reader.inline_judge(options) if "provider" in options else reader.embedding(options)
-        value = str(written["value"])
+        value = value_text(written["value"])
         return "similar", {"value": value, "threshold": float(threshold), "judges": [judge]}
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, Fault
 from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
-from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
+from evalcore.mistakes.foreign_text import quote
+from evalcore.model.assertion import PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches
 
-_WORD: Final = re.compile(r"[a-z0-9]+")
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
+# Scripts that put no space between words: each letter is a word (UAX #29).
+_SPACELESS: Final = r"\p{Han}\p{Hiragana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 
 
 class Levenshtein(Check):
@@ -57,7 +62,9 @@ class Bleu(Check):
 class RougeN(Check):
     """The F score of ROUGE-1 without stemming is at least `threshold`.
 
-    Words are the runs of `[a-z0-9]` in the lower-cased text.
+    Words are the runs of letters, marks and digits in the lower-cased text, in scripts without
+    spaces between words (Chinese, Japanese, Thai, …) each letter. A `value` that has none is an
+    error, an empty one scores 0.
     """
 
     measure_scale: ClassVar[Scale] = share("ROUGE-1")
@@ -67,12 +74,33 @@ class RougeN(Check):
 
     def check(self, subject: Subject) -> Verdict:
         """Measure ROUGE-1; the score is graded."""
-        score = _rouge_1(_words(self.value), _words(subject.output))
-        return _graded("ROUGE-1", score, self.threshold)
+        words = _words(self.value)
+        if not words and self.value.strip():
+            return broken(self._no_word)
+        return _graded("ROUGE-1", _rouge_1(words, _words(subject.output)), self.threshold)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the value has no word."""
+        if self.value.strip() and not _words(self.value):
+            yield Fault(("value",), self._no_word)
+
+    @property
+    def _no_word(self) -> str:
+        return f"ROUGE-1 compares words, and {quote(self.value)} has none"
 
 
 def _words(text: str) -> Counter[str]:
-    return Counter(_WORD.findall(text.lower()))
+    if text.isascii():
+        return Counter(_ASCII_WORD.findall(text.lower()))
+    return Counter(_unicode_word().findall(unicodedata.normalize("NFC", text.lower())))
+
+
+@cache
+def _unicode_word() -> Any:
+    import regex
+
+    letters = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_SPACELESS}]]+"
+    return regex.compile(rf"[[{_SPACELESS}]&&[\p{{L}}\p{{N}}]]\p{{M}}*|{letters}", regex.VERSION1)
 
 
 def _rouge_1(reference: Counter[str], candidate: Counter[str]) -> float:

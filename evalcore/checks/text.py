@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.scale import Bounds, Scale
 from evalcore.checks.subject import Subject
-from evalcore.mistakes.foreign_text import quote, quote_all
+from evalcore.mistakes.foreign_text import quote, quote_all, value_text
 from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, failed
 
@@ -38,38 +38,44 @@ def hidden_difference(expected: Sequence[str], actual: str) -> str:
         if not value.strip() or value == actual:
             continue
         if not (value.isascii() and actual.isascii()):
-            seen = [part for part in _alike(value, actual) if part != value]
-            if seen:
-                return _told_apart(value, seen[0])
-        wanted, words = " ".join(value.split()), " ".join(actual.split())
-        if wanted == words or (wanted in words and value not in actual):
+            parts = [part for part in _alike(value, actual) if part != value]
+            if parts:
+                return _told_apart(value, parts[0])
+        value_words, words = " ".join(value.split()), " ".join(actual.split())
+        if value_words == words or (value_words in words and value not in actual):
             return "; it differs only in white space"
     return ""
 
 
 def _alike(value: str, actual: str) -> Iterator[str]:
     """Yield the first part of `actual` that looks like `value`: the whole, if that does."""
-    wanted, _ = _looks(value)
-    text, origins = _looks(actual)
-    start = text.find(wanted)
-    if start < 0 or (value in actual and len(wanted) < len(text)):
+    looks, _ = _appearance(value)
+    text, origins = _appearance(actual)
+    start = text.find(looks)
+    end = start + len(looks)
+    if start < 0 or (value in actual and len(looks) < len(text)):
         return
-    if len(wanted) == len(text):
+    if end < len(text) and unicodedata.combining(text[end]):  # an accent that the value lacks
+        return
+    if len(looks) == len(text):
         yield actual
     else:
-        yield actual[origins[start] : origins[start + len(wanted)]]
+        yield actual[origins[start] : origins[end]]
 
 
-def _looks(text: str) -> tuple[str, list[int]]:
-    """Return what is seen of a text, and the position of each character in it, and of its end."""
-    seen: list[str] = []
+def _appearance(text: str) -> tuple[str, list[int]]:
+    """Return a text as it is seen, and for each character of that its position in the text.
+
+    The last position is the end of the text.
+    """
+    characters: list[str] = []
     origins: list[int] = []
     for position, character in enumerate(text):
         kind = unicodedata.category(character)
-        shown = {"Zs": " ", "Cf": ""}.get(kind, unicodedata.normalize("NFD", character))
-        seen.append(shown)
-        origins.extend([position] * len(shown))
-    return "".join(seen), [*origins, len(text)]
+        character_looks = {"Zs": " ", "Cf": ""}.get(kind, unicodedata.normalize("NFD", character))
+        characters.append(character_looks)
+        origins.extend([position] * len(character_looks))
+    return "".join(characters), [*origins, len(text)]
 
 
 def _told_apart(value: str, part: str) -> str:
@@ -191,7 +197,7 @@ class Equals(_TrimmedText):
         if mode is not None:
             message = f"unknown mode {mode!r}; only 'json' is known"
             raise AssertionValueError(message, "config", "mode")
-        return "equals", {"value": str(value), "trim": None}
+        return "equals", {"value": value_text(value), "trim": None}
 
 
 class WordCount(Check):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evalcore.checks import strict_json
 from evalcore.checks.strict_json import NotJsonError
-from evalcore.mistakes.foreign_text import json_text, quote
+from evalcore.mistakes.foreign_text import quote, value_text
 from evalcore.model.json_path import compile_json_path
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def apply_transform(transform: str, output: str) -> str:
         raise TransformError(f"transform {quote(transform)}: nested too deeply") from None
     if match is None:
         raise TransformError(f"transform {quote(transform)} matches nothing in the output")
-    value = match.value
-    return value if isinstance(value, str) else json_text(value)
+    return value_text(match.value)
 
 
 def _malformed(transform: str, error: Exception) -> TransformError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -28,10 +27,9 @@ from evalcore.formats.text.documents import parse_row
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
+from evalcore.report.escape import is_formula
 from evalcore.storage.run_names import choose_run
 
-# What a spreadsheet would calculate stands behind an apostrophe.
-_FORMULA: Final = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20']")
 _FORMS: Final = ("jsonl", "csv")
 
 
@@ -157,7 +155,7 @@ def _rows_of_table(path: Path, name: str, collectors: list[Problems]) -> Iterato
 def _cell(column: str, cell: str | None) -> Any:
     if cell is None:
         return None
-    if cell.startswith("'") and _FORMULA.match(cell[1:]):
+    if cell.startswith("'") and _is_escaped(cell[1:]):
         cell = cell[1:]
     if column == "iteration" and cell.isdecimal():
         return int(cell)
@@ -174,7 +172,12 @@ def _csv_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+    return f"'{value}" if isinstance(value, str) and _is_escaped(value) else value
+
+
+def _is_escaped(text: str) -> bool:
+    """Whether a text stands behind an apostrophe: what a spreadsheet would calculate, or one."""
+    return text.startswith("'") or is_formula(text)
 
 
 def _json_line(row: dict[str, Any]) -> str:

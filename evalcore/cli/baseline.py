@@ -28,8 +28,9 @@ from evalcore.storage.baselines import (
 )
 from evalcore.storage.layout import suite_key
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import find_run, list_runs
+from evalcore.storage.runs import StoredRun, find_run, list_runs
 
 LATEST = "latest"
 
@@ -55,13 +56,15 @@ def set_command(
 ) -> None:
     """Make RUN (an id, or latest) a baseline of SUITE (its name or its file).
 
-    A run with items in error, or of which nothing is measured, is refused without --force.
+    A run of a part of the suite (--case, --tag, --variant, items in error or skipped by a limit),
+    or of which nothing is measured, is refused without --force.
     """
     opened, suite = chosen_store(store), suite_name(suite, store)
     manifest = _completed(opened, suite, run_id)
-    check_run(find_run(opened, manifest.id))
+    run = find_run(opened, manifest.id)
+    check_run(run)
     if not force:
-        _require_measured(manifest)
+        _require_whole(run, manifest)
     moment = iso_time(datetime.now(UTC))
     pointer = BaselinePointer(manifest.suite, name, manifest.id, moment)
     before = set_baseline(opened, pointer)
@@ -140,13 +143,16 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
     return manifest
 
 
-def _require_measured(manifest: Manifest) -> None:
-    """Raise `UsageError` for a run with items in error, or of which nothing is measured."""
+def _require_whole(run: StoredRun, manifest: Manifest) -> None:
+    """Raise `UsageError` for a partial run, and for one of which nothing is measured."""
     counts = Counts(**(manifest.counts or {}))
-    if counts.error or not counts.measured:
+    reasons = partial_reasons(run, manifest)
+    if not counts.measured:
+        reasons = (unmeasured_items(counts),)
+    if reasons:
         raise UsageError(
-            f"run {manifest.id} is not measured whole: {unmeasured_items(counts)}. What is in "
-            "error cannot be compared with; run the suite again, or take the run as it is with "
+            f"run {manifest.id} is not measured whole: {'; '.join(reasons)}. A run of a part of "
+            "its suite cannot be a baseline; run the whole suite, or take the run as it is with "
             "--force"
         )
 

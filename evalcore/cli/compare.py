@@ -19,6 +19,7 @@ from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
 from evalcore.pipeline import view_run
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
+from evalcore.report.changes import variant_measures
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_two
@@ -137,6 +138,8 @@ def _variant_lines(
                 yield from (f"        {line}" for line in output_lines(outputs, difference))
             if count > most:
                 yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
+    for measure in variant_measures(compared):
+        yield f"    {measure.text}"
 
 
 def _counted_cases(cases: int, differences: int) -> str:

@@ -50,9 +50,15 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         "passed": result.passed,
         "outcome": result.outcome,
         "message": result.message,
-        "regressions": [_entry(entry) for candidate in compared for entry in candidate.regressions],
+        "regressions": [
+            _entry(entry)
+            for candidate in compared
+            for entry in (*candidate.regressions, *candidate.worse_measures)
+        ],
         "improvements": [
-            _entry(entry) for candidate in compared for entry in candidate.improvements
+            _entry(entry)
+            for candidate in compared
+            for entry in (*candidate.improvements, *candidate.better_measures)
         ],
     }
 

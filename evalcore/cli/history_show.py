@@ -16,7 +16,7 @@ from evalcore.cli.showing import one_line
 from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import counted
-from evalcore.model.trend import Metric, Trend
+from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.report.answers import render_table
 from evalcore.report.document import on_one_line
 from evalcore.report.trends import interval_text, sparkline, trend_headings
@@ -93,26 +93,18 @@ def _draw(trend: Trend, path: Path) -> None:
     from evalcore.report.charts.drawing import draw_chart
     from evalcore.report.charts.trend import trend_spec
 
+    if not trend.points:
+        raise UsageError(f"--chart: suite '{trend.suite}' has no run of the whole suite to draw")
     draw_chart(trend_spec(trend), path)
     click.echo(one_line(f"wrote {path}"), err=True)
 
 
 def _show_trend(trend: Trend, as_json: bool, all_rows: bool) -> None:
     if as_json:
-        points = [
-            {
-                "run": point.run_id,
-                "started_at": _time(point.started_at),
-                "variant": point.variant,
-                "value": point.value,
-                "low": point.low,
-                "high": point.high,
-                "decision": point.decision,
-                "changes": list(point.changes),
-            }
-            for point in trend.points
-        ]
-        _print_json({"suite": trend.suite, "metric": trend.metric, "points": points})
+        points = list(map(_point_values, trend.points))
+        partial = [_point_values(point) | {"part": point.part} for point in trend.partial]
+        document = {"suite": trend.suite, "metric": trend.metric, "points": points}
+        _print_json(document | {"partial": partial})
         return
     runs = len({point.run_id for point in trend.points})
     click.echo(
@@ -120,7 +112,7 @@ def _show_trend(trend: Trend, as_json: bool, all_rows: bool) -> None:
     )
     for line in trend_headings(trend):
         click.echo(one_line(line))
-    several = len(trend.variants) > 1
+    several = len({point.variant for point in (*trend.points, *trend.partial)}) > 1
     rows = [
         (
             f"{point.started_at:%Y-%m-%d %H:%M}",
@@ -136,6 +128,35 @@ def _show_trend(trend: Trend, as_json: bool, all_rows: bool) -> None:
     variant = ("variant",) if several else ()
     columns = ("started (UTC)", "run", *variant, trend.metric.heading, "95 %", "decision")
     _print_table((*columns, "changed since the run before"), rows, all_rows)
+    if trend.partial:
+        runs = len({point.run_id for point in trend.partial})
+        click.echo(f"\n{counted(runs, 'run')} of a part of the suite, which the trend leaves out")
+        rows = [
+            (
+                f"{point.started_at:%Y-%m-%d %H:%M}",
+                point.run_id,
+                *((point.variant,) if several else ()),
+                trend.metric.text(point.value),
+                point.decision,
+                point.part or "",
+            )
+            for point in trend.partial
+        ]
+        heads = ("started (UTC)", "run", *variant, trend.metric.heading, "decision", "part")
+        _print_table(heads, rows, all_rows)
+
+
+def _point_values(point: TrendPoint) -> dict[str, Any]:
+    return {
+        "run": point.run_id,
+        "started_at": _time(point.started_at),
+        "variant": point.variant,
+        "value": point.value,
+        "low": point.low,
+        "high": point.high,
+        "decision": point.decision,
+        "changes": list(point.changes),
+    }
 
 
 def _show_case(cases: Sequence[CaseHistory], as_json: bool, all_rows: bool) -> None:

@@ -17,6 +17,7 @@ from evalcore.pipeline.interruption import is_interrupted
 from evalcore.report.document import on_one_line
 from evalcore.report.durations import duration_text
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import PART
 from evalcore.storage.run_figures import RunFigures, read_figures
 from evalcore.storage.runs import UnreadableRun, list_all_runs, open_run
 
@@ -72,6 +73,7 @@ def manifest_facts(manifest: Manifest) -> dict[str, Any]:
         "iterations": plan.iterations,
         "shards": plan.shards,
         "counts": manifest.counts,
+        "part": manifest.execution.get(PART),
     }
 
 

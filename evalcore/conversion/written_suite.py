@@ -69,7 +69,7 @@ def _test(case: ConvertedCase) -> dict[str, Any]:
     several = len(case.assertions) > 1
     # Each has to pass, as in the program that the file is of; the score alone is a mean.
     assertions = [dict(each) | ({"required": True} if several else {}) for each in case.assertions]
-    return _asked(case) | _present(
+    return _question(case) | _present(
         {
             "fixtures": _fixtures(case),
             "assertions": assertions,
@@ -108,7 +108,7 @@ def _variants(
 
 
 def _case(case: ConvertedCase) -> dict[str, Any]:
-    return _asked(case) | _present(
+    return _question(case) | _present(
         {
             "fixtures": _fixtures(case),
             "assertions": [dict(each) for each in case.assertions],
@@ -118,7 +118,7 @@ def _case(case: ConvertedCase) -> dict[str, Any]:
     )
 
 
-def _asked(case: ConvertedCase) -> dict[str, Any]:
+def _question(case: ConvertedCase) -> dict[str, Any]:
     """Return what is asked and what is expected; an expected `[]`, `{}` or "" is a value."""
     expected = {} if case.expected_output is None else {"expected_output": case.expected_output}
     return {"id": case.id, "input": case.input} | expected

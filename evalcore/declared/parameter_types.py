@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import Annotated, Any
@@ -34,6 +35,18 @@ def _count(value: Any) -> Any:
     return int(value)
 
 
+def _maybe_factor(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
+        raise ValueError("a factor, 1 or more, or null")
+    return value
+
+
+def _maybe_share(value: Any) -> Any:
+    return None if value is None else _share(value)
+
+
 def _flag(value: Any) -> Any:
     if not isinstance(value, bool):
         raise ValueError("true or false")
@@ -59,6 +72,14 @@ Amount = Annotated[float, Rule(_amount, {"type": "number", "minimum": 0})]
 """A number, 0 or more."""
 Share = Annotated[float, Rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
 """A number from 0 to 1."""
+MaybeFactor = Annotated[
+    float | None, Rule(_maybe_factor, {"type": ["number", "null"], "minimum": 1})
+]
+"""A factor, 1 or more; null for none."""
+MaybeShare = Annotated[
+    float | None, Rule(_maybe_share, {"type": ["number", "null"], "minimum": 0, "maximum": 1})
+]
+"""A number from 0 to 1; null for none."""
 Level = Annotated[
     float, Rule(_level, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})
 ]

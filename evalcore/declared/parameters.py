@@ -151,8 +151,10 @@ def value_of_text(text: str, parameter: Parameter | None) -> Any:
     kind = None if parameter is None else parameter.kind
     if kind is not None and get_origin(kind) is Iterable:
         return [part.strip() for part in text.split(",") if part.strip()]
-    if kind not in {None, bool, float, int}:
+    if kind not in {None, bool, float, int, float | None}:
         return text
+    if kind == float | None and text in {"none", "null"}:
+        return None
     if text in {"true", "false"}:
         return text == "true"
     try:

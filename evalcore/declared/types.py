@@ -86,7 +86,7 @@ def or_null(hint: Any) -> Any:
 
 Scalar = Annotated[
     str | int | float | bool,
-    Field(description="Text; numbers and booleans are taken as Python's str()"),
+    Field(description="Text; numbers and booleans are compared as their JSON text"),
 ]
 TextOrTexts = Annotated[
     Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],

@@ -258,8 +258,8 @@ class GivenItems:
         get = case.get
         output, metadata, least = case["fixture"]["output"], get("metadata"), get("threshold")
         apart = metadata if self._keeps_apart else None
-        seen = None if self._keeps_apart else metadata
-        executed = given_identity(case["input"], output, seen, get("expected_output"))
+        executed_metadata = None if self._keeps_apart else metadata
+        executed = given_identity(case["input"], output, executed_metadata, get("expected_output"))
         key = exec_key(executed, self._target_digest, 0)
         grading = grading_of(checked.digest, least, get("criteria")) + metadata_identity(apart)
         row = {

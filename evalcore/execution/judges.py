@@ -11,6 +11,7 @@ import orjson
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
+from evalcore.judging.texts import images_of
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request, call_notes
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
 from evalcore.model.suite import Case, SuiteDefinition
@@ -73,7 +74,9 @@ class RunJudges:
         parts = [question.user] if is_model else [question.system, question.user]
         text = "\n\n".join(part for part in parts if part)
         system = {"role": "system", "content": question.system}
-        user = {"role": "user", "content": text}
+        images = images_of(item.case.input) if is_model else []
+        content = [{"type": "text", "value": text}, *images] if images else text
+        user = {"role": "user", "content": content}
         messages = (system, user) if is_model and question.system else (user,)
         return Work(
             case=Case(id=item.case.id, input=list(messages)),

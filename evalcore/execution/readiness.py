@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from evalcore.errors import EvalError, TargetError, UnreachableServerError, UsageError
+from evalcore.errors import (
+    EvalError,
+    SettingsError,
+    TargetError,
+    UnreachableServerError,
+    UsageError,
+)
 from evalcore.model.exchange import Endpoint, ProviderError
 from evalcore.model.identity import judge_name, judges_named
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.network import proxy_for, tls_context
 from evalcore.targets.fallbacks import WithFallbacks
 from evalcore.targets.registry import build
 from evalcore.targets.work import AsksServers, Runnable
@@ -55,6 +62,8 @@ def check_servers(
         missing = _missing_key(endpoint)
         if missing is not None:
             return missing
+        if endpoint.address.startswith("https:"):
+            tls_context()
         address = _address_of(endpoint)
         if address is None:
             return None
@@ -81,7 +90,7 @@ def _fault(
         return None
     try:
         faults = [check(endpoint) for endpoint in runnable.ready_endpoints(case, mode)]
-    except (TargetError, UsageError) as error:
+    except (TargetError, UsageError, SettingsError) as error:
         return UsageError(f"{error}; nothing was executed")
     except (EvalError, ValueError):  # each item says what is wrong with it
         return None
@@ -140,8 +149,6 @@ def _built_targets(
 
 def _address_of(endpoint: Endpoint) -> tuple[str, int] | None:
     """Return host and port; None where values of a case make them, or a proxy is asked."""
-    from evalcore.providers.transport import proxy_for
-
     try:
         parts = urlsplit(endpoint.address)
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -56,6 +56,8 @@ class Reused(NamedTuple):
             results,
             self.row["score"],
             Outcome(self.row["outcome"]),
+            # Why it failed although its assertions passed.
+            reason=self.row.get("reason") if self.row["outcome"] == Outcome.FAILED else None,
             attempts=0,
             scores=_scorers_entries(self.row, item),
         )

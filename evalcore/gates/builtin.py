@@ -221,6 +221,8 @@ class Errors(Gate):
     share of items). Part of every run, except with the policy `zero`.
     """
 
+    about_errors: ClassVar[bool] = True
+
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         counts, asserted = summary.counts, summary.asserted_errors
         details = {"items": counts.error, "assertions": asserted, "planned": counts.planned}
@@ -252,6 +254,7 @@ class ErrorRateUnder(Gate, example="0.05"):
     """The share of items in error is below this."""
 
     value_key: ClassVar[str] = "error_rate"
+    about_errors: ClassVar[bool] = True
     threshold: Share
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from evalcore.declared.parameter_types import Flag, Level, Share
+from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
 from evalcore.frozen import frozen
 from evalcore.gates.difference import (
     GateVerdict,
@@ -16,7 +16,15 @@ from evalcore.gates.difference import (
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import number, unmeasured_items
 from evalcore.mistakes.wording import counted
-from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
+from evalcore.model.comparison import (
+    CLOCK_NOISE_MS,
+    HARD_KINDS,
+    MEASURE_KINDS,
+    Difference,
+    DifferenceKind,
+    Measure,
+    VariantComparison,
+)
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -37,13 +45,15 @@ _NO_BASELINE = (
 
 @frozen(slots=False)
 class NoRegressions(Gate, compares=True):
-    """There is no regression against the [baseline](#comparison-with-a-baseline). With
-    `allow_metric_regressions` only failing and missing cases count. Without a baseline the outcome
-    is `first_run`. If nothing is measured on a side, it is inconclusive.
+    """No case passes less often than in the [baseline](#comparison-with-a-baseline), and none of
+    its cases is missing. Regressions of metrics (latency, cost, tokens, score) count only with
+    `allow_metric_regressions: false`. Without a baseline the outcome is `first_run`. If nothing is
+    measured on a side, it is inconclusive.
     """
 
     value_key: ClassVar[str] = "regressions"
-    allow_metric_regressions: Flag = False
+    defaults_before: ClassVar[Mapping[str, Any]] = {"allow_metric_regressions": False}
+    allow_metric_regressions: Flag = True
     first_run: FirstRun = "inconclusive"
 
     def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
@@ -83,9 +93,13 @@ class NoRegressions(Gate, compares=True):
             details["unmeasured"] = unmeasured
         messages: list[str] = []
         if total:
-            entries = (entry for each in compared for entry in each.regressions)
+            entries = (
+                entry
+                for each in compared
+                for entry in (*each.regressions, *(() if hard else each.worse_measures))
+            )
             cases = sum(
-                each.hard_regressed_cases if hard else each.regressed_cases for each in compared
+                each.hard_regressed_cases if hard else each.worse_cases for each in compared
             )
             what = counted(total, "regression")
             if 0 < cases < total:  # a case may regress in several kinds
@@ -106,7 +120,7 @@ class NoRegressions(Gate, compares=True):
 def _no_regression(compared: Sequence[VariantComparison]) -> str:
     cases = sum(candidate.measured_in_both for candidate in compared)
     message = f"no regression in {counted(cases, 'comparison')} with the baseline"
-    ignored = sum(candidate.regression_count for candidate in compared)
+    ignored = sum(sum(candidate.regression_kinds.values()) for candidate in compared)
     if ignored:
         message += f" ({counted(ignored, 'regression')} of measures allowed)"
     unpaired = sum(candidate.missing_count + candidate.compared for candidate in compared) - cases
@@ -119,7 +133,7 @@ def _unmeasured(candidate: VariantComparison) -> str | None:
     """Return why nothing can be said of a candidate; None if something can."""
     if candidate.unmeasured is not None:
         return candidate.unmeasured
-    if candidate.measured_in_both or candidate.regression_count:
+    if candidate.measured_in_both or any(candidate.regression_kinds.values()):
         return None
     return f"no case of variant '{candidate.variant}' is measured on both sides"
 
@@ -170,6 +184,84 @@ def _chance(compared: Sequence[VariantComparison]) -> str:
         return f"{case}, and iterations alone will not tell"
     more = iterations - min(unsettled.was_run, unsettled.now_run)
     return f"{case}; {more} more iterations would decide"
+
+
+_MEASURES: Final = {
+    DifferenceKind.LATENCY: "median latency (ms)",
+    DifferenceKind.COST: "cost (USD)",
+    DifferenceKind.TOKENS: "tokens",
+    DifferenceKind.SCORE: "score",
+}
+# Exactly 20 % more is within the factor 1.2, which has no exact double.
+_ROUNDING: Final = 1e-9
+
+
+@frozen(slots=False)
+class NoMetricRegressions(Gate, compares=True):
+    """No metric of the whole run is worse than the [baseline](#comparison-with-a-baseline)'s: the
+    median latency, the cost and the tokens by more than their factor, the mean score by more than
+    `score`. `null` leaves a metric out. If none is measured on both sides, it is inconclusive.
+    """
+
+    value_key: ClassVar[str] = "worse"
+    latency: MaybeFactor = 1.2
+    cost: MaybeFactor = 1.1
+    tokens: MaybeFactor = 1.2
+    score: MaybeShare = 0.1
+
+    def __post_init__(self) -> None:
+        if all(value is None for value in self.params.values()):
+            raise ValueError("names no metric: at least one is not null")
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        # The cases that both sides measured: cases of one side only would look dearer or cheaper.
+        comparison = summary.comparison
+        if comparison is None or not comparison.variants:
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
+        judged = [self._judge(candidate) for candidate in comparison.variants]
+        details = {
+            "worse": sum(len(verdict.details["worse"]) for verdict in judged),
+            "variants": [verdict.details for verdict in judged],
+        }
+        return joined(self.gate, judged, details, comparison.unavailable)
+
+    def _judge(self, candidate: VariantComparison) -> GateVerdict:
+        measures = [each for each in candidate.measures if self.params[each.kind] is not None]
+        worse = [each for each in measures if self._is_worse(each)]
+        details = {
+            "variant": candidate.variant,
+            "baseline": candidate.baseline,
+            "worse": [str(each.kind) for each in worse],
+            "metrics": {
+                str(each.kind): {"baseline": each.was, "candidate": each.now, "cases": each.cases}
+                for each in measures
+            },
+        }
+        subject = f"variant '{candidate.variant}'"
+        if (reason := _unmeasured(candidate)) is not None:
+            return GateVerdict(GateOutcome.INCONCLUSIVE, reason, details)
+        if not measures:
+            kinds = ", ".join(kind for kind, value in self.params.items() if value is not None)
+            message = f"{subject}: nothing is measured on both sides of {kinds}"
+            return GateVerdict(GateOutcome.INCONCLUSIVE, message, details)
+        texts = ", ".join(map(_measure_text, worse or measures))
+        if worse:
+            return GateVerdict(GateOutcome.FAIL, f"{subject} is worse: {texts}", details)
+        return GateVerdict(GateOutcome.PASS, f"{subject} is within bounds: {texts}", details)
+
+    def _is_worse(self, measure: Measure) -> bool:
+        bound = float(self.params[measure.kind])
+        if measure.kind is DifferenceKind.SCORE:
+            return measure.now - measure.was < -(bound + _ROUNDING)
+        if measure.kind is DifferenceKind.LATENCY and measure.now - measure.was < CLOCK_NOISE_MS:
+            return False
+        return 0 < measure.was * (bound + _ROUNDING) < measure.now
+
+
+def _measure_text(measure: Measure) -> str:
+    relative = measure.was and measure.now != measure.was and measure.kind in MEASURE_KINDS
+    change = f" ({measure.now / measure.was - 1:+.0%})" if relative else ""
+    return f"{_MEASURES[measure.kind]} {number(measure.was)} → {number(measure.now)}{change}"
 
 
 @frozen(slots=False)

@@ -8,6 +8,8 @@ from evalcore.errors import ExitCode
 from evalcore.gates.builtin import Errors
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.gates.registry import restore_gate
+from evalcore.gates.wording import unmeasured_items
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -50,18 +52,36 @@ def decide_gates(
     return tuple(results)
 
 
+def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...]:
+    """Return the result of each gate of a run that evaluated nothing."""
+    why = f"not evaluated: {unmeasured_items(summary.counts)}"
+    if summary.asserted_errors:
+        why += f"; {counted(summary.asserted_errors, 'assertion')} in error"
+    gates = map(restore_gate, policy.gates)
+    return tuple(
+        gate.decide(summary, policy)
+        if gate.about_errors
+        else GateResult(gate.gate, GateOutcome.INCONCLUSIVE, why)
+        for gate in gates
+    )
+
+
 def decide_run(
-    gates: Sequence[GateResult], summary: Summary, gating: Summary | None = None
+    gates: Sequence[GateResult],
+    summary: Summary,
+    gating: Summary | None = None,
+    *,
+    evaluated: bool = True,
 ) -> Decision:
     """Return the decision: fail, else error, else inconclusive, else pass.
 
-    Counts that do not add up fail the run, also if all gates pass. A run that a provider ended
-    (its key, its credit) is in error. `gating` is what the gates saw,
-    if that is not the whole run; a run whose cases are all quarantined is inconclusive.
+    Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
+    if that is not the whole run; a run whose cases are all quarantined is inconclusive. A run that
+    `evaluated` nothing is an error, and so is one that a provider ended (its key, its credit).
     """
     if not summary.adds_up:
         return Decision.FAIL
-    if summary.refused:
+    if not evaluated or summary.refused:
         return Decision.ERROR
     if gating is not None and gating.nothing_gates:
         return Decision.INCONCLUSIVE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
@@ -26,6 +27,8 @@ class Gate:
     parameters as `$key`.
     `rows` returns its rows. `value_key` and `threshold_key` are the keys of its details that hold
     the number it looks at and the bound of that number, for the history.
+    `about_errors`: it is decided also if nothing was evaluated. `defaults_before` are parameters
+    whose default was another one when plans without them were made.
     `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
@@ -35,6 +38,8 @@ class Gate:
     query: ClassVar[str] = ""
     value_key: ClassVar[str] = "value"
     threshold_key: ClassVar[str] = "threshold"
+    about_errors: ClassVar[bool] = False
+    defaults_before: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     is_sequential: ClassVar[bool] = False
     fails_early: ClassVar[bool] = False
 

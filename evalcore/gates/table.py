@@ -12,6 +12,7 @@ errors = builtin.Errors
 latency_under = builtin.LatencyUnder
 no_drift = drift.NoDrift
 no_drop_from_history = over_time.NoDropFromHistory
+no_metric_regressions = comparing.NoMetricRegressions
 no_new_failures = over_time.NoNewFailures
 no_regressions = comparing.NoRegressions
 no_significant_regression = comparing.NoSignificantRegression

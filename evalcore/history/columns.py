@@ -149,8 +149,9 @@ RUNS: Final = HistoryTable(
         Column("cost_high_usd", NUMBER, "USD", "Upper end of the cost's 95 % interval."),
         Column("tokens_low", NUMBER, "tokens", "Lower end of the 95 % interval of all tokens."),
         Column("tokens_high", NUMBER, "tokens", "Upper end of the 95 % interval of all tokens."),
+        Column("part", TEXT, "", "Why the run is a partial one; null for a whole run."),
     ),
-    added=17,
+    added=18,
 )
 GATES: Final = HistoryTable(
     "gates",

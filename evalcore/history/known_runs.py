@@ -21,6 +21,7 @@ from evalcore.storage.layout import (
     runs_prefix,
 )
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import CALIBRATION
 from evalcore.storage.runs import StoredRun
 
 _READERS: Final = 16
@@ -98,7 +99,8 @@ def ended_runs(
         except DamagedRunError as error:
             damaged[keys.run_id] = str(error.damages[0])
             return None
-        return EndedRun(run, manifest) if is_ended(manifest) else None
+        is_listed = is_ended(manifest) and CALIBRATION not in manifest.settings
+        return EndedRun(run, manifest) if is_listed else None
 
     if len(candidates) < _READERS:
         ended = list(map(read, candidates))

@@ -42,6 +42,7 @@ from evalcore.statistics.estimates import (
     estimate_total,
 )
 from evalcore.storage.manifests import MANIFEST
+from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.runs import StoredRun
 
 _CASES_BEGIN: Final = b'"cases":['
@@ -201,6 +202,7 @@ class _RunTables:
             "git_dirty": git.get("dirty"),
             "flow_run_id": manifest.execution.get("flow_run_id"),
             "tags": list(definition.tags),
+            "part": "; ".join(partial_reasons(self._run, manifest)) or None,
         }
         rows = []
         for number, variant in enumerate(definition.variants):

@@ -44,6 +44,7 @@ class RunPoint(NamedTuple):
     tokens: int | None
     tokens_low: float | None
     tokens_high: float | None
+    part: str | None
     fingerprint: Fingerprint
 
 
@@ -172,25 +173,28 @@ class SuiteHistory:
         """Return the trend of a figure, of all variants or of one; raises `UsageError`."""
         points = self._points(variant)
         last: dict[str, Fingerprint] = {}
-        trend_points = []
+        trend_points, partial = [], []
         for point in points:
             before = last.get(point.variant)
             changes = () if before is None else describe_changes(before, point.fingerprint)
-            last[point.variant] = point.fingerprint
             low, high = _bounds(metric, point)
-            trend_points.append(
-                TrendPoint(
-                    point.run_id,
-                    point.started_at,
-                    point.variant,
-                    _VALUES[metric](point),
-                    low,
-                    high,
-                    point.decision,
-                    changes,
-                )
+            trend_point = TrendPoint(
+                point.run_id,
+                point.started_at,
+                point.variant,
+                _VALUES[metric](point),
+                low,
+                high,
+                point.decision,
+                changes,
+                point.part,
             )
-        return Trend(self.suite, metric, tuple(trend_points))
+            if point.part is not None:
+                partial.append(trend_point)
+                continue
+            last[point.variant] = point.fingerprint
+            trend_points.append(trend_point)
+        return Trend(self.suite, metric, tuple(trend_points), tuple(partial))
 
     def case(self, case_id: str, variant: str | None = None) -> tuple[CaseHistory, ...]:
         """Return a case's outcomes for each of its groups and variants; raises `UsageError`."""
@@ -277,11 +281,12 @@ def _similar_suite(store: ObjectStore, suite: str) -> str:
 
 def run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:
     """Yield the rows of `history_trend.sql`."""
-    plain = len(RunPoint._fields) - 1
-    for row in rows:
-        run_id, started_at, *values = row[:plain]
-        fingerprint = Fingerprint._make(row[plain:])
-        yield RunPoint._make((run_id, _utc(started_at), *values, fingerprint))
+    plain = len(RunPoint._fields) - 2
+    for run_id, started_at, *values in rows:
+        *prints, part = values[plain - 2 :]
+        figures = values[: plain - 2]
+        fingerprint = Fingerprint._make(prints)
+        yield RunPoint._make((run_id, _utc(started_at), *figures, part, fingerprint))
 
 
 def _utc(moment: datetime) -> datetime:

@@ -65,6 +65,11 @@ def json_text(value: Any) -> str:
         return repr(value)
 
 
+def value_text(value: Any) -> str:
+    """Return the text that a value is compared as: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json_text(value)
+
+
 def describe_error(error: BaseException) -> str:
     """Return `Type: message` on one line, even if the exception cannot say its message.
 

@@ -84,14 +84,16 @@ def nearest(word: object, names: Iterable[str]) -> str | None:
 
 
 def suggest_assertion(kind: str, types: Collection[str]) -> str:
-    """Return what `suggest` would, for an assertion type: one of another format may be meant."""
+    """Return what `suggest` would, for an assertion type: one of another format may be meant.
+
+    Each of `types` may have `not-` before it, and is suggested so for a `kind` that has.
+    """
     names = {name for name in types if name.replace("_", "-") not in set(types) - {name}}
+    names = {name for name in names if not _folded(name).startswith("not-")}
     bare = _folded(kind).removeprefix("not-")
-    negatable = any(name.startswith("not-") for name in names)
-    if bare != _folded(kind) and not negatable:
-        near = nearest(bare, names)
-        return f" Write 'type: {near}' and 'negate: true'." if near else suggest(kind, names)
     own = next(iter(names & (_ELSEWHERE.get(bare) or set())), None)
+    if bare != _folded(kind):
+        names = {f"not-{name}" for name in names}
     return suggest(kind, names) if own is None else f" Did you mean '{own}'?"
 
 

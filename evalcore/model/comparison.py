@@ -31,14 +31,20 @@ class CaseState(StrEnum):
     SKIPPED = "skipped"
 
 
-# What a change of a measure cannot excuse (`allow_metric_regressions`).
+# What takes a few milliseconds takes several times as long when the machine is busy: a difference
+# below this says nothing of the target.
+CLOCK_NOISE_MS = 50.0
+# What `no_regressions` always counts; the other kinds are metrics (`allow_metric_regressions`).
 HARD_KINDS = frozenset({DifferenceKind.ASSERTION, DifferenceKind.MISSING})
+# What a case took. Reports list it apart from what became better or worse.
+MEASURE_KINDS = frozenset({DifferenceKind.LATENCY, DifferenceKind.COST, DifferenceKind.TOKENS})
 
 
 class Tolerances(NamedTuple):
     """How much worse a case may be: relative increases, and the absolute fall of a score.
 
-    Latencies of at most `floor_ms` on both sides are the same: a busy machine's noise.
+    Latencies that differ by less than `noise_ms` are the same: a busy machine's noise. By earlier
+    rules those of at most `floor_ms` on both sides are.
     """
 
     latency: float = 0.2
@@ -46,6 +52,7 @@ class Tolerances(NamedTuple):
     tokens: float = 0.2
     score: float = 0.1
     floor_ms: float = 0.0
+    noise_ms: float = 0.0
 
 
 class Difference(NamedTuple):
@@ -65,6 +72,19 @@ class Difference(NamedTuple):
     missing_from: str | None = None
     p: float | None = None
     settled: bool = True
+
+
+class Measure(NamedTuple):
+    """A metric over the `cases` that both sides measured, with one iteration of each case.
+
+    `was` and `now` are the baseline's and the candidate's median latency (ms), sum of costs (USD)
+    or tokens, or mean score.
+    """
+
+    kind: DifferenceKind
+    was: float
+    now: float
+    cases: int
 
 
 class Paired(NamedTuple):
@@ -106,8 +126,11 @@ class VariantComparison:
     by the baseline and not by the candidate (without those that its error policy excludes).
     `compared` counts the cases that both have; `worse` and `better` those of them that passed on
     one side only. Counts are by kind; the `unsettled_kinds` are among the regressions. A case
-    counts once in `regressed_cases` and in `improved_cases`, in any number of kinds, and in
-    `hard_regressed_cases` if one of them is of `HARD_KINDS`.
+    counts once in `regressed_cases` and in `improved_cases`, in any number of kinds but those of
+    `MEASURE_KINDS`, and in `hard_regressed_cases` if one of them is of `HARD_KINDS`;
+    `worse_cases` are worse in any kind. `measures` are those of the whole run; `worse_measures` and
+    `better_measures` list the differences of `MEASURE_KINDS`, `regressions` and `improvements` the
+    others.
     """
 
     variant: str
@@ -127,11 +150,15 @@ class VariantComparison:
     regressed_cases: int = 0
     hard_regressed_cases: int = 0
     improved_cases: int = 0
+    worse_cases: int = 0
     paired: Paired | None = None
     regressions: tuple[Difference, ...] = ()
     improvements: tuple[Difference, ...] = ()
     missing: tuple[Difference, ...] = ()
     unsettled: Unsettled | None = None
+    measures: tuple[Measure, ...] = ()
+    worse_measures: tuple[Difference, ...] = ()
+    better_measures: tuple[Difference, ...] = ()
 
     @property
     def unmeasured(self) -> str | None:
@@ -147,19 +174,29 @@ class VariantComparison:
 
     @property
     def regression_count(self) -> int:
-        """How many regressions there are, listed or not."""
-        return sum(self.regression_kinds.values())
+        """How many regressions of outcomes and scores there are, listed or not."""
+        return _number_of_changes(self.regression_kinds)
 
     @property
     def improvement_count(self) -> int:
-        """How many improvements there are, listed or not."""
-        return sum(self.improvement_kinds.values())
+        """How many improvements of outcomes and scores there are, listed or not."""
+        return _number_of_changes(self.improvement_kinds)
 
     @property
     def complete(self) -> bool:
         """Whether every difference is listed."""
-        counts = self.regression_count, self.improvement_count, self.missing_count
-        return counts == (len(self.regressions), len(self.improvements), len(self.missing))
+        listed = (
+            *self.regressions,
+            *self.improvements,
+            *self.worse_measures,
+            *self.better_measures,
+        )
+        kinds = (*self.regression_kinds.values(), *self.improvement_kinds.values())
+        return (sum(kinds), self.missing_count) == (len(listed), len(self.missing))
+
+
+def _number_of_changes(kinds: Mapping[DifferenceKind, int]) -> int:
+    return sum(number for kind, number in kinds.items() if kind not in MEASURE_KINDS)
 
 
 _UNMEASURED = {
@@ -188,10 +225,10 @@ class Comparison:
 
     @property
     def regression_count(self) -> int:
-        """How many regressions there are over all variants."""
+        """How many regressions of outcomes and scores there are over all variants."""
         return sum(variant.regression_count for variant in self.variants)
 
     @property
     def improvement_count(self) -> int:
-        """How many improvements there are over all variants."""
+        """How many improvements of outcomes and scores there are over all variants."""
         return sum(variant.improvement_count for variant in self.variants)

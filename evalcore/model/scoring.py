@@ -64,12 +64,12 @@ def score_reason(results: Sequence[AssertionResult], score: float, threshold: fl
         if result.required is not None and not reaches(result.score, result.required)
     ]
     reasons = required or [f"score {score:.6g} < {threshold:g} (the threshold of the test)"]
-    said = [
+    messages = [
         f"{result.name}: {result.message}"
         for result in sorted(deciding, key=lambda result: result.score)
         if result.score < 1.0 and result.message
     ]
-    return "; ".join((*reasons, *said[:_REASONS]))
+    return "; ".join((*reasons, *messages[:_REASONS]))
 
 
 def all_plain_passes(results: Sequence[AssertionResult]) -> bool:

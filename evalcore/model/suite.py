@@ -21,8 +21,9 @@ FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
 
 It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
-compares arguments with `exact` by default; it was `superset`. 4: metadata
-that a target does not see is no part of the execution's identity, but of the grading's.
+compares arguments with `exact` by default; it was `superset`. 4: a run that evaluated nothing is
+an error; differences of latency below 50 ms never count; metadata that a target does not see is no
+part of the execution's identity, but of the grading's.
 """
 
 
@@ -217,8 +218,9 @@ class SuiteDefinition:
 
     `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
-    says that they left out cases. `judge` is the target that judges where neither the assertion nor
-    the target names one; with `require_calibrated` a judge that is not only reports. `code` has the
+    says that they left out cases, `part` names the options that left out cases or variants.
+    `judge` is the target that judges where neither the assertion nor the target names one; with
+    `require_calibrated` a judge that is not only reports. `code` has the
     digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
@@ -238,6 +240,7 @@ class SuiteDefinition:
     baseline_run: str | None = None
     dropped_baseline: str | None = None
     filtered: bool = False
+    part: tuple[str, ...] = ()
     limits: Limits = Limits()
     tags: tuple[str, ...] = ()
     scorers: tuple[ScorerSpec, ...] = ()

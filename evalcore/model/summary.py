@@ -154,6 +154,14 @@ class Summary:
         return bool(self.quarantined) and not self.counts.planned
 
     @property
+    def nothing_evaluated(self) -> bool:
+        """Whether errors or limits left no measured item, and no label of a person is missing."""
+        counts = self.counts
+        if not counts.planned or counts.measured or self.awaiting is not None:
+            return False
+        return not counts.completed or self.asserted_errors > 0
+
+    @property
     def adds_up(self) -> bool:
         """Whether each planned item has exactly one row and ended in exactly one way."""
         return self.each_item_once and self.counts.add_up

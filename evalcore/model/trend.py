@@ -57,7 +57,8 @@ class TrendPoint:
 
     `low` and `high` are the ends of its 95 % interval, None where it has none. `decision` is the
     run's, or the state of a run without one. `changes` says in short texts what differs from the
-    point before of the variant.
+    point before of the variant. `part` says why the run is of a part of its suite, None for a whole
+    run.
     """
 
     run_id: str
@@ -68,15 +69,20 @@ class TrendPoint:
     high: float | None = None
     decision: str = "pass"
     changes: tuple[str, ...] = ()
+    part: str | None = None
 
 
 @frozen
 class Trend:
-    """The points of a suite's runs, oldest first; those of one run stand together."""
+    """The points of a suite's whole runs, oldest first; those of one run stand together.
+
+    `partial` are those of runs of a part of the suite, which no trend counts.
+    """
 
     suite: str
     metric: Metric
     points: tuple[TrendPoint, ...]
+    partial: tuple[TrendPoint, ...] = ()
 
     @property
     def variants(self) -> tuple[str, ...]:

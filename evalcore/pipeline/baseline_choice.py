@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from evalcore.errors import UsageError
@@ -10,14 +11,18 @@ from evalcore.model.run import State
 from evalcore.model.suite import SuiteDefinition
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
 from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.run_names import choose_run, is_run_name
+from evalcore.storage.partial_runs import partial_reasons
+from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
 
 
-def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
+def settle_baseline(
+    store: ObjectStore, definition: SuiteDefinition, warn: Callable[[str], None] | None = None
+) -> dict[str, Any] | None:
     """Return the earlier run that a run of the suite is compared with: `{name, suite, run}`.
 
     None if its baseline is a variant, or if none is asked for. The name that the caller gave is
-    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither.
+    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither. `latest`
+    means the newest whole run, as `last` does. `warn` is told of a partial run.
     """
     if definition.baseline is not None or definition.dropped_baseline is not None:
         return None
@@ -33,12 +38,23 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
         return None
     if not is_run_name(name):
         raise UsageError(_unknown(store, definition, name))
-    earlier = choose_run(store, name, suite=definition.name).manifest()
+    run = choose_run(store, _whole(name), suite=definition.name)
+    earlier = run.manifest()
     if earlier.state is not State.COMPLETED:
         raise UsageError(
             f"baseline: run {name} is {earlier.state}; only a completed run can be one"
         )
+    if warn is not None and not definition.part and (reasons := partial_reasons(run, earlier)):
+        warn(
+            f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}): cases "
+            "that it has not measured are not compared; `last` names the newest whole run"
+        )
     return {"name": None, "suite": earlier.suite, "run": earlier.id}
+
+
+def _whole(name: str) -> str:
+    suite, slash, short = name.rpartition("/")
+    return f"{suite}{slash}{LAST}" if short == LATEST else name
 
 
 def _unknown(store: ObjectStore, definition: SuiteDefinition, name: str) -> str:

@@ -13,7 +13,12 @@ from evalcore.gates.decide import decide_run
 from evalcore.model.gate import GateResult
 from evalcore.model.run import Manifest
 from evalcore.model.summary import Summary
-from evalcore.pipeline.run_gates import DecideOptions, gate_results, without_secrets
+from evalcore.pipeline.run_gates import (
+    DecideOptions,
+    gate_results,
+    has_evaluated_nothing,
+    without_secrets,
+)
 from evalcore.report.document import Report
 from evalcore.storage.runs import StoredRun
 
@@ -76,14 +81,17 @@ def decided_report(
             gating = replace(undecided, summary=sources.summary(gated))
         results = gate_results(run, manifest, gating, gated, options)
     report = undecided
-    if run.definition.policy.auto_iterations:
+    if run.definition.policy.auto_iterations and not has_evaluated_nothing(
+        run.definition, gating.summary
+    ):
         from evalcore.pipeline.round_rule import decide_rounds
 
         results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
         report = replace(report, iterations=rounds.settings())
     results = _with_awaited_labels(sources, gating, results, options)
     gates = tuple(map(without_secrets, results))
-    decision = decide_run(gates, undecided.summary, gating.summary)
+    evaluated = not has_evaluated_nothing(run.definition, gating.summary)
+    decision = decide_run(gates, undecided.summary, gating.summary, evaluated=evaluated)
     return replace(report, gates=gates, decision=decision)
 
 

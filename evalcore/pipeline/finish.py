@@ -40,6 +40,7 @@ from evalcore.pipeline.run_observer import tell_end
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
+from evalcore.storage.partial_runs import PART, reasons_of_part
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.transfers import at_once
 
@@ -146,6 +147,8 @@ def finish_run(
         _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
+        skipped = dict(view.reasons()) if summary.counts.skipped else {}
+        facts[PART] = reasons_of_part(run.definition, summary.counts, skipped)
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,

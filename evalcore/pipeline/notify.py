@@ -16,7 +16,7 @@ from typing import Final
 from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.frozen import frozen
-from evalcore.model.notification import NotifyPolicy
+from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.finish import RunView
 from evalcore.redaction.redactor import PROCESS
@@ -29,6 +29,7 @@ from evalcore.report.message import (
 )
 from evalcore.settings import Settings
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import is_filtered
 from evalcore.storage.runs import list_runs, open_run
 
 SEND_TIMEOUT_S: Final = 20.0
@@ -62,6 +63,8 @@ def notify_decision(
     policy = own or (settings.notify if configured else None)
     if policy is None or not policy.to:
         return ()
+    if view.run.definition.part and policy.on is NotifyOn.CHANGE:
+        return ()  # a part of the suite has not changed what the suite came to
     try:
         before = decided_before(view.run.store, view.report.suite, view.run.run_id)
         decision = None if before is None else before.decision
@@ -94,14 +97,22 @@ def _suite_receivers(policy: NotifyPolicy, folder: Path, settings: Settings) -> 
 
 
 def decided_before(store: ObjectStore, suite: str, run_id: str) -> Manifest | None:
-    """Return the newest decided run of a suite that was made before a run; None of none."""
+    """Return the newest decided run of a suite that was made before a run; None of none.
+
+    Runs that the caller limited to some cases or variants decide nothing of the suite.
+    """
     later = True
     for number, manifest in enumerate(list_runs(store, suite)):
         if number > _LOOKED_AT and not later:
             return None
         if manifest.id == run_id:
             later = False
-        elif not later and manifest.state is State.COMPLETED and manifest.decision:
+        elif (
+            not later
+            and manifest.state is State.COMPLETED
+            and manifest.decision
+            and not is_filtered(open_run(store, suite, manifest.id), manifest)
+        ):
             return manifest
     return None
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
-from evalcore.model.comparison import Tolerances
+from evalcore.model.comparison import CLOCK_NOISE_MS, Tolerances
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
 from evalcore.pipeline.integrity import check_parts, check_shards
@@ -17,9 +17,7 @@ from evalcore.storage.runs import StoredRun, open_run
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
 
-# What takes a few milliseconds takes several times as long when the machine is busy: the ratio of
-# two such times says nothing of the target.
-CLOCK_NOISE_MS = 50.0
+_NOISE_SINCE: Final = 4  # of `model.suite.FILE_RULES`
 
 
 @contextmanager
@@ -75,10 +73,12 @@ def compare_with_run(
 def _comparison_plan(definition: SuiteDefinition, **baseline: Any) -> ComparisonPlan:
     from evalcore.analytics.compare import ComparisonPlan
 
-    floor_ms = 0.0 if is_instant(definition) else CLOCK_NOISE_MS
+    tolerances = Tolerances(noise_ms=CLOCK_NOISE_MS)
+    if definition.file_rules < _NOISE_SINCE:
+        tolerances = Tolerances(floor_ms=0.0 if is_instant(definition) else CLOCK_NOISE_MS)
     return ComparisonPlan(
         tuple(variant.id for variant in definition.variants),
-        tolerances=Tolerances(floor_ms=floor_ms),
+        tolerances=tolerances,
         cluster=definition.policy.cluster,
         only_planned=definition.filtered,
         **baseline,

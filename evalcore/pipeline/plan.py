@@ -43,6 +43,7 @@ from evalcore.planning.spool import PART_CASES, CaseSpool
 from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import CALIBRATION, FILTERS
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.seal import Seal, frozen_fields
 from evalcore.targets.registry import SCRIPT
@@ -67,7 +68,8 @@ class PlanOptions:
     `isolation` says where the suite's Python runs; None leaves it to who executes.
     `run_id` is the id of the run (`new_run_id`), so that it is known before the run exists.
     `seed` is that of the random order of a run that stops early; None draws one.
-    `is_stored` says that the suite is that of the run `reuse`: its code is not read again. `warn`
+    `is_stored` says that the suite is that of the run `reuse`: its code is not read again.
+    `calibrates`: the run asks judges about labels and is no run of a suite. `warn`
     is told what people should know.
     """
 
@@ -79,6 +81,7 @@ class PlanOptions:
     run_id: str | None = None
     seed: int | None = None
     is_stored: bool = False
+    calibrates: bool = False
     warn: Callable[[str], None] = warn_on_standard_error
 
     def __post_init__(self) -> None:
@@ -177,7 +180,7 @@ def plan_run(
     check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)
     definition = _definition_with_code(suite, store, options, regraded=regraded)
     suite = replace(suite, definition=definition)
-    baseline = settle_baseline(store, definition)
+    baseline = settle_baseline(store, definition, options.warn)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
     quarantine = quarantine_on(suite.quarantine, definition.name, now.astimezone(UTC).date())
     latency_s = 0.0 if regraded else _latency_in_history(store, definition)
@@ -203,6 +206,8 @@ def plan_run(
         **({"quarantine": quarantine.settings()} if quarantine else {}),
         **(_annotation_start(store, options.reuse) if regraded else {}),
         **kept_evidence_settings(definition),
+        **({FILTERS: definition.part} if definition.part else {}),
+        **({CALIBRATION: True} if options.calibrates else {}),
     }
     manifest = _first_manifest(run, definition, options, plan, settings, iso_time(now))
     keys = read_plan_keys(os.environ)

@@ -18,6 +18,7 @@ from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.questions import question_of
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
+from evalcore.storage.partial_runs import is_whole
 
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
 # Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
@@ -63,7 +64,7 @@ class Presented:
         """Return the suite's scores up to this run; None without a history."""
         from evalcore.pipeline.run_trend import run_trend
 
-        return run_trend(self._view.run.store, self.report)
+        return run_trend(self._view.run.store, self.report, whole=is_whole(self._view.run))
 
     def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite; without a line if the file has changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
 from evalcore.errors import DamagedRunError, ResultsDroppedError
 from evalcore.execution.reused_items import REUSE_ITEMS
+from evalcore.model.identity import METADATA_APART_SINCE
 from evalcore.model.mode import HISTORY
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import EvidencePolicy, Suite
@@ -125,10 +127,15 @@ def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
 def _planned_items(
     suite: Suite, plan: Plan, conversations: AskedConversations
 ) -> Iterator[PlannedItem]:
-    expander = Expander(suite.definition)
+    """Yield the items by their identities, and by those that earlier versions gave them."""
+    definition = suite.definition
+    expanders = [Expander(definition)]
+    if definition.file_rules >= METADATA_APART_SINCE:
+        expanders.append(Expander(replace(definition, file_rules=METADATA_APART_SINCE - 1)))
     for index, case in enumerate(suite.cases):
         first = index * plan.items_per_case
         numbers = range(first, first + plan.items_per_case)
         asked_as = conversations.asked_as(case)
-        for item in expander.expand(case, first, numbers, asked_as=asked_as):
-            yield PlannedItem(item.number, item.exec_key, item.grade_key)
+        for expander in expanders if case.metadata else expanders[:1]:
+            for item in expander.expand(case, first, numbers, asked_as=asked_as):
+                yield PlannedItem(item.number, item.exec_key, item.grade_key)

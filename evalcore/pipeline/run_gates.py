@@ -10,11 +10,13 @@ import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.frozen import frozen
-from evalcore.gates.decide import decide_gates
+from evalcore.gates.decide import decide_gates, unevaluated_gates
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.run import Manifest
+from evalcore.model.suite import SuiteDefinition
+from evalcore.model.summary import Summary
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, undecided_head
 from evalcore.storage.runs import StoredRun
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
 
 _WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
+_EVALUATED_SINCE: Final = 4
 
 
 @frozen
@@ -59,6 +62,8 @@ def gate_results(
 ) -> Sequence[GateResult]:
     """Return what the gates decide over the summary of a report."""
     policy, summary = run.definition.policy, undecided.summary
+    if has_evaluated_nothing(run.definition, summary):
+        return unevaluated_gates(policy, summary)
     if run.definition.file_rules < _WHOLE_SCORES_SINCE:
         policy = replace(policy, partial_scores=True)
     # A custom gate is foreign code.
@@ -69,6 +74,11 @@ def gate_results(
 
         results = early_results(run.definition, manifest, tables, results)
     return results
+
+
+def has_evaluated_nothing(definition: SuiteDefinition, summary: Summary) -> bool:
+    """Whether a run is in error because it evaluated nothing; older runs were decided by gates."""
+    return definition.file_rules >= _EVALUATED_SINCE and summary.nothing_evaluated
 
 
 def _gate_functions(

@@ -16,8 +16,10 @@ _HISTORY_LOG: Final = "history/runs/_delta_log/"
 _MOST_POINTS: Final = 365
 
 
-def run_trend(store: ObjectStore, report: Report) -> Trend | None:
+def run_trend(store: ObjectStore, report: Report, *, whole: bool) -> Trend | None:
     """Return the score of the suite up to this run; None without an earlier run in the history.
+
+    A run that is not `whole` is no point of it.
 
     The history is taken as it is: a report does not bring it up to date. What cannot be read is
     left out, the report does not depend on it.
@@ -40,7 +42,7 @@ def run_trend(store: ObjectStore, report: Report) -> Trend | None:
     ]
     if not any(point.run_id != report.run.id for point in earlier):
         return None
-    if not any(point.run_id == report.run.id for point in earlier):
+    if whole and not any(point.run_id == report.run.id for point in earlier):
         earlier += _own_points(report, started_at)
     return replace(trend, points=tuple(earlier[-_MOST_POINTS * len(variants) :]))
 

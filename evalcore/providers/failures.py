@@ -14,6 +14,7 @@ import orjson
 from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.network import proxy_for
 from evalcore.providers.additions import named_in
 from evalcore.providers.redaction import excerpt, secrets_of
 
@@ -257,6 +258,8 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
     if 300 <= status < 400:
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
+    if status == 407:
+        return f" (the answer of the proxy {proxy_for(url)}; write http://USER:PASSWORD@HOST:PORT)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

@@ -13,8 +13,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
 from evalcore.model.exchange import ProviderError
+from evalcore.network import proxy_for
 from evalcore.providers.registry import open_session
-from evalcore.providers.transport import proxy_for
 from evalcore.trust.addresses import is_allowed_address, is_public
 
 

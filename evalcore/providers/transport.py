@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import urllib.request
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -14,7 +13,9 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import orjson
 
+from evalcore.errors import SettingsError
 from evalcore.model.exchange import ErrorKind, ProviderError, Request
+from evalcore.network import CERTIFICATES, proxy_for, tls_context
 from evalcore.providers.failures import failed, refused
 from evalcore.providers.wire_times import WireTimes, begin_exchange
 
@@ -101,7 +102,7 @@ async def exchange(
     try:
         async with asyncio.timeout(request.attempt_timeout_s):
             return await _exchanged(session, request, sent, on_event, admit)
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, SettingsError) as problem:
         raise _named(problem, request, sent.url) from problem
 
 
@@ -133,13 +134,15 @@ async def _answered(
     for _ in range(_MOST_REDIRECTS):
         if admit is not None:
             await admit(sent.url)
+        proxy = proxy_for(sent.url)
         response = await session.request(
             sent.method,
             sent.url,
             headers={"User-Agent": _AGENT, **sent.headers},
             data=sent.body,
             allow_redirects=False,
-            proxy=proxy_for(sent.url),
+            proxy=proxy and proxy.url,
+            ssl=tls_context() or True,
         )
         try:
             onward = redirected(sent, response.status, response.headers.get("Location"))
@@ -189,27 +192,14 @@ def _is_same_host(before: str, after: str) -> bool:
     return (old.scheme, old_port, new.scheme, new_port) == ("http", 80, "https", 443)
 
 
-@lru_cache(maxsize=256)
-def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment names; none for this machine.
-
-    aiohttp's own way would also send what `.netrc` says of the host.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_local(host) or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
-
-
-def is_local(host: str) -> bool:
-    """Whether a host's name means this machine."""
-    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")  # noqa: S104
-
-
 def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
     option = "url" if request.endpoint.protocol == "http" else "base_url"
+    if isinstance(problem, SettingsError):
+        return failed(request.endpoint, url, ErrorKind.REQUEST, str(problem))
+    on_the_way = _on_the_way(problem, url)
+    if on_the_way is not None:
+        return failed(request.endpoint, url, *on_the_way)
     if isinstance(problem, TimeoutError):
         bound_s = request.attempt_timeout_s
         limit = "the time limit" if bound_s is None else f"{bound_s:g} s"
@@ -220,6 +210,8 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     elif isinstance(problem, aiohttp.ClientConnectorError):
         reason = problem.os_error.strerror or problem.os_error
         kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is {option} right?"
+        if isinstance(problem, aiohttp.ClientConnectorDNSError):
+            what += " (or does this network need a proxy? set HTTPS_PROXY)"
     elif isinstance(problem, aiohttp.ClientPayloadError):
         kind, what = ErrorKind.CONNECTION, "the answer was cut off"
     elif isinstance(problem, aiohttp.ClientResponseError):
@@ -231,6 +223,32 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
         kind = ErrorKind.REQUEST
         what = "a header or the URL holds a character that HTTP does not allow"
     return failed(request.endpoint, url, kind, what)
+
+
+def _on_the_way(problem: Exception, url: str) -> tuple[ErrorKind, str] | None:
+    """Return the kind and the words for what a proxy or a certificate did wrong."""
+    proxy = proxy_for(url)
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        reason = getattr(problem.certificate_error, "verify_message", problem.certificate_error)
+        through = f" (through the proxy {proxy})" if proxy else ""
+        what = f"the certificate of {problem.host} is not trusted{through}: {reason}; name the "
+        return ErrorKind.REQUEST, what + f"file of your authority in {CERTIFICATES[0]}"
+    if isinstance(problem, aiohttp.ClientSSLError):
+        reason = getattr(problem.os_error, "reason", None) or problem.os_error
+        return ErrorKind.REQUEST, f"no TLS with {problem.host}: {reason}; does it speak https?"
+    if proxy is None:
+        return None
+    if isinstance(problem, aiohttp.ClientProxyConnectionError):
+        reason = problem.os_error.strerror or problem.os_error
+        what = f"no connection to the proxy {proxy}: {reason}; is it right? NO_PROXY names hosts "
+        return ErrorKind.REQUEST, what + "that need none"
+    if isinstance(problem, aiohttp.ClientHttpProxyError):
+        # A gateway's 502, 503 and 504 are about what lies behind it, and may pass.
+        kind = ErrorKind.CONNECTION if problem.status >= 500 else ErrorKind.REQUEST
+        return kind, f"the proxy {proxy} refused the connection: {problem.status} {problem.message}"
+    if isinstance(problem, aiohttp.ClientConnectionError):
+        return ErrorKind.CONNECTION, f"the connection through the proxy {proxy} was lost"
+    return None
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
@@ -14,17 +13,12 @@ from typing import Any, Final
 import orjson
 
 from evalcore.report.document import on_one_line
+from evalcore.report.escape import inert_cell
 
 Rows = Iterable[Sequence[tuple[Any, ...]]]
 """Rows in batches."""
 
 _WIDEST: Final = 48
-# The same cells as in exported rows (`analytics.exporting`): a sign, also behind white space,
-# quotes or a byte order mark. One more apostrophe makes the cell text; numbers stay numbers.
-_FORMULA: Final = re.compile(
-    "(?:[\t\r\n]|[\\s'\"\u00a0\u200b\u3000\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212])"
-)
-_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 def json_value(value: Any) -> Any:
@@ -64,7 +58,7 @@ def render_json(columns: Sequence[str], rows: Rows) -> Iterator[str]:
 
 def render_csv(columns: Sequence[str], rows: Rows) -> Iterator[str]:
     """Yield CSV with a header; nested values are JSON."""
-    yield _csv_line([_inert(name) for name in columns])
+    yield _csv_line([inert_cell(name) for name in columns])
     for batch in rows:
         yield "".join(_csv_line([_csv_cell(value) for value in row]) for row in batch)
 
@@ -107,17 +101,13 @@ def _csv_cell(value: Any) -> str:
         case None:
             return ""
         case str():
-            return _inert(value)
+            return inert_cell(value)
         case bool():
             return "true" if value else "false"
         case list() | tuple() | Mapping():
             return _json(json_value(value))
         case _:
             return str(json_value(value))
-
-
-def _inert(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _cell(value: Any) -> str:

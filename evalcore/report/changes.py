@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
+from evalcore.mistakes.wording import counted
+from evalcore.model.comparison import (
+    HARD_KINDS,
+    MEASURE_KINDS,
+    Difference,
+    DifferenceKind,
+    VariantComparison,
+)
 from evalcore.model.latency_text import latency_text
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
@@ -13,14 +20,13 @@ from evalcore.report.document import Report
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
 MISSING = "missing"
-_COUNTING_GATE: Final = "no_regressions"
 
 
 class CaseChange(NamedTuple):
     """A case of a variant that differs from the baseline: in which way, and how.
 
     It stands for `differences` entries of the comparison, one for each kind. An `allowed`
-    regression is one that `no_regressions` does not count.
+    regression is that of a quarantined case, which no gate counts.
     """
 
     direction: str
@@ -77,15 +83,13 @@ def no_comparison(report: Report) -> tuple[str, ...]:
 def changes(report: Report) -> tuple[CaseChange, ...]:
     """Return the listed regressions of all variants, then what is missing, then improvements.
 
-    The regressions that `no_regressions` counts come before those that it allows, and of both
-    those of `HARD_KINDS` before those of measures.
+    They are of outcomes and scores (`measure_changes` has the others). The regressions of
+    quarantined cases come last, and those of `HARD_KINDS` before those of scores.
     """
     variants = compared(report)
-    allowed, quarantined = allowed_kinds(report), frozenset(report.quarantine.case_ids)
+    quarantined = frozenset(report.quarantine.case_ids)
     regressions = [
-        change._replace(
-            allowed=change.case in quarantined or allowed.issuperset(change.kind.split(", "))
-        )
+        change._replace(allowed=change.case in quarantined)
         for each in variants
         for change in _of(each, REGRESSION, each.regressions)
     ]
@@ -98,34 +102,56 @@ def changes(report: Report) -> tuple[CaseChange, ...]:
 
 
 def changed_cases(report: Report, candidate: VariantComparison) -> ChangedCases:
-    """Return how many cases of a variant changed, listed or not."""
-    allowed, quarantined = allowed_kinds(report), frozenset(report.quarantine.case_ids)
-    counted = candidate.hard_regressed_cases if allowed else candidate.regressed_cases
+    """Return how many cases of a variant changed in outcome or score, listed or not."""
+    quarantined = frozenset(report.quarantine.case_ids)
     # The counts of the comparison have quarantined cases, too.
-    counted -= len(
-        {
-            entry.case
-            for entry in candidate.regressions
-            if entry.case in quarantined and entry.kind not in allowed
-        }
-    )
-    counted = max(0, counted)
+    allowed = len({each.case for each in candidate.regressions if each.case in quarantined})
     return ChangedCases(
-        counted,
-        candidate.regressed_cases - counted,
+        max(0, candidate.regressed_cases - allowed),
+        allowed,
         candidate.improved_cases,
         candidate.missing_count,
     )
 
 
-def allowed_kinds(report: Report) -> frozenset[str]:
-    """Return the kinds of regressions that no gate `no_regressions` of the run counts."""
-    allowed = [
-        frozenset(map(str, gate.details.get("allowed", ())))
-        for gate in report.gates
-        if gate.name == _COUNTING_GATE
-    ]
-    return frozenset.intersection(*allowed) if allowed else frozenset()
+class MeasureChange(NamedTuple):
+    """A measure of a variant's whole run beside its baseline's, and how many cases differ."""
+
+    variant: str
+    baseline: str
+    measure: str
+    was: str
+    now: str
+    change: str
+    worse: int
+    better: int
+
+    @property
+    def text(self) -> str:
+        """`latency 100 ms → 150 ms (+50%), 3 cases worse, 1 better`."""
+        change = f" ({self.change})" if self.change else ""
+        worse = f"{counted(self.worse, 'case')} worse, {self.better} better"
+        return f"{self.measure} {self.was} → {self.now}{change}, {worse}"
+
+
+def measure_changes(report: Report) -> tuple[MeasureChange, ...]:
+    """Return the measures of which a case differs from the baseline by more than is tolerated."""
+    return tuple(change for each in compared(report) for change in variant_measures(each))
+
+
+def variant_measures(candidate: VariantComparison) -> Iterator[MeasureChange]:
+    """Yield the measures of one variant of which a case differs from the baseline."""
+    for each in candidate.measures:
+        worse = candidate.regression_kinds.get(each.kind, 0)
+        better = candidate.improvement_kinds.get(each.kind, 0)
+        if each.kind not in MEASURE_KINDS or not worse + better:
+            continue
+        yield MeasureChange(
+            *(candidate.variant, baseline_name(candidate), _MEASURES[each.kind]),
+            *(_value(each.kind, each.was), _value(each.kind, each.now)),
+            f"{each.now / each.was - 1:+.0%}" if each.was else "",
+            *(worse, better),
+        )
 
 
 def baseline_name(variant: VariantComparison) -> str:
@@ -160,7 +186,7 @@ def _detail(difference: Difference) -> str:
     if difference.was is not None or difference.now is not None:
         kind, was, now = difference.kind, difference.was, difference.now
         text = f"{_value(kind, was)} → {_value(kind, now)}"
-        if kind in _RELATIVE and was and now is not None:
+        if kind in MEASURE_KINDS and was and now is not None:
             text += f" ({now / was - 1:+.0%})"
     doubts = [] if difference.p is None else [f"p {difference.p:.3g}"]
     if not difference.settled:
@@ -168,8 +194,12 @@ def _detail(difference: Difference) -> str:
     return f"{text} ({', '.join(doubts)})" if doubts else text
 
 
+_MEASURES: Final = {
+    DifferenceKind.LATENCY: "median latency",
+    DifferenceKind.COST: "cost",
+    DifferenceKind.TOKENS: "tokens",
+}
 _SPEAKING = frozenset({DifferenceKind.ASSERTION, DifferenceKind.MISSING})
-_RELATIVE = frozenset({DifferenceKind.LATENCY, DifferenceKind.COST, DifferenceKind.TOKENS})
 
 
 def _value(kind: DifferenceKind, value: float | None) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from evalcore.model.comparison import Comparison, Difference, VariantComparison
+from evalcore.model.comparison import (
+    MEASURE_KINDS,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    VariantComparison,
+)
 from evalcore.statistics.exact import mcnemar
 from evalcore.statistics.intervals import DIFFERENCES, bounded_interval
 from evalcore.statistics.paired import paired_moments
@@ -47,11 +54,12 @@ def _entry(candidate: VariantComparison) -> dict[str, Any]:
         "missing": [difference_entry(entry) for entry in candidate.missing],
         "complete": candidate.complete,
         "counts": {
-            "regressions": {str(kind): n for kind, n in candidate.regression_kinds.items()},
-            "improvements": {str(kind): n for kind, n in candidate.improvement_kinds.items()},
+            "regressions": _outcomes(candidate.regression_kinds),
+            "improvements": _outcomes(candidate.improvement_kinds),
             "unsettled": {str(kind): n for kind, n in candidate.unsettled_kinds.items()},
             "missing": candidate.missing_count,
         },
+        "measures": _measures(candidate),
         "score": _score(candidate),
         "passed": {
             "worse": candidate.worse,
@@ -59,6 +67,29 @@ def _entry(candidate: VariantComparison) -> dict[str, Any]:
             "p": mcnemar(candidate.worse, candidate.better) if candidate.compared else None,
             "method": "mcnemar, exact",
         },
+    }
+
+
+def _outcomes(kinds: Mapping[DifferenceKind, int]) -> dict[str, int]:
+    return {str(kind): number for kind, number in kinds.items() if kind not in MEASURE_KINDS}
+
+
+def _measures(candidate: VariantComparison) -> dict[str, Any]:
+    """Return the latency, cost and tokens of the run, and the cases in which they differ."""
+    return {
+        "run": {
+            str(each.kind): {
+                "baseline": each.was,
+                "candidate": each.now,
+                "cases": each.cases,
+                "worse": candidate.regression_kinds.get(each.kind, 0),
+                "better": candidate.improvement_kinds.get(each.kind, 0),
+            }
+            for each in candidate.measures
+            if each.kind in MEASURE_KINDS
+        },
+        "worse": [difference_entry(entry) for entry in candidate.worse_measures],
+        "better": [difference_entry(entry) for entry in candidate.better_measures],
     }
 
 

@@ -37,6 +37,18 @@ _COMMAND: Final = re.compile(r"#(?=#[^\S\n]*\w*\[)")
 _XML_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _XML_ATTRIBUTE: Final = {**_XML_ENTITIES, '"': "&quot;", "\n": "&#10;", "\t": "&#9;"}
 
+# A spreadsheet takes a cell that begins so for a formula: a sign (of full width, too), also behind
+# spaces, line ends, controls, invisible characters and quotes. One more apostrophe makes it text;
+# without that one the cell is the data again. Numbers stay numbers. For Python and DuckDB.
+FORMULA_CELL: Final = (
+    "[\\t\\r\\n]|[\\x00-\\x20\\x7f-\\xa0\\xad\"'\u034f\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f"
+    "\u3000\ufe00-\ufe0f\ufeff]*"
+    "[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212]"
+)
+NUMBER_CELL: Final = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_FORMULA_CELL: Final = re.compile(FORMULA_CELL)
+_NUMBER_CELL: Final = re.compile(NUMBER_CELL, re.ASCII)
+
 _DATA: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028"}
 
 
@@ -104,6 +116,16 @@ def _inert_line(line: str, active: re.Pattern[str]) -> str:
     # Four spaces in front would make it a block of code, which shows the escapes.
     line = active.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", line)
     return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", line)
+
+
+def is_formula(cell: str) -> bool:
+    """Whether a spreadsheet may calculate a cell of CSV, or read it as a number."""
+    return _FORMULA_CELL.match(cell) is not None
+
+
+def inert_cell(cell: str) -> str:
+    """Return a cell of CSV that no spreadsheet calculates; one that is a number stays one."""
+    return f"'{cell}" if is_formula(cell) and not _NUMBER_CELL.fullmatch(cell) else cell
 
 
 def fenced(text: str) -> str:

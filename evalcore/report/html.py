@@ -21,11 +21,11 @@ from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
     REGRESSION,
-    allowed_kinds,
     baseline_name,
     changed_cases,
     changes,
     compared,
+    measure_changes,
     no_comparison,
 )
 from evalcore.report.costs import tokens_text, usd_text
@@ -252,7 +252,7 @@ def _changes(report: Report) -> dict[str, Any]:
         "changes": listed,
         "allowed_changes": allowed,
         "change_marks": _CHANGE_MARKS,
-        "allowed_kinds": sorted(allowed_kinds(report)),
+        "measure_changes": measure_changes(report)[:_MOST_CHANGES],
         "unlisted_changes": max(
             0, sum(exact) - sum(change.differences for change in (*listed, *allowed))
         ),

@@ -14,10 +14,12 @@ from evalcore.report.changes import (
     MISSING,
     REGRESSION,
     CaseChange,
+    MeasureChange,
     baseline_name,
     changed_cases,
     changes,
     compared,
+    measure_changes,
     no_comparison,
 )
 from evalcore.report.costs import tokens_text, usd_text
@@ -169,6 +171,18 @@ def _changes(report: Report) -> Iterator[str]:
     for why in reasons:
         yield f"\n{escape(why)}"
     yield from _change_rows(changes(report))
+    yield from _measure_rows(measure_changes(report))
+
+
+def _measure_rows(listed: Sequence[MeasureChange]) -> Iterator[str]:
+    if not listed:
+        return
+    yield ""
+    yield "| variant | measure | baseline | now | | cases worse | better |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for each in listed:
+        cells = escape(each.variant), each.measure, each.was, each.now, each.change
+        yield f"| {' | '.join(map(str, (*cells, each.worse, each.better)))} |"
 
 
 def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from evalcore.report.changes import (
     changed_cases,
     changes,
     compared,
+    measure_changes,
     no_comparison,
 )
 from evalcore.report.columns import table
@@ -194,6 +195,13 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
             rows[number] += _compared_cells(report, comparisons.get(variant.variant))
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
+    yield from _comparison_notes(report, style)
+
+
+def _comparison_notes(report: Report, style: Style) -> Iterator[Line]:
+    """Yield the measures that differ from the baseline, and why variants were not compared."""
+    for each in measure_changes(report):
+        yield None, f"  {style.clean(each.variant)}: {each.text}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
 

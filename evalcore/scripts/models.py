@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from evalcore.declared.types import OrAbsent
@@ -14,6 +14,8 @@ from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statements.statement import ScriptPart
 from evalcore.trust.literal_secrets import literals_of_target
 
+VARIANT_KEYS: Final = ("models", "data")
+"""The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
 # Providers that answer at an address of their own in OpenAI's protocol, and their keys.
 _ADDRESSES: Final = {
@@ -66,6 +68,34 @@ class ModelEntry(NamedTuple):
 
 def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dict[str, Any]]:
     """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
+    models: dict[str, dict[str, Any]] = {}
+    for name, entry, at in _named(raw, loc, mistakes):
+        if name in models:
+            mistakes.add((*at, "name"), f"duplicate model '{name}'")
+            continue
+        models[name] = entry
+        _check(entry, at, mistakes)
+    return models
+
+
+def read_variant_models(
+    raw: Any, script: Mapping[str, Mapping[str, Any]], loc: Loc, mistakes: MistakeCollector
+) -> dict[str, dict[str, Any]]:
+    """Return what a variant lays over the models of a script, by name, in the script's own form.
+
+    Each entry is checked as it is over that of the script.
+    """
+    over: dict[str, dict[str, Any]] = {}
+    for name, entry, at in _named(raw, loc, mistakes):
+        over[name] = entry
+        _check({**script.get(name, {}), **entry}, at, mistakes)
+    return over
+
+
+def _named(
+    raw: Any, loc: Loc, mistakes: MistakeCollector
+) -> Iterator[tuple[str, dict[str, Any], Loc]]:
+    """Yield name, entry and place of each model; note what has none."""
     entries: list[tuple[Any, Any, Loc]]
     if isinstance(raw, Mapping):
         entries = [(str(name), entry, (*loc, str(name))) for name, entry in raw.items()]
@@ -77,19 +107,14 @@ def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dic
     else:
         if raw is not None:
             mistakes.add(loc, f"expected a list of models, got {describe(raw)}")
-        return {}
-    models: dict[str, dict[str, Any]] = {}
+        return
     for name, entry, at in entries:
         if not isinstance(entry, Mapping):
             mistakes.add(at, f"expected {{name, provider, model}}, got {describe(entry)}")
         elif not isinstance(name, str) or not name:
             mistakes.add((*at, "name"), "is required")
-        elif name in models:
-            mistakes.add((*at, "name"), f"duplicate model '{name}'")
         else:
-            models[name] = {str(key): value for key, value in entry.items() if key != "name"}
-            _check(models[name], at, mistakes)
-    return models
+            yield name, {str(key): value for key, value in entry.items() if key != "name"}, at
 
 
 def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:

@@ -8,13 +8,12 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+from urllib.parse import urlsplit
 
 from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.network import proxy_for, tls_context
 from evalcore.storage.object_store import ObjectStore
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
 
 _PIECE_BYTES = 1024 * 1024
 _ATTEMPTS = 6
@@ -66,7 +65,7 @@ def _go_on(
         request.add_header("Range", f"bytes={offset}-")
         request.add_header("If-Match", etag)
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_trust()) as answer:  # noqa: S310
+        with _opener(request.full_url).open(request, timeout=_TIMEOUT_S) as answer:
             if answer.status != 206 and offset:
                 file.seek(0)
                 file.truncate()
@@ -90,11 +89,12 @@ def _go_on(
     return True, etag
 
 
-def _trust() -> SSLContext | None:
-    """Return the certificates that AWS clients of this machine trust; None for plain ones."""
-    bundle = os.environ.get("AWS_CA_BUNDLE")
-    if not bundle:
-        return None
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Return what opens an address by the environment's proxies and certificates."""
     import ssl
 
-    return ssl.create_default_context(cafile=bundle)
+    proxy = proxy_for(url)
+    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy.url} if proxy else {})
+    bundle = os.environ.get("AWS_CA_BUNDLE")
+    context = ssl.create_default_context(cafile=bundle) if bundle else tls_context()
+    return urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=context))

@@ -19,15 +19,16 @@ from evalcore.storage.layout import (
     suite_key,
 )
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import CALIBRATION, partial_reasons
 from evalcore.storage.runs import StoredRun, UnreadableRun, find_run, list_all_runs
 
 LATEST: Final = "latest"
 NAMES_HELP: Final = (
-    "an id or the beginning of one, `latest` (the newest run), `last` (the newest completed), "
-    "`last-pass`, `main` or `branch:NAME` (the newest completed of a branch), a date (the newest "
-    "completed up to its end, UTC); SUITE/ before it chooses among the runs of a suite"
+    "an id or the beginning of one, `latest` (the newest run), `last` (the newest completed run of "
+    "the whole suite), `last-pass`, `main` or `branch:NAME` (the newest such run of a branch), a "
+    "date (the newest one up to its end, UTC); SUITE/ before it chooses among the runs of a suite"
 )
-_LAST: Final = "last"
+LAST: Final = "last"
 _LAST_PASS: Final = "last-pass"
 _MAIN: Final = "main"
 _BRANCH: Final = "branch:"
@@ -66,7 +67,11 @@ def choose_run(
             if name == LATEST and limit is None:
                 return StoredRun(store, RunKeys(NameKey(listed.suite), listed.id))
         elif (limit is None or (listed.created_at, listed.id) < limit) and matches(listed):
-            return StoredRun(store, RunKeys(suite_key(listed.suite), listed.id))
+            run = StoredRun(store, RunKeys(suite_key(listed.suite), listed.id))
+            if CALIBRATION in listed.settings and suite is None:
+                continue
+            if name == LATEST or not partial_reasons(run, listed):
+                return run
     raise RunNotFoundError(_no_match(store, name, suite, before))
 
 
@@ -192,11 +197,13 @@ def _unknown(store: ObjectStore, name: str) -> str:
 def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:
     what = {
         LATEST: "no run",
-        _LAST: "no completed run",
+        LAST: "no completed run of a whole suite",
         _LAST_PASS: "no run that passed",
         _MAIN: "no completed run of branch 'main'",
     }.get(name, f"no completed run for {name!r}")
     of = "" if suite is None else f" of suite '{suite}'"
     older = "" if before is None else f" before {before.id}"
     hint = "; `last` is the newest completed run" if name == _LAST_PASS else ""
+    if name != LATEST:
+        hint += "; runs of a part of a suite (--case, items in error) do not count"
     return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them{hint}"

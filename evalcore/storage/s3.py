@@ -5,6 +5,7 @@ boto3 is imported when a store is made: that takes a third of a second.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,11 @@ from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Required, TypedDict, TypeVar
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
+from evalcore.network import proxy_for
 from evalcore.storage import object_store
 from evalcore.storage.object_store import ObjectInfo, StoredObject, check_key
 from evalcore.storage.s3_delta import delta_options
@@ -74,7 +77,7 @@ class S3Store:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._settings = settings
-        self._client = _make_client(settings)
+        self._client = _make_client(bucket, settings)
         self._server = S3Place(self._client.meta.endpoint_url, bucket, self.url)
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str, str, S3Settings]]:
@@ -121,7 +124,10 @@ class S3Store:
         name = self._name(key)
         body = data if isinstance(data, bytes) else b"".join(data)
         answer = self._repeated(
-            key, lambda: self._client.put_object(Bucket=self._bucket, Key=name, Body=body)
+            key,
+            lambda: self._client.put_object(
+                Bucket=self._bucket, Key=name, Body=body, **self._settings.written
+            ),
         )
         return _unquoted(answer["ETag"])
 
@@ -245,13 +251,22 @@ class S3Store:
                 metadata = {_WRITE_ID: write_id}
                 target = self._bucket, name
                 return _unquoted(
-                    put_pieces(self._client, path, target, piece_bytes, repeated, metadata)
+                    put_pieces(
+                        self._client,
+                        path,
+                        target,
+                        piece_bytes,
+                        repeated,
+                        metadata,
+                        self._settings.written,
+                    )
                 )
         answer = self._client.put_object(
             Bucket=self._bucket,
             Key=name,
             Body=body,
             Metadata={_WRITE_ID: write_id},
+            **self._settings.written,
             **condition,
         )
         return _unquoted(answer["ETag"])
@@ -336,13 +351,18 @@ class S3Store:
             raise self._server.explain_failure(key, error) from error
 
 
-def _make_client(settings: S3Settings) -> S3Client:
+def _make_client(bucket: str, settings: S3Settings) -> S3Client:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
+    region = settings.region or "us-east-1"
+    address = settings.endpoint_url or f"https://{bucket}.s3.{region}.amazonaws.com"
+    proxy = proxy_for(address)
     default_style: AddressingStyle = "path" if settings.endpoint_url else "auto"
     config = Config(
         connect_timeout=settings.connect_timeout_s,
+        # boto3 would ask a proxy for this machine, too.
+        proxies={urlsplit(address).scheme: proxy.url} if proxy else {},
         read_timeout=settings.read_timeout_s,
         # `S3Store` repeats requests itself: boto3 has a quota of repetitions that one bad minute
         # uses up for all calls of a process.
@@ -363,6 +383,8 @@ def _make_client(settings: S3Settings) -> S3Client:
             region_name=settings.region or session.region_name or no_region,
             endpoint_url=settings.endpoint_url,
             config=config,
+            # boto3 reads AWS_CA_BUNDLE and REQUESTS_CA_BUNDLE itself.
+            verify=None if os.environ.get("AWS_CA_BUNDLE") else os.environ.get("SSL_CERT_FILE"),
         )
     except (BotoCoreError, ValueError) as error:
         raise SettingsError(f"the settings for S3 do not work: {error}") from error

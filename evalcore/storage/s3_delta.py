@@ -18,6 +18,10 @@ def delta_options(settings: S3Settings, region: str) -> dict[str, str]:
     if endpoint := settings.endpoint_url:
         options["AWS_ENDPOINT_URL"] = endpoint
         options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+    if settings.encryption is not None:
+        options["AWS_SERVER_SIDE_ENCRYPTION"] = settings.encryption
+    if settings.kms_key_id is not None:
+        options["AWS_SSE_KMS_KEY_ID"] = settings.kms_key_id
     style = settings.addressing_style
     if style is not None and style != "auto":
         options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(style == "virtual").lower()

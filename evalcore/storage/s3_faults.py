@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.frozen import frozen
+from evalcore.mistakes.foreign_text import one_line
+from evalcore.network import proxy_for
+from evalcore.redaction.redactor import PROCESS
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
 
 _PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+# What is refused although the keys are known.
+_NOT_KEYS = frozenset({"AccessDenied", "RequestTimeTooSkewed", "403", "Forbidden"})
+_RUN = re.compile(r"runs/[^/]+/([^/]+)/")
 _PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError"})
 
 
@@ -44,19 +52,39 @@ class S3Place:
                 f"{key}: the bucket {self.bucket!r} is not in the region asked at {self.where}: "
                 "set AWS_REGION to the bucket's"
             )
+        message = one_line(PROCESS.message(error.response["Error"].get("Message") or "no message"))
+        reason = f"({code}: {message})"
+        if code in _EXPIRED:
+            run = _RUN.match(key)
+            resume = f"; then `evalcore run --resume {run[1]}` continues the run" if run else ""
+            return StoreError(
+                f"{key}: the credentials for {self.where} have expired {reason}: renew them{resume}"
+            )
         match status:
             case 404:
                 return ObjectNotFoundError(f"{key}: no such object in {self.url}")
             case 401 | 403:
-                return StoreError(
-                    f"{key}: {self.where} refused the credentials ({code}): check "
-                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
-                    f"may get, put, delete and list objects in the bucket {self.bucket!r}"
-                )
+                what = "request" if code in _NOT_KEYS else "credentials"
+                remedy = self._remedy(code, message)
+                return StoreError(f"{key}: {self.where} refused the {what} {reason}: {remedy}")
             case 501:
-                return NotImplementedByServerError(f"{key}: {self.where} cannot do that ({code})")
-        message = error.response["Error"].get("Message", "no message")
+                return NotImplementedByServerError(
+                    f"{key}: {self.where} cannot do that {reason}: evalcore needs conditional "
+                    "writes (If-None-Match, If-Match)"
+                )
         return StoreError(f"{key}: {self.where} answered {status} {code}: {message}")
+
+    def _remedy(self, code: str, message: str) -> str:
+        if code == "RequestTimeTooSkewed":
+            return "set the clock of this machine"
+        keys = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
+        may = f"{keys}may get, put, delete and list objects in the bucket {self.bucket!r}"
+        if "encryption" not in message.lower():
+            return may
+        return (
+            "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy "
+            f"asks for, or {may}"
+        )
 
     def explain_failure(self, key: str, error: BotoCoreError) -> StoreError:
         """Return the error for a request without an answer; it says what would work."""
@@ -67,6 +95,18 @@ class S3Place:
             return StoreError(
                 f"{key}: no credentials for {self.where} ({kind}): set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
+        if isinstance(error, exceptions.ProxyConnectionError):
+            proxy = proxy_for(self.endpoint_url)
+            return StoreError(
+                f"{key}: no connection to the proxy {proxy} on the way to {self.where}: is it "
+                "right? NO_PROXY names hosts that need none"
+            )
+        if isinstance(error, exceptions.SSLError):
+            return StoreError(
+                f"{key}: the certificate of {self.where} is not trusted "
+                f"({one_line(str(error.kwargs.get('error')))}): name the file of your authority "
+                "in AWS_CA_BUNDLE or SSL_CERT_FILE"
             )
         if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
             return StoreError(
@@ -83,6 +123,8 @@ def may_pass(error: BotoCoreError | ClientError) -> bool:
     if isinstance(error, exceptions.ClientError):
         code = error.response["Error"].get("Code", "")
         return status_of(error) in _PASSING_STATUS or code in _PASSING_CODES
+    if isinstance(error, exceptions.ProxyConnectionError | exceptions.SSLError):
+        return False
     kinds = exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError
     return isinstance(error, kinds)
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef, GetObjectOutputTypeDef
 
+    from evalcore.storage.s3_settings import WriteOptions
+
 _AT_ONCE = 4
 # An object of fewer pieces is read by the request that has asked for it.
 _MANY_PIECES = 2
@@ -71,6 +73,7 @@ def put_pieces(
     piece_bytes: int,
     repeated: Callable[[Callable[[], str]], str],
     metadata: Mapping[str, str],
+    options: WriteOptions,
 ) -> str:
     """Write a large file in pieces unless there is an object; return its ETag, with quotes.
 
@@ -78,7 +81,9 @@ def put_pieces(
     has the condition and raises as a single one does. What was sent before a failure is removed.
     """
     bucket, name = target
-    upload = client.create_multipart_upload(Bucket=bucket, Key=name, Metadata=metadata)["UploadId"]
+    upload = client.create_multipart_upload(Bucket=bucket, Key=name, Metadata=metadata, **options)[
+        "UploadId"
+    ]
 
     def put_piece(number: int) -> str:
         with path.open("rb") as file:

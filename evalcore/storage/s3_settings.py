@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
 from evalcore.errors import SettingsError
 from evalcore.frozen import frozen
 
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
+Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
+
+
+class WriteOptions(TypedDict, total=False):
+    """Parameters of boto3 that say how an object is encrypted."""
+
+    ServerSideEncryption: Encryption
+    SSEKMSKeyId: str
 
 
 @frozen
@@ -19,7 +27,9 @@ class S3Settings:
     `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
     the first one. `pool_size` connections are kept; more threads than that wait for new ones.
     Objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3 itself) are
-    read and written in pieces, four at once.
+    read and written in pieces, four at once. `encryption` is how the server encrypts what is
+    written (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names
+    the key of `aws:kms`.
     """
 
     endpoint_url: str | None = None
@@ -30,8 +40,19 @@ class S3Settings:
     max_attempts: int = 6
     pool_size: int = 32
     piece_bytes: int = 16 * 1024 * 1024
+    encryption: Encryption | None = None
+    kms_key_id: str | None = None
 
     def __post_init__(self) -> None:
+        if self.encryption not in (None, *get_args(Encryption)):
+            known = ", ".join(get_args(Encryption))
+            raise SettingsError(
+                f"AWS_SERVER_SIDE_ENCRYPTION is '{self.encryption}'; known: {known}"
+            )
+        if self.kms_key_id and self.encryption in (None, "AES256"):
+            raise SettingsError(
+                "AWS_SSE_KMS_KEY_ID needs AWS_SERVER_SIDE_ENCRYPTION=aws:kms (or aws:kms:dsse)"
+            )
         if self.endpoint_url is None:
             return
         url = urlsplit(self.endpoint_url)
@@ -48,9 +69,24 @@ class S3Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> S3Settings:
-        """Read AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) and AWS_REGION (or AWS_DEFAULT_REGION)."""
+        """Read AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL), AWS_REGION (or AWS_DEFAULT_REGION).
+
+        And AWS_SERVER_SIDE_ENCRYPTION with AWS_SSE_KMS_KEY_ID.
+        """
         value = environment.get
         return cls(
             endpoint_url=value("AWS_ENDPOINT_URL_S3") or value("AWS_ENDPOINT_URL") or None,
             region=value("AWS_REGION") or value("AWS_DEFAULT_REGION") or None,
+            encryption=cast("Encryption | None", value("AWS_SERVER_SIDE_ENCRYPTION") or None),
+            kms_key_id=value("AWS_SSE_KMS_KEY_ID") or None,
         )
+
+    @property
+    def written(self) -> WriteOptions:
+        """What each request that begins an object says of its encryption."""
+        options: WriteOptions = {}
+        if self.encryption is not None:
+            options["ServerSideEncryption"] = self.encryption
+        if self.kms_key_id is not None:
+            options["SSEKMSKeyId"] = self.kms_key_id
+        return options

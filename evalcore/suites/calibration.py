@@ -160,7 +160,7 @@ def calibrate(
     digest: str | None = None
     suite = Suite(changed, spool)
     decide = DecideOptions(execute.imports, execute.objects)
-    with evaluate(suite, store, execute, PlanOptions(mode=mode), decide) as view:
+    with evaluate(suite, store, execute, PlanOptions(mode=mode, calibrates=True), decide) as view:
         run = view.report.run.id
         for batch in view.cases():
             for text in batch:

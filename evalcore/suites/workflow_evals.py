@@ -42,7 +42,7 @@ class BlockEval:
 
     score: float
     passed: bool
-    results: tuple[CheckResult, ...]
+    results: list[CheckResult]
 
 
 @frozen
@@ -65,7 +65,7 @@ class EvalRun:
     passed: bool
     score: float
     threshold: float
-    case_results: tuple[CaseEval, ...]
+    case_results: list[CaseEval]
     report: SuiteReport | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -188,7 +188,8 @@ def _result(report: SuiteReport, threshold: float) -> EvalRun:
     score = fsum(case.score for case in cases) / len(cases) if cases else 0.0
     if whole and report.score is not None:
         score = report.score
-    run = EvalRun(reaches(score, threshold) and bool(cases), score, threshold, tuple(cases), report)
+    passed = reaches(score, threshold) and bool(cases) and not refused
+    run = EvalRun(passed, score, threshold, cases, report)
     if refused:
         raise NoExecutorProvidedError(refused[0], run)
     return run
@@ -198,4 +199,4 @@ def _block(results: Sequence[CheckResult]) -> BlockEval:
     """Return Σ(score·weight)/Σ(weight), 0.0 without any weight, and whether every one passed."""
     total = fsum(result.weight for result in results)
     score = fsum(result.score * result.weight for result in results) / total if total > 0 else 0.0
-    return BlockEval(score, all(result.passed for result in results), tuple(results))
+    return BlockEval(score, all(result.passed for result in results), list(results))

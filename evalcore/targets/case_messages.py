@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evalcore.judging.texts import plain_messages
+
 Message = Mapping[str, Any]
 
 _ROLES: Final = ("system", "user", "assistant", "tool")
@@ -40,6 +42,7 @@ def messages_of(case_input: Any) -> tuple[Message, ...]:
         return ({"role": "user", "content": json_text(case_input)},)
     if not case_input:
         raise ValueError("an array of messages must not be empty")
+    case_input = plain_messages(case_input)
     for position, message in enumerate(case_input):
         problem = _problem(message)
         if problem is not None:

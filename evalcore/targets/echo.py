@@ -36,5 +36,5 @@ class EchoTarget:
 
     async def answer(self, work: Work) -> Evidence:
         """Return the prompt."""
-        asked = with_template(work, self.options.prompt_template)
-        return Evidence(output=asked.prompt, metrics=_NO_TIME)
+        templated = with_template(work, self.options.prompt_template)
+        return Evidence(output=templated.prompt, metrics=_NO_TIME)

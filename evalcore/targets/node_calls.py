@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request
+from evalcore.workflow.events import EventType
+from evalcore.workflow.log import EventLog
 from evalcore.workflow.usage import ProviderCall
 
 
@@ -31,21 +33,30 @@ AskTarget = Callable[[NodeQuestion], Awaitable[TargetAnswer | None]]
 
 
 class NodeCalls:
-    """Makes a node's provider calls and notes them; `count` says how many were tried."""
+    """Makes a node's provider calls and notes them; `count` says how many were tried.
 
-    def __init__(self, complete: Complete, node: str, calls: list[ProviderCall]) -> None:
-        self._complete, self._node, self._calls = complete, node, calls
+    Those made while the flow runs are events of its `log`.
+    """
+
+    def __init__(
+        self,
+        complete: Complete,
+        node: str,
+        calls: list[ProviderCall],
+        log: EventLog | None = None,
+    ) -> None:
+        self._complete, self._node, self._calls, self._log = complete, node, calls, log
         self.count = 0
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; errors as `Complete`."""
         self.count += 1
         call = ProviderCall(request.endpoint.provider, request.model or "", self._node, UNMEASURED)
-        call = call._replace(group=len(self._calls))
+        call = call._replace(group=len(self._calls), is_model=bool(request.model))
         try:
             reply = await self._complete(request)
         except ProviderError as error:
-            self._calls.append(call._replace(attempts=error.attempts, error=str(error)))
+            await self._note(call._replace(attempts=error.attempts, error=str(error)))
             raise
         answered = call._replace(
             model=reply.model or call.model,
@@ -53,5 +64,17 @@ class NodeCalls:
             attempts=reply.attempts,
             recorded=reply.recorded,
         )
-        self._calls.append(answered)
+        await self._note(answered)
         return reply
+
+    async def _note(self, call: ProviderCall) -> None:
+        self._calls.append(call)
+        if self._log is not None:
+            await log_call(self._log, call)
+
+
+async def log_call(log: EventLog, call: ProviderCall) -> None:
+    """Keep a provider call of a node as an event."""
+    type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
+    data = {key: value for key, value in call.as_json().items() if key != "block"}
+    await log.add(type_, call.output_id, **data)

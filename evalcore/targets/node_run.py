@@ -21,7 +21,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import FlowContext
-from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion
+from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion, log_call
 from evalcore.targets.node_flow import NO_INPUT, Edge, Node, NodeFlow
 from evalcore.targets.node_registry import NodeRegistry, node_arguments
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
@@ -203,7 +203,7 @@ class NodeExecution:
 
     async def _answer(self, node: Node) -> _Answer:
         """Return a node's output; raise `NodeFailedError`, or `SkippedError` as it is."""
-        calls = NodeCalls(self._context.complete, node.id, self._calls)
+        calls = NodeCalls(self._context.complete, node.id, self._calls, self._log)
         try:
             # What a node changes is no output of another one, nor the input of a second attempt.
             value = own_copy(self._input(node))
@@ -238,6 +238,8 @@ class NodeExecution:
         answer = await self._ask_target(question)
         if answer is not None:
             self._calls.extend(answer.calls)
+            for call in answer.calls:
+                await log_call(self._log, call)
             return _answered(answer.evidence, measured=not answer.calls)
         types = ", ".join(self._registry) or "nothing"
         raise NodeFailedError(

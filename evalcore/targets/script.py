@@ -19,7 +19,7 @@ from evalcore.scripts.iteration import Iteration
 from evalcore.scripts.judged_values import judged_values
 from evalcore.scripts.mcp_client import McpServers
 from evalcore.scripts.mistake_collector import RaisingCollector
-from evalcore.scripts.models import merged_models, model_entry
+from evalcore.scripts.models import VARIANT_KEYS, merged_models, model_entry
 from evalcore.scripts.program import (
     Layer,
     LevelReader,
@@ -39,7 +39,6 @@ from evalcore.trust.variables import nearest_env_file, variables_from
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
-VARIANT_KEYS: Final = ("models", "data")
 _SHORTEST_SECRET: Final = 4
 _KEYS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 _KEYLESS: Final = (Mode.REPLAY, Mode.AUTO)

@@ -21,6 +21,7 @@ from evalcore.storage.layout import (
     runs_prefix,
 )
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.partial_runs import CALIBRATION, FILTERS, PART
 from evalcore.storage.run_figures import RunFigures, read_figures
 from evalcore.storage.runs import StoredRun
 
@@ -70,6 +71,17 @@ class RunEntry:
         return str(git["branch"]) if isinstance(git, Mapping) and git.get("branch") else None
 
     @property
+    def part(self) -> str:
+        """Why the run is of a part of its suite; empty for a whole one."""
+        facts = () if self.manifest is None else self.manifest.execution.get(PART, ())
+        return "; ".join(facts)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the caller left out cases or variants."""
+        return self.manifest is not None and bool(self.manifest.settings.get(FILTERS))
+
+    @property
     def is_decided(self) -> bool:
         """Whether the run has ended with a decision."""
         return self.manifest is not None and self.manifest.decision is not None
@@ -100,16 +112,17 @@ class Catalogue:
         return sorted(entries, key=_order, reverse=True)
 
     def before(self, entry: RunEntry) -> RunEntry | None:
-        """Return the completed run of the suite before this one; None if there is none."""
+        """Return the completed whole run of the suite before this one; None if there is none."""
         runs = self.runs(entry.suite_key)
         older = runs[runs.index(entry) + 1 :] if entry in runs else []
-        return next((run for run in older if run.is_decided), None)
+        return next((run for run in older if run.is_decided and not run.part), None)
 
     def suites(self) -> Mapping[str, list[RunEntry]]:
         """Return the runs of each suite, newest first, by the key of the suite's name."""
         suites: dict[str, list[RunEntry]] = {}
         for entry in self.runs():
-            suites.setdefault(entry.suite_key, []).append(entry)
+            if entry.manifest is None or CALIBRATION not in entry.manifest.settings:
+                suites.setdefault(entry.suite_key, []).append(entry)
         return suites
 
     def version(self, suite_key: str | None = None) -> str:

@@ -186,10 +186,11 @@ def test_what_is_exported_can_be_imported_elsewhere_and_twice(
     suite: Path, tmp_path: Path, form: str
 ) -> None:
     command(suite, "run", suite)
-    rows = (*ALL, label("bye", "How warm?", 1, "=cmd", comment="+1 'x'\nline"))
+    rows = (*ALL, label("bye", "How warm?", 1, "=cmd", comment="\u2028\x0b+1 'x'\nline"))
     command(suite, "annotations", "import", "-", stdin=lines(*rows))
     file = tmp_path / f"labels.{form}"
     command(suite, "annotations", "export", "latest", file)
+    assert form == "jsonl" or "\"'\u2028\x0b+1" in file.read_text()
     objects = sorted((tmp_path / "store" / "annotations").rglob("*.json"))
     contents = {path: json.loads(path.read_bytes()) for path in objects}
     assert len(objects) == 4

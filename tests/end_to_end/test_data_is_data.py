@@ -96,9 +96,11 @@ def test_what_the_defaults_file_declares_runs_for_rows(tmp_path: Path) -> None:
 
 FORMULAS = [
     "=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "  =1", "'=1",
-    '"=1', "\ufeff=1", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x",
+    '"=1', "\ufeff=1", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x", "\u2028=1", "\u2029+1",
+    "\x0b-1+1", "\x0c@x", "\x1c=1", "\x85=1", "\u200b=1", "\u202e=1", "\u2060=1", "\xad=1",
+    " \u2028\x0b'=1",
 ]  # fmt: skip
-NO_FORMULAS = ["-5", "+1.5e3", "plain", "a=b", "'quoted'"]
+NO_FORMULAS = ["-5", "+1.5e3", "plain", "a=b", "'quoted'", "\u2028plain", "é=1"]
 
 
 def test_no_cell_of_an_export_is_a_formula_and_none_loses_data(tmp_path: Path) -> None:

@@ -402,14 +402,14 @@ def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) ->
 
 NOTHING_COMPARED = {
     "all optional and missing": ([{"path": "number", "required": False}], {}, "weighted_average"),
-    "all weights 0": ([{"path": "number", "weight": 0}], {"number": "A-1"}, "weighted_average"),
     "all or nothing of nothing": (
         [{"path": "number", "required": False}, {"path": "total", "required": False}],
         {"note": 1},
         "all_or_nothing",
     ),
+    # The other field has a weight, and is not compared.
     "all or nothing without weight": (
-        [{"path": "number", "weight": 0}],
+        [{"path": "number", "weight": 0}, {"path": "note", "required": False}],
         {"number": "A-1"},
         "all_or_nothing",
     ),

@@ -48,6 +48,25 @@ def test_a_test_without_assertions_is_graded_by_its_criteria(tmp_path: Path) -> 
     assert "the output" in str(asked.body["messages"])
 
 
+def test_a_judge_sees_the_images_of_the_input(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG-")
+    parts: list[Json] = [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+        {"type": "image", "value": "a.png"},
+    ]
+    asked_by = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    _, item, (asked,) = graded(tmp_path, replies(reply(1)), criteria="c", input=asked_by)
+
+    assert item["outcome"] == "passed"
+    text, *images = asked.body["messages"][-1]["content"]
+    assert "What is it?\n[image: data:image/png;base64,…]\n[image: a.png]" in text["text"]
+    assert [image["image_url"]["url"] for image in images] == [
+        "data:image/png;base64,QUJD",
+        "data:image/png;base64,iVBORy0=",
+    ]
+
+
 def test_a_judge_is_asked_at_temperature_0_for_json_of_the_schema(tmp_path: Path) -> None:
     _, _, (asked,) = graded(tmp_path, replies(reply(1)), criteria="c")
 

@@ -41,6 +41,43 @@ def outcomes(ended: Ended) -> dict[str, str]:
 OPEN = {"no_regressions": "inconclusive", "no_significant_regression": "inconclusive"}
 
 
+@pytest.mark.parametrize(
+    ("section", "gates"),
+    [
+        ({}, {"pass_rate": "inconclusive", "errors": "fail"}),
+        ({"errors": "exclude", "max_error_share": 1.0}, {"pass_rate": "inconclusive",
+                                                         "errors": "pass"}),
+        ({"errors": "zero", "gates": [{"gate": "score_at_least", "threshold": 0.5}]},
+         {"score_at_least": "inconclusive"}),
+        ({"gates": [{"gate": "cost_under", "max": 1}, {"gate": "error_rate_under",
+                                                       "threshold": 0.5}]},
+         {"cost_under": "inconclusive", "error_rate_under": "fail", "errors": "fail"}),
+        ({"gates": [{"gate": "no_metric_regressions"}]},
+         {"no_metric_regressions": "inconclusive", "errors": "fail"}),
+    ],
+    ids=["default gate", "exclude", "zero", "gates about errors", "comparing"],
+)  # fmt: skip
+def test_a_run_that_evaluated_nothing_is_an_error(
+    section: dict[str, Any], gates: dict[str, str], tmp_path: Path, store: Path
+) -> None:
+    path = write(tmp_path, DEAD)
+    suite = json.loads(path.read_text())
+    path.write_text(json.dumps(suite | {"evalcore": section}))
+    ended = run(path, store)
+    assert (ended.code, ended.report["decision"]) == (4, "error")
+    assert outcomes(ended) == gates
+    messages = {gate["name"]: gate["message"] for gate in ended.report["gates"]}
+    unevaluated = "not evaluated: of 3 items 3 in error"
+    assert {messages[name] for name in gates if gates[name] == "inconclusive"} == {unevaluated}
+
+
+def test_a_run_whose_budget_allows_no_item_is_an_error(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, GOOD, errors="fail", limits={"max_duration_s": 0.000001})
+    ended = run(path, store)
+    assert (ended.code, ended.report["counts"]["skipped"]) == (4, 3)
+    assert "not evaluated: of 3 items 3 skipped" in ended.out
+
+
 @pytest.fixture
 def good_and_dead(tmp_path: Path, store: Path) -> tuple[str, str]:
     """A run that passes and one of which every item is in error."""
@@ -112,7 +149,7 @@ def test_a_regrade_whose_judges_all_failed_regresses_in_nothing(
         assert evalcore("baseline", "set", path, first, store=store).code == 0
         answers[0] = Failure(400, message="no such model")
         regraded = evalcore("regrade", first, written("it is kind"), "--json", store=store)
-    assert regraded.code == 3
+    assert (regraded.code, regraded.report["decision"]) == (4, "error")
     assert outcomes(regraded) == {"no_regressions": "inconclusive"}
 
 

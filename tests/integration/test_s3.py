@@ -263,6 +263,101 @@ def test_wrong_credentials_are_said_without_telling_them(
     assert access_key not in message
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "words", "advice"),
+    [
+        (403, "AccessDenied", "explicit deny: s3:x-amz-server-side-encryption", "ENCRYPTION"),
+        (403, "AccessDenied", "no identity-based policy allows it", "may get, put, delete"),
+        (403, "RequestTimeTooSkewed", "the difference is too large", "set the clock"),
+        (403, "SignatureDoesNotMatch", "the signature does not match", "AWS_SECRET_ACCESS_KEY"),
+        (400, "ExpiredToken", "the token has expired", "--resume r1` continues the run"),
+        (403, "ExpiredToken", "the token has expired", "--resume r1` continues the run"),
+        (501, "NotImplemented", "not implemented: If-None-Match", "needs conditional writes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isalpha() else None,
+)
+def test_the_servers_own_reason_is_told(
+    proxy: FaultyProxy, spoilt: S3Store, status: int, code: str, words: str, advice: str
+) -> None:
+    body = f"<Error><Code>{code}</Code><Message>{words}</Message></Error>".encode()
+    proxy.inject(Fault(status, method="PUT", body=body))
+
+    with pytest.raises(StoreError) as caught:
+        spoilt.put_if_absent("runs/suite/r1/manifest.json", b"1")
+
+    assert f"({code}: {words})" in str(caught.value)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "written"),
+    [
+        ({}, {}),
+        ({"AWS_SERVER_SIDE_ENCRYPTION": "AES256"}, {"ServerSideEncryption": "AES256"}),
+        (
+            {"AWS_SERVER_SIDE_ENCRYPTION": "aws:kms", "AWS_SSE_KMS_KEY_ID": "k"},
+            {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k"},
+        ),
+    ],
+    ids=["none", "S3's", "KMS"],
+)
+def test_the_environment_says_how_objects_are_encrypted(
+    environment: dict[str, str], written: dict[str, str]
+) -> None:
+    assert S3Settings.from_environment(environment).written == written
+
+
+def test_each_way_of_writing_asks_for_the_encryption(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = S3Settings(endpoint_url=s3.url, encryption="AES256", piece_bytes=5 * 2**20)
+    store = S3Store(BUCKET, uuid4().hex, settings)
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * 11 * 2**20)
+
+    store.put("put", b"1")
+    etag = store.put_if_absent("absent", b"1")
+    assert etag is not None
+    assert store.compare_and_swap("absent", b"2", etag) is not None
+    assert store.put_if_absent("pieces", large) is not None
+
+    for key in ("put", "absent", "pieces"):
+        head = store._client.head_object(Bucket=BUCKET, Key=store._name(key))
+        assert head["ServerSideEncryption"] == "AES256", key
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"AWS_SERVER_SIDE_ENCRYPTION": "aes"}, "known: AES256, aws:kms, aws:kms:dsse"),
+        ({"AWS_SSE_KMS_KEY_ID": "k"}, "needs AWS_SERVER_SIDE_ENCRYPTION=aws:kms"),
+    ],
+)
+def test_an_encryption_that_is_none_is_refused(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        S3Settings.from_environment(environment)
+
+
+def test_a_server_on_this_machine_is_asked_without_a_proxy(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{free_port()}")
+    store = S3Store(BUCKET, uuid4().hex, S3Settings(endpoint_url=s3.url))
+    store.put("a", b"1")
+    assert store.get("a").data == b"1"
+
+
+def test_a_proxy_where_nobody_listens_is_named(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("HTTP_PROXY", place)
+    settings = S3Settings(endpoint_url="http://s3.corp.example")
+
+    with pytest.raises(StoreError, match=f"no connection to the proxy http://{place}"):
+        S3Store(BUCKET, "p", settings).get("a")
+
+
 def test_missing_credentials_are_said(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

@@ -248,9 +248,11 @@ def _main(control: int) -> None:
     if arguments is None:
         return
     if LATENCIES_ARE_EQUAL.items() <= os.environ.items():
+        from evalcore.gates import comparing
         from evalcore.pipeline import opened_baseline
 
-        opened_baseline.CLOCK_NOISE_MS = float("inf")
+        for module in (comparing, opened_baseline):
+            vars(module)["CLOCK_NOISE_MS"] = float("inf")
     # As the console script does.
     from evalcore.cli.main import main
 

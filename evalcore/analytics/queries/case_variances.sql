@@ -1,11 +1,12 @@
--- How the scores of cases scatter over the last 20 runs of a suite with the cases $cases_sha256:
+-- How the scores of cases scatter over the last 20 whole runs of a suite with the cases $cases_sha256:
 -- the mean over the cases of the variance between runs of the same work, times the iterations; and
 -- the variance over the cases of the difference between the first and the last run.
 WITH chosen AS (
     SELECT run_id, row_number() OVER (ORDER BY max(started_at), run_id) AS number
     FROM (
         SELECT run_id, started_at FROM runs
-        WHERE suite = $suite AND state = 'completed' AND cases_sha256 = $cases_sha256
+        WHERE suite = $suite AND state = 'completed' AND part IS NULL
+            AND cases_sha256 = $cases_sha256
     )
     GROUP BY run_id
     ORDER BY number DESC

@@ -4,6 +4,8 @@ SELECT
     run_id,
     CASE
         WHEN any_value(state) <> 'completed' THEN 'not completed'
+        WHEN any_value(part) IS NOT NULL AND sum(error) = 0
+            AND sum(skipped) + sum(blocked) < sum(planned) THEN 'of a part'
         WHEN any_value(decision) = 'error' OR sum(error) > 0 THEN 'in error'
         WHEN sum(planned) > 0 AND sum(skipped) + sum(blocked) = sum(planned) THEN 'not measured'
         WHEN any_value(cases_sha256) IS DISTINCT FROM $cases_sha256 THEN 'with other cases'

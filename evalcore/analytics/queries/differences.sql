@@ -1,5 +1,5 @@
 -- What differs between the sides of the pairs, one row for each kind of difference.
--- $latency, $cost, $tokens, $score, $floor_ms: tolerances. `1e-9` is the rounding of the
+-- $latency, $cost, $tokens, $score, $floor_ms, $noise_ms: tolerances. `1e-9` is the rounding of the
 -- computation: exactly 20 % more is tolerated although 1.2 has no exact double. The table `chances`
 -- holds Fisher's p of passes over iterations and whether it is significant.
 -- An improvement is a regression with the sides exchanged, except that a candidate in error has none.
@@ -19,7 +19,8 @@ WITH judged AS (
         in_both AND (was_passed AND NOT now_passed
             OR was_measured_passed AND NOT now_measured_passed) AS assertion_worse,
         was_latency > 0 AND now_latency > was_latency * (1 + $latency + 1e-9)
-            AND now_latency > $floor_ms AS latency_worse,
+            AND now_latency > $floor_ms AND now_latency - was_latency >= $noise_ms
+            AS latency_worse,
         was_cost > 0 AND now_cost > was_cost * (1 + $cost + 1e-9) AS cost_worse,
         was_tokens > 0 AND now_tokens > was_tokens * (1 + $tokens + 1e-9) AS tokens_worse,
         in_both AND (measured_score_worse
@@ -27,7 +28,8 @@ WITH judged AS (
         in_both AND NOT now_errored AND now_passed AND NOT was_passed
             AND now_measured_passed AND NOT was_measured_passed AS assertion_better,
         NOT now_errored AND was_latency > now_latency * (1 + $latency + 1e-9)
-            AND was_latency > $floor_ms AS latency_better,
+            AND was_latency > $floor_ms AND was_latency - now_latency >= $noise_ms
+            AS latency_better,
         NOT now_errored AND was_cost > now_cost * (1 + $cost + 1e-9) AS cost_better,
         NOT now_errored AND was_tokens > now_tokens * (1 + $tokens + 1e-9) AS tokens_better,
         in_both AND NOT now_errored AND now_score - was_score > $score + 1e-9

@@ -1,4 +1,4 @@
--- One row for each run and variant of a suite, oldest first. $suite: its name in the tables.
+-- One row for each run and variant of a suite, oldest first. `part`: why a run is no whole one. $suite: its name in the tables.
 SELECT
     run_id, started_at, variant, coalesce(decision, state) AS decision,
     score, score_low, score_high, pass_rate, pass_rate_low, pass_rate_high, cases, passed_cases,
@@ -7,7 +7,7 @@ SELECT
         THEN coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)
     END AS tokens, tokens_low, tokens_high,
     target, model, target_sha256, cases_sha256, judges_sha256, suite_sha256, engine,
-    git_commit, git_dirty
+    git_commit, git_dirty, part
 FROM runs
 WHERE suite = $suite
 ORDER BY started_at, run_id, variant

@@ -1,4 +1,4 @@
--- The suites and cases of $cases that passed in every variant of each of the last $most runs that
+-- The suites and cases of $cases that passed in every variant of each of the last $most whole runs that
 -- had them in quarantine; fewer runs are not enough.
 WITH numbered AS (
     SELECT
@@ -9,7 +9,7 @@ WITH numbered AS (
     FROM cases
     JOIN (
         SELECT run_id, any_value(started_at) AS started_at FROM runs
-        WHERE state = 'completed' GROUP BY run_id
+        WHERE state = 'completed' AND part IS NULL GROUP BY run_id
     ) USING (run_id)
     WHERE quarantined AND case_id IN (SELECT unnest($cases::VARCHAR[]))
     GROUP BY suite, case_id, cases.run_id

@@ -23,6 +23,11 @@ class StartsWith(TextCondition):
     kind: Literal["starts_with"]
     expected: str
 
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
+
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""
         return verdict(
@@ -36,6 +41,11 @@ class EndsWith(TextCondition):
 
     kind: Literal["ends_with"]
     expected: str
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""

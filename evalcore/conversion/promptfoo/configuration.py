@@ -91,12 +91,12 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
         notes.add("a judge sees the prompts of all variants of a case, not the one that is graded")
     if several and module.text is not None:
         notes.add("Python assertions get the prompts of all variants as context['prompt']")
-    asked = [
+    prompt_values = [
         each
         for case in cases.values()
         for each in (case.input.values() if several else [case.input])
     ]
-    has_messages = any(isinstance(each, list) for each in asked)
+    has_messages = any(isinstance(each, list) for each in prompt_values)
     if has_messages and any(target["provider"] == "echo" for target in targets):
         notes.add("echo repeats the last user message, promptfoo's the prompt as JSON")
     return Converted(

@@ -1,18 +1,21 @@
 """What is known of an assertion without an output: it cannot be applied, or its outcome is certain.
 
-What cannot be applied (a pattern, a schema, a transform) is a mistake. Bounds that leave the output
-no choice, and parts that have no effect, are warnings.
+What cannot be applied (a pattern, a schema, a transform) is a mistake. So are texts that are empty,
+and assertions of which none has a weight; in workflow files they are warnings, because the program
+of those files takes them. Bounds that leave the output no choice, and parts that have no effect,
+are warnings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from evalcore.checks.base import Check, Fault
 from evalcore.checks.conditions.base import Condition
 from evalcore.checks.registry import find_check
 from evalcore.checks.scale import accepted_text
+from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.checks.transform import TransformError, compile_transform
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
@@ -40,6 +43,98 @@ def examine_condition(
     reason = f"'{condition.kind}' can never {'fail' if passes else 'pass'} on any value"
     several = f"{{count}} conditions ({{names}}): {reason}"
     warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
+
+
+def note_empty(
+    assertion: Assertion,
+    loc: Loc,
+    problems: Problems,
+    label: str = "",
+    warnings: CaseWarnings | None = None,
+) -> None:
+    """Note what is empty in an assertion at `loc`, and makes it pass or fail always.
+
+    With `warnings` it is a warning.
+    """
+    for key, reason in _empty_parts(assertion):
+        at = (*loc, key) if key else loc
+        if warnings is None:
+            problems.add(at, reason, label=label)
+            continue
+        path = path_text(at)
+        several = f"{{count}} assertions ({{names}}): {reason}"
+        warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
+
+
+def _empty_parts(assertion: Assertion) -> Iterator[tuple[str, str]]:
+    """Yield the key of each empty part, and what is wrong with it."""
+    params, kind = assertion.params, assertion.type
+    if assertion.check in ("contains-any", "contains-all"):
+        yield from _empty_members(assertion, params["values"])
+    elif (key := _TEXT_FIELDS.get(assertion.check)) is not None:
+        text = params[key].strip(ECMASCRIPT_TRIMMED) if params.get("trim") else params[key]
+        if text == "":
+            trimmed = " after trimming" if params[key] else ""
+            yield "value", f"is empty{trimmed}: {_certain(kind, passes=not assertion.negate)}"
+    elif assertion.check == "field-accuracy":
+        if not any(field.get("weight", 1.0) for field in params["fields"]):
+            yield "fields", f"{_certain(kind, passes=False)}: no field has any weight"
+    elif assertion.check == "composite" and params["aggregator"]["type"] == "mean":
+        members = [Assertion(*member) for member in params["members"]]
+        own = params["aggregator"].get("weights") or {}
+        if members and not any(own.get(member.name, member.weight) for member in members):
+            yield "", f"{_certain(kind, passes=False)}: no member has any weight"
+
+
+# The fields that hold the text which every output holds if it is empty.
+_TEXT_FIELDS: Final = {
+    "contains": "value",
+    "starts-with": "value",
+    "ends-with": "value",
+    "output-contains": "value",
+    "regex": "pattern",
+    "output-matches": "pattern",
+}
+
+
+def _empty_members(assertion: Assertion, values: Sequence[str]) -> Iterator[tuple[str, str]]:
+    takes_all = assertion.check == "contains-all"
+    if not values:
+        certain = _certain(assertion.type, passes=takes_all != assertion.negate)
+        yield "value", f"is empty: {certain}"
+    elif "" in values:
+        is_certain = not takes_all or set(values) == {""}
+        certain = f": {_certain(assertion.type, passes=not assertion.negate)}" if is_certain else ""
+        yield "value", f"has an empty member, which every output contains{certain}"
+
+
+def _certain(kind: str, *, passes: bool) -> str:
+    return f"'{kind}' can never {'fail' if passes else 'pass'}"
+
+
+def note_weightless(
+    assertions: Sequence[Assertion],
+    loc: Loc,
+    problems: Problems,
+    label: str = "",
+    warnings: CaseWarnings | None = None,
+) -> None:
+    """Note a case at `loc` of which no assertion has any weight, so that its score is always 0.
+
+    Assertions of one block have a score of their own. With `warnings` it is a warning.
+    """
+    weights: dict[str | None, float] = {}
+    for assertion in assertions:
+        weights[assertion.block] = weights.get(assertion.block, 0.0) + assertion.weight
+    if all(weights.values()):
+        return
+    reason = "no assertion has any weight, so the score is always 0; give one a 'weight' above 0"
+    if warnings is None:
+        problems.add(loc, reason, label=label)
+        return
+    path = path_text(loc)
+    several = f"{{count}} cases ({{names}}): {reason}"
+    warnings.add(f"{path}: {reason}", loc, problems, name=path, several=several)
 
 
 def examine_assertion(

@@ -306,9 +306,9 @@ class GraderReader(NamedTuple):
         targets = self.graders.targets
         return () if targets is None else targets.use_models()
 
-    def compare_fields(self, paths: Iterable[str]) -> None:
-        """Note fields that are compared with those of the expected output."""
-        self.graders.reference_fields.compare(paths)
+    def compare_fields(self, fields: Mapping[str, bool]) -> None:
+        """Note fields that are compared with the expected output's, and which are required."""
+        self.graders.reference_fields.compare(fields)
 
     def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
         """Return the assertions of a list at `loc`; those that are wrong are noted."""

@@ -17,10 +17,10 @@ from evalcore.declared.types import Text
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.dataset_file.traces import is_traces, trace_cases
 from evalcore.formats.parts.data_row_rules import forbidden_parts
-from evalcore.formats.parts.given_output import text_of
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.shared_shapes import STRICT
 from evalcore.formats.parts.test_sources import file_tests
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe
 from evalcore.redaction.personal import PersonalRedactor
@@ -135,7 +135,7 @@ def _checked(raw: RawTest) -> dict[str, Any] | None:
         problems.add(loc, f"a case is a mapping, got {describe(value)}")
         return None
     if isinstance(value.get("id"), int | float) and not isinstance(value["id"], bool):
-        value = {**value, "id": text_of(value["id"])}
+        value = {**value, "id": value_text(value["id"])}
     problems.check_shape(value, DatasetRow, loc)
     for inner, message in forbidden_parts(value):
         problems.add((*loc, *inner), message)

@@ -1,30 +1,28 @@
-"""The given answer of a row: its column `output`."""
+"""What rows of JSON write in another form than tests: `output`, and ids that are numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.targets.case_messages import json_text
+
+
+def name_by_number(row: dict[str, Any]) -> None:
+    """Make the id of a row that is a whole number a text: exports have such ids."""
+    if type(row.get("id")) is int:
+        row["id"] = str(row["id"])
 
 
 def move_output(row: dict[str, Any], loc: Loc, problems: Problems) -> None:
-    """Put the column `output` where a test has its given answer; null is no answer."""
+    """Put the column `output` where a test has its given answer; note one that is null."""
     output = row.pop("output")
     if output is None:
+        message = "is null, which is no answer: leave it out, and the target is asked"
+        problems.add((*loc, "output"), message)
         return
     if "fixtures" in row:
         problems.add((*loc, "output"), "is given here and as 'fixtures'; remove one of them")
         return
-    row["fixtures"] = {"output": text_of(output)}
-
-
-def text_of(value: Any) -> str:
-    """Return a foreign value as text: text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json_text(value)
-    except ValueError:  # a number that JSON does not have
-        return str(value)
+    row["fixtures"] = {"output": value_text(output)}

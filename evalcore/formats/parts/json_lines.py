@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.given_output import move_output
+from evalcore.formats.parts.given_output import move_output, name_by_number
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.documents import TOO_LARGE, parse_row, refuse_utf16, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
@@ -66,8 +66,10 @@ def jsonl_tests(
                 value = line_value(line, number, problems)
                 if line is None or value is NO_TEST:
                     continue
-                if type(value) is dict and "output" in value:
-                    move_output(value, (), problems)
+                if type(value) is dict:
+                    name_by_number(value)
+                    if "output" in value:
+                        move_output(value, (), problems)
                 yield RawTest(value, (), problems, marked=False, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from evalcore.errors import LoadError, Problem
 from evalcore.model.suite import Case
 
 
@@ -13,10 +14,27 @@ class ReferenceFields:
     def __init__(self) -> None:
         self._missing: set[str] = set()
         self._present: set[str] = set()
+        self._required: set[str] = set()
 
-    def compare(self, paths: Iterable[str]) -> None:
-        """Note the fields of an assertion."""
-        self._missing.update(path for path in paths if path not in self._present)
+    def compare(self, fields: Mapping[str, bool]) -> None:
+        """Note the fields of an assertion, and which of them are required."""
+        self._missing.update(path for path in fields if path not in self._present)
+        self._required.update(path for path, required in fields.items() if required)
+
+    def warnings(self, file: str, *, strict: bool) -> list[str]:
+        """Return a warning of the optional fields that no case has; in strict mode raise it.
+
+        What no case has is known once `absent` has looked.
+        """
+        skipped = sorted(self._missing - self._required)
+        if not skipped:
+            return []
+        have = "has it" if len(skipped) == 1 else "has them"
+        names = ", ".join(map(repr, skipped))
+        text = f"'field-accuracy' skips {names}: no test's 'expected_output' {have}"
+        if strict:
+            raise LoadError((Problem(file, None, "", text),))
+        return [text]
 
     def note(self, case: Case) -> None:
         """Note the fields that the case's expected output has."""

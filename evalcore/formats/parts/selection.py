@@ -97,8 +97,14 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     Raises `UsageError` for an unknown variant, and if the caller's variants lack his baseline.
     """
     definition = _choose_baseline(definition, options)
-    if options.cases or options.tags or options.excluded_tags:
-        definition = replace(definition, filtered=True)
+    chosen = {
+        "--case": options.cases,
+        "--tag": options.tags,
+        "--exclude-tag": options.excluded_tags,
+    }
+    part = tuple(options.called(name) for name, values in chosen.items() if values)
+    if part:
+        definition = replace(definition, filtered=True, part=part)
     if not options.variants:
         return definition
     names = {variant.id for variant in definition.variants}
@@ -107,6 +113,8 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     if unknown:
         raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
     variants = tuple(variant for variant in definition.variants if variant.id in options.variants)
+    if len(variants) < len(definition.variants):
+        definition = replace(definition, part=(*definition.part, flag))
     baseline = definition.baseline
     if baseline is None or baseline in options.variants:
         return replace(definition, variants=variants)

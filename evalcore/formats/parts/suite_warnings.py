@@ -8,6 +8,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 
 _MAX_NAMES = 3
+_MOST_LISTED = 200
 
 
 @dataclass(slots=True)
@@ -28,15 +29,16 @@ class CaseWarnings:
         """Keep a warning about what stands at `loc` and is called `name`.
 
         `several` replaces more than three texts that share it: `{count}` is their number, `{names}`
-        the first of their names.
+        their names, the first 200.
         """
         if self._strict:
             problems.add(loc, text.removeprefix(f"{name}: "))
             return
         group = self._groups.setdefault(several, _Group())
         group.count += 1
-        if len(group.names) < _MAX_NAMES:
+        if len(group.names) < _MOST_LISTED:
             group.names.append(name)
+        if len(group.texts) < _MAX_NAMES:
             group.texts[text] = None
 
     def add_replaced(self, name: str, loc: Loc, problems: Problems) -> None:
@@ -56,5 +58,6 @@ class CaseWarnings:
 
 
 def _line(several: str, group: _Group) -> str:
-    names = ", ".join([*group.names, "…"])
+    more = ["…"] if group.count > len(group.names) else []
+    names = ", ".join([*group.names, *more])
     return several.replace("{count}", str(group.count)).replace("{names}", names)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.checks.dialects import column_types
+from evalcore.checks.dialects import assertion_words, column_types
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.given_output import text_of
 from evalcore.formats.parts.json_rows import JsonRows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import TOO_LARGE, parse_row, too_large_at
 from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import describe, suggest
 
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),
@@ -31,6 +32,16 @@ _PARTS: Final = frozenset(
     {"assert", "evaluators", "execution", "expected_outcome", "fixtures", "input_files"}
     | {"rubrics", "turns", "vars", "workspace"}
 )
+
+# Columns that people call by another name, and what they may mean.
+_OTHER_NAMES: Final = {
+    "assertion": "assertions",
+    "expect": "expected_output",
+    "expected": "expected_output",
+    "ideal": "expected_output",
+}
+# Near names are compared from this many letters on: `cost` and `host` are both words.
+_SHORTEST_NEAR: Final = 5
 
 REQUIRED: Final = ("id", "input")
 """The columns without which a table is no table of tests."""
@@ -53,7 +64,8 @@ def table_tests(
 
     `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column,
     which may be that of several fields; mistakes in it are noted in `suite`. Columns named like a
-    field or a simple assertion type are taken as such; any other becomes metadata. A table that
+    field or a simple assertion type are taken as such; one with nearly such a name, or that of
+    another assertion type, is a mistake; any other becomes metadata. A table that
     lacks a column of `columns`, or a `required` one, gives no test; of JSON, whose rows may leave
     out what they lack, the first row has to have the `required` ones, and any row the others.
     Raises `LoadError` for a table that cannot be read.
@@ -150,6 +162,7 @@ class _Table(Problems):
             self._fields.setdefault(column, []).append(field)
         self._checks: list[str] = []
         self._types = {name.replace("-", mark): name for name in column_types() for mark in "-_"}
+        self._meanings: dict[str, str | None] = {}
         self._noted_at: int | None = -1
         self._noted_here: set[tuple[Loc, str]] = set()
 
@@ -182,7 +195,7 @@ class _Table(Problems):
             loc = loc[1:]
         return (self._columns.get(str(loc[0]), loc[0]), *loc[1:]) if loc else ()
 
-    def test_of(self, row: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901  (a table in the form of branches)
+    def test_of(self, row: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0912  (a table in the form of branches)
         """Return the raw test of one row; None cells are absent fields."""
         parts = self._parts_of(row)
         test: dict[str, Any] = {**parts}
@@ -194,13 +207,14 @@ class _Table(Problems):
             if field == "output" and (value is not None or self.csv):
                 if "fixtures" in parts:
                     self.add(("output",), "is given here and as 'fixtures'; remove one of them")
-                test["fixtures"] = {"output": "" if value is None else text_of(value)}
-            elif value is None or field in parts:
+                test["fixtures"] = {"output": "" if value is None else value_text(value)}
+            elif value is None or field in parts or self._is_empty(field, value):
                 continue
             elif field in self._types:
-                kind = self._types[field]
-                assertions.append({"type": kind, "value": _assertion_value(kind, value)})
-                self._checks.append(column)
+                assertion = self._assertion(self._types[field], field, value)
+                if assertion is not None:
+                    assertions.append(assertion)
+                    self._checks.append(column)
             elif field in {"assertions", "metadata"}:
                 test[field] = self._json_cell(value, field)
             elif field == "tags":
@@ -209,8 +223,9 @@ class _Table(Problems):
                 cell = _number(value) if field == "threshold" else value
                 test["execution"] = _with(test.get("execution", {}), field, cell)
             elif field in _FIELDS:
-                test[field] = text_of(value) if field == "id" else value
+                test[field] = value_text(value) if field == "id" else value
             else:
+                self._note_meaning(column, field)
                 metadata[field.removeprefix("metadata.")] = value
         own_metadata = test.get("metadata", {})
         if metadata and isinstance(own_metadata, dict):
@@ -219,6 +234,32 @@ class _Table(Problems):
             own = test.get("assertions")
             test["assertions"] = assertions + (own if isinstance(own, list) else [])
         return test
+
+    def _is_empty(self, field: str, value: Any) -> bool:
+        """Whether a cell of a CSV holds nothing but blanks, and nothing was meant by them."""
+        is_text = field in {"input", "output"}
+        return self.csv is not None and not is_text and isinstance(value, str) and not value.strip()
+
+    def _assertion(self, kind: str, field: str, value: Any) -> dict[str, Any] | None:
+        """Return the assertion of a cell; None where it asks for none, or is wrong and noted."""
+        if kind.endswith("is-json"):
+            wanted = _TRUTHS.get(str(value).strip().lower())
+            if wanted is None:
+                message = f"expected true or false, got {describe(value)}"
+                self.add((field,), message)
+            return {"type": kind} if wanted else None
+        return {"type": kind, "value": _assertion_value(kind, value)}
+
+    def _note_meaning(self, column: str, field: str) -> None:
+        """Note, once, a column that would be metadata although its name is that of a check."""
+        if field != column or field.startswith("metadata."):
+            return
+        if column not in self._meanings:
+            meaning = self._meanings[column] = _meaning(column)
+            if meaning is not None:
+                line = self.csv.header_line if self.csv else self.line()
+                keep = f"or call it 'metadata.{column}' to keep it as metadata"
+                self.include([Problem(self.file, line, column, f"{meaning}, {keep}")])
 
     def _parts_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a row of JSON holds as a test does, apart from columns with other names."""
@@ -245,6 +286,40 @@ class _Table(Problems):
         return parsed
 
 
+_TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@cache
+def _meaning(column: str) -> str | None:
+    """Return what a column's name probably means, if that is a check; None for any other."""
+    written = _letters(column)
+    types = {_letters(name): name for name in column_types()}
+    others = {_letters(word): word for word in assertion_words()} | _OTHER_NAMES
+    others |= {_letters(name): name for name in _FIELDS if name not in REQUIRED}
+    near = types.get(written) or others.get(written) or _nearest(written, types)
+    if near is None:
+        return None
+    if near in _FIELDS:
+        return f"is no field of a test: call the column '{near}'"
+    if near in column_types():
+        return f"is not read as an assertion: call the column '{near}'"
+    return f"names the assertion '{near}', which no cell can hold: write it in 'assertions' as JSON"
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _nearest(written: str, names: Mapping[str, str]) -> str | None:
+    """Return the name from which one edit leads to what is written: a letter, or two swapped."""
+    from rapidfuzz.distance import OSA
+
+    if len(written) < _SHORTEST_NEAR:
+        return None
+    near = (name for letters, name in names.items() if OSA.distance(written, letters) <= 1)
+    return next(near, None)
+
+
 def _with(part: Any, field: str, value: Any) -> Any:
     """Return a mapping with one more field; what is no mapping is a mistake that readers name."""
     return {**part, field: value} if isinstance(part, dict) else part
@@ -260,7 +335,7 @@ def _number(value: Any) -> Any:
 def _assertion_value(kind: str, value: Any) -> Any:
     """Return a cell as an assertion's value: lists as JSON or, in a CSV, separated by `|`."""
     if not kind.endswith(("-any", "-all")):
-        return text_of(value)
+        return value_text(value)
     return _list_cell(value, separator="|")
 
 

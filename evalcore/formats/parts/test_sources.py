@@ -12,7 +12,7 @@ from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.parts.case_folders import case_folders
 from evalcore.formats.parts.dataset_tests import dataset_tests
 from evalcore.formats.parts.file_digest import file_digest
-from evalcore.formats.parts.given_output import move_output
+from evalcore.formats.parts.given_output import move_output, name_by_number
 from evalcore.formats.parts.json_lines import SharedLines, jsonl_tests, open_reason
 from evalcore.formats.parts.json_rows import listed_rows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
@@ -116,8 +116,10 @@ def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
     is_json = path.suffix.lower() == ".json"
     if is_json:
         for index, test in enumerate(raw):
-            if isinstance(test, dict) and "output" in test:
-                move_output(test, (*loc, index), problems)
+            if isinstance(test, dict):
+                name_by_number(test)
+                if "output" in test:
+                    move_output(test, (*loc, index), problems)
     yield from listed_tests(raw, loc, problems, marked=not is_json)
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
+from evalcore.formats.parts.evalcore_section import (
+    SectionReader,
+    in_evalcore,
+    suite_name,
+    threshold_of,
+)
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
@@ -25,7 +31,7 @@ from evalcore.formats.text.documents import collector_paused
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all
-from evalcore.mistakes.wording import describe
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
@@ -39,10 +45,10 @@ from evalcore.model.suite import (
     Suite,
     SuiteDefinition,
 )
-from evalcore.model.target import Target
+from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.scripts.mcp_tools import EXTRA
-from evalcore.scripts.models import model_entry
+from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_variant_models
 from evalcore.scripts.program import (
     Layer,
     Level,
@@ -82,7 +88,7 @@ def load_script_suite(
     policy = loading.policy()
     if not selection.active:
         check_required_cases(policy, (case.id for case in spool), problems)
-    variants = loading.settings.variants()
+    variants = loading.variants()
     baseline = loading.settings.baseline([variant.id for variant in variants])
     raise_all((script.problems, problems) if script.problems is not None else (problems,))
     document = source.document
@@ -294,6 +300,24 @@ class _Loading:
         """
         gates = (PassRate(threshold=1.0).spec,) if self._asks_people else ()
         return self.settings.policy(ScoreRule.WEIGHTED, gates, self._threshold)
+
+    def variants(self) -> tuple[Variant, ...]:
+        """Return the variants, their models by name; note what a script takes no notice of."""
+        return tuple(map(self._variant, count(), self.settings.variants()))
+
+    def _variant(self, index: int, variant: Variant) -> Variant:
+        loc: Loc = (*in_evalcore("variants"), index, "config")
+        config = dict(variant.config)
+        for key in config:
+            if key not in VARIANT_KEYS:
+                message = f"a variant of a script has no such key.{suggest(key, VARIANT_KEYS)}"
+                self._problems.add((*loc, key), message)
+        models = self._script.models or {}
+        if config.get("models") is not None:
+            at = (*loc, "models")
+            config["models"] = read_variant_models(config["models"], models, at, self._problems)
+        self._mapping(config.get("data"), (*loc, "data"), "data")
+        return replace(variant, config=config)
 
     def limits(self) -> Limits:
         """Return the bounds of the run, with the rates that models have in the script."""

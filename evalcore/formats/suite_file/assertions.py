@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
-from evalcore.formats.assertions.certain_outcomes import examine_assertion
+from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.assertions import AssertionReader
@@ -98,7 +98,7 @@ class SuiteAssertions:
             assertion = assertion and _at_path(assertion, raw.get("path"))
         else:
             names = {*_OWN, *_OF_WORKFLOW_FILES, *_OF_TEST_FILES, "custom:<id>"}
-            hint = suggest_assertion(kind, [*names, *(f"not-{name}" for name in names)])
+            hint = suggest_assertion(kind, names)
             problems.add((*loc, "type"), f"unknown assertion {describe(kind)}.{hint}")
             return None
         return assertion if problems.count == before else None
@@ -154,6 +154,8 @@ class SuiteAssertions:
             metric=written.get("metric"),
         )
         examine_assertion(assertion, written, loc, problems, self._notes)
+        if self._notes is not None:
+            note_empty(assertion, loc, problems)
         return assertion if is_of_path else _at_path(assertion, written.get("path"))
 
     def _of_workflow_files(

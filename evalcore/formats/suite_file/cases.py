@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from evalcore.formats.assertions.certain_outcomes import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.suite_warnings import CaseWarnings
@@ -109,7 +110,9 @@ class CaseReader:
             self._warnings.add(
                 text, loc, problems, name=f"'{raw.get('id')}'", several=_NO_ASSERTIONS
             )
-        return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
+        own = (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
+        note_weightless(own, loc, problems, f"case '{raw.get('id')}'")
+        return own
 
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems

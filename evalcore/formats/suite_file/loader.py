@@ -135,6 +135,7 @@ def read_suite(
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
+    warnings += graders.reference_fields.warnings(problems.file, strict=options.strict)
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
     definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
     warnings += unjudged.warnings(definition, strict=options.strict)

@@ -21,7 +21,7 @@ from evalcore.formats.assertions.assertion_templates import (
     AssertionTemplates,
     is_include,
 )
-from evalcore.formats.assertions.certain_outcomes import examine_assertion
+from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.data_row_rules import COMPARED
@@ -70,11 +70,10 @@ class AssertionReader:
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
         self._including: list[Path] = []
-        types = assertion_types(Dialect.TEST)
         self._types = {
             spelling: kind
-            for name, kind in types.items()
-            for spelling in (name, name.replace("-", "_"))
+            for kind in assertion_types(Dialect.TEST).values()
+            for spelling in kind.spellings
         }
         # By the word of a file, for types that a text may be all of; None for other types.
         self._text_forms: dict[str, _TextForm | None] = {}
@@ -149,7 +148,9 @@ class AssertionReader:
         if self._read_other is None or not isinstance(raw, Mapping):
             return self.read(raw, loc, problems)
         kind = raw.get("type")
-        is_of_test_files = not isinstance(kind, str) or kind in self._types
+        is_of_test_files = not isinstance(kind, str) or (
+            kind in self._types and not _is_negated(kind)
+        )
         is_own = is_of_test_files and "path" not in raw
         return (self.read if is_own else self._read_other)(raw, loc, problems)
 
@@ -229,15 +230,16 @@ class AssertionReader:
         if type(raw) is not dict or len(raw) != _PLAIN_KEYS:
             return None
         spelling, value = raw.get("type"), raw.get("value")
-        # All that a shape asks of a text: it holds a character, and no half of a surrogate pair.
-        if type(value) is not str or not value or not value.isascii() or MARK in value:
+        # What a shape asks of a text: it holds a character, and no half of a surrogate pair.
+        if type(value) is not str or not value.isascii() or not value.strip() or MARK in value:
             return None
         if type(spelling) is not str:
             return None
         try:
             form = self._text_forms[spelling]
         except KeyError:
-            form = self._text_forms[spelling] = _text_form(self._types.get(spelling))
+            kind = None if _is_negated(spelling) else self._types.get(spelling)
+            form = self._text_forms[spelling] = _text_form(kind)
         if form is None:
             return None
         name, check, base, field, may_be_faulty = form
@@ -302,23 +304,31 @@ class AssertionReader:
                 text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
                 several = f"{{count}} keys ({{names}}) have no effect: {reason}"
                 self._notes.add(text, (*loc, *path), problems, name=key, several=several)
+        negated = _is_negated(written["type"])
+        if negated and "negate" in written:
+            message = f"is given beside '{written['type']}', which negates; keep one of them"
+            problems.add((*loc, "negate"), message, label=label)
+            return None
+        word = f"not-{kind.name}" if negated else kind.name
         assertion = Assertion(
-            kind.name,
+            word,
             check,
-            written.get("name") or _name(kind.name, written.get("value")),
+            written.get("name") or _name(word, written.get("value")),
             params,
             None,
             float(written.get("weight", 1.0)),
             required,
-            written.get("negate", False),
+            negated or written.get("negate", False),
         )
         examine_assertion(assertion, written, loc, problems, self._notes)
+        if self._notes is not None:
+            note_empty(assertion, loc, problems, label)
         return assertion if problems.count == before else None
 
     def _type_mistake(self, raw: Mapping[str, Any]) -> str:
         if "type" not in raw:
             for key in raw:
-                if key in self._types:
+                if key in self._types and not _is_negated(key):
                     return f"is required; write {{type: {key}, value: …}}"
             return "is required"
         if not isinstance(raw["type"], str):
@@ -326,6 +336,10 @@ class AssertionReader:
         return f"unknown assertion {describe(raw['type'])}." + suggest_assertion(
             raw["type"], [*self._types, *self._programs]
         )
+
+
+def _is_negated(spelling: str) -> bool:
+    return spelling.startswith(("not-", "not_"))
 
 
 _TextForm = tuple[str, str, Mapping[str, Any], str, bool]

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
+from evalcore.formats.assertions.certain_outcomes import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.interpolation import Variables, interpolate
@@ -27,6 +28,7 @@ from evalcore.formats.test_file.input_messages import (
     is_message,
     read_reference,
     with_files,
+    with_plain_messages,
 )
 from evalcore.formats.test_file.metadata import merged_metadata
 from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
@@ -131,7 +133,7 @@ class TestReader:
             values = CaseVariables(raw["vars"])
             raw = values.fill_test(raw)
         self.assertions.literals.variables = values
-        test = self._checked(raw, loc, problems)
+        test = self._checked(with_plain_messages(raw), loc, problems)
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)
@@ -195,6 +197,7 @@ class TestReader:
             own = [*graded.assertions, *on_transcript(own)]
         label, criteria = _label(test["id"]), test.get("criteria")
         if own:
+            note_weightless(own, loc, problems, label)
             self._note_unused_criteria(test, own, loc, problems)
             return tuple(own)
         nothing = "assertions" in test or not (criteria or "expected_output" in test)

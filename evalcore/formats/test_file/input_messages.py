@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError
+from evalcore.judging.texts import plain_messages
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.trust.files import repository_root, resolve_inside
@@ -15,6 +16,7 @@ from evalcore.trust.files import repository_root, resolve_inside
 _ELSEWHERE: Final = ("http://", "https://", "data:")
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _FILE_SEGMENTS: Final = frozenset({"file", "image"})
+_WITH_MESSAGES: Final = ("input", "expected_output")
 _LARGEST_REFERENCE: Final = 64 * 1024
 
 
@@ -25,6 +27,29 @@ class InputOrigin(NamedTuple):
     loc: Loc
     problems: Problems
     label: str = ""
+
+
+def with_plain_messages(test: Any) -> Any:
+    """Return a test, or a suite's level, whose messages have one form (`plain_messages`)."""
+    if type(test) is not dict:
+        return test
+    plain = {
+        key: plain_messages(test[key])
+        for key in _WITH_MESSAGES
+        if isinstance(test.get(key), list | dict)
+    }
+    turns = test.get("turns")
+    if isinstance(turns, list):
+        plain["turns"] = [_with_plain_segments(turn) for turn in turns]
+    return {**test, **plain} if plain else test
+
+
+def _with_plain_segments(turn: Any) -> Any:
+    """Return a turn whose input, the content of a user message, has segments."""
+    if not isinstance(turn, dict) or not isinstance(turn.get("input"), list):
+        return turn
+    message = plain_messages({"role": "user", "content": turn["input"]})
+    return {**turn, "input": message["content"]}
 
 
 def as_messages(value: Any) -> list[Any]:

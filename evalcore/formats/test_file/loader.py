@@ -40,6 +40,7 @@ from evalcore.formats.test_file.input_messages import (
     as_messages,
     check_file,
     check_messages,
+    with_plain_messages,
 )
 from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
@@ -111,7 +112,7 @@ def _load(
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
     variables = variables_for(path.parent, options)
-    raw = interpolate(raw, variables, (), problems)
+    raw = with_plain_messages(interpolate(raw, variables, (), problems))
     before = problems.count
     suite: TestSuite = problems.sound_part(raw, TestSuite) if raw else {}  # lines have none, mostly
     sound = problems.count == before
@@ -150,6 +151,7 @@ def _load(
     file = tests if is_table else problems.file
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
+    warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
         _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
         limits=level.limits_of(len(spool)),

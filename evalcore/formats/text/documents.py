@@ -30,6 +30,7 @@ from evalcore.formats.text.plain_yaml import (
     NotPlainError,
     TooManyValuesError,
     read_plain_yaml,
+    whole_number,
 )
 from evalcore.formats.text.positions import json_locator, yaml_locator
 from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
@@ -122,7 +123,7 @@ class CoreLoader(_BaseLoader):
         return number
 
     def core_float(self, node: yaml.ScalarNode) -> float:
-        """Build a number as YAML 1.2 writes it."""
+        """Build a number as YAML 1.2 writes it; `1e3` is the whole number 1000."""
         text = str(node.value)
         if text.lower().endswith(("inf", "nan")):
             raise RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
@@ -132,7 +133,7 @@ class CoreLoader(_BaseLoader):
             raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
         if math.isinf(number):
             raise RefusedError(node.start_mark.line + 1, TOO_LARGE)
-        return number
+        return whole_number(text, number)
 
     def core_bool(self, node: yaml.ScalarNode) -> bool:
         """Build `true` or `false`."""

@@ -178,4 +178,10 @@ def _decimal(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise NotPlainError
-    return number
+    return whole_number(text, number)
+
+
+def whole_number(text: str, number: float) -> float:
+    """Return the integer that a text such as `1e3` means; any other number as it is."""
+    is_whole = "e" in text.lower() and number.is_integer() and abs(number) <= MAX_INT
+    return int(number) if is_whole else number

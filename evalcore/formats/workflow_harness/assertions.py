@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, with_config
 from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
-from evalcore.formats.assertions.certain_outcomes import examine_assertion
+from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
 from evalcore.formats.assertions.custom_assertions import find_plugin
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
@@ -78,7 +78,7 @@ def read_assertion(
     assertion = Assertion(
         type=name,
         check=check,
-        name=_name(name, written.get("value")),
+        name=_name(name, written.get("value"), params),
         params=params,
         block=block,
         weight=1.0 if weight is None else float(weight),
@@ -88,6 +88,8 @@ def read_assertion(
         metric=written.get("metric"),
     )
     examine_assertion(assertion, written, loc, problems, warnings)
+    if warnings is not None:
+        note_empty(assertion, loc, problems, warnings=None if block is None else warnings)
     return assertion
 
 
@@ -130,8 +132,6 @@ def _check_config(
 
 def _unknown_type(name: str) -> str:
     names = [*assertion_types(Dialect.WORKFLOW), "custom:<id>"]
-    if name.startswith(_NOT):
-        names = [f"{_NOT}{name}" for name in names]
     return f"unknown assertion {describe(name)}.{suggest_assertion(name, names)}"
 
 
@@ -142,9 +142,10 @@ def _missing_type(raw: Mapping[str, Any]) -> str:
     return "is required"
 
 
-def _name(name: str, value: object) -> str:
+def _name(name: str, value: object, params: Mapping[str, Any]) -> str:
     if isinstance(value, list):
         return f"{name}-{len(value)}"
     if isinstance(value, str | int | float):
-        return f"{name}-{str(value)[:30]}"
+        compared = params.get("value")
+        return f"{name}-{(compared if isinstance(compared, str) else str(value))[:30]}"
     return name

@@ -6,7 +6,7 @@ They are looked for upward from the workflow file to the root of its repository.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -117,7 +117,7 @@ class CustomFiles:
         if not _ID.fullmatch(name):
             return None
         names = tuple(f"custom/{kind}/{name}{suffix}" for suffix in (".yaml", ".yml"))
-        path = find_upward(self._folder, names).path
+        path = self._find(names)
         if path is None:
             return None
         problems = Problems(shown_path(path), lambda _: None)
@@ -133,6 +133,18 @@ class CustomFiles:
         problems.add((), f"a file in custom/{kind} is a mapping, got {describe(document.value)}")
         return None
 
+    def _find(self, names: Sequence[str]) -> Path | None:
+        """Return the nearest of the files `custom/…` upward; also where no repository says how far.
+
+        A workflow in `custom/workflows` has them beside that folder.
+        """
+        path = find_upward(self._folder, names).path
+        folder = self._folder.resolve()
+        for custom in (folder, folder.parent):
+            if path is None and custom.name == "custom":
+                path = find_upward(custom.parent, names).path
+        return path
+
     def _code(self, name: str, manifest: ToolManifest, problems: Problems) -> str | None:
         """Return the Python of a tool; note a tool without any, and a request without its own."""
         if manifest.executor == "request":
@@ -145,7 +157,7 @@ class CustomFiles:
         if manifest.code_file is None:
             return manifest.code
         names = (f"custom/tools/{name}.yaml", f"custom/tools/{name}.yml")
-        file = find_upward(self._folder, names).path
+        file = self._find(names)
         folder = self._folder if file is None else file.resolve().parent
         try:
             path = (folder / manifest.code_file).resolve()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalcore.errors import UsageError
+from evalcore.formats.assertions.certain_outcomes import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import append_case
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
@@ -296,6 +297,8 @@ class _CaseReader:
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
         assertions = self._assertions(expected, (*loc, "expected"))
+        at = (*loc, "expected")
+        note_weightless(assertions, at, self._problems, warnings=self._warnings)
         if not expected and isinstance(raw.get("id"), str):
             text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
             self._warnings.add(

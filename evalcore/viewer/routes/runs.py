@@ -14,7 +14,7 @@ from evalcore.analytics.case_table import CASE_ORDERS, CaseChoice, CaseKey, Case
 from evalcore.errors import UsageError
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
-from evalcore.report.changes import changes, no_comparison
+from evalcore.report.changes import changes, measure_changes, no_comparison
 from evalcore.report.costs import tokens_text
 from evalcore.report.intervals import rate_text, score_text
 from evalcore.report.notes import summary_notes
@@ -165,6 +165,7 @@ def _facts(opened: OpenedRun) -> dict[str, Any] | None:
         "score": score_text(summary.score, summary.score_sample),
         "changes": listed[:_MOST_CHANGES],
         "unlisted_changes": max(0, len(listed) - _MOST_CHANGES),
+        "measure_changes": measure_changes(report),
         "no_comparison": no_comparison(report),
         "tokens": tokens_text(summary),
         "notes": list(summary_notes(summary)),

@@ -131,10 +131,11 @@ def _suite_line(
 ) -> dict[str, Any]:
     from evalcore.history.locations import partition_suite
 
-    values = [run.figures.pass_rate for run in reversed(runs[:_MOST_POINTS])]
+    whole = [run for run in runs if not run.part and not run.is_filtered]
+    values = [run.figures.pass_rate for run in reversed(whole[:_MOST_POINTS])]
     name = suite_name(runs)
-    ended = [run for run in runs if not run.is_live]
-    # A run that goes on says nothing yet.
+    ended = [run for run in runs if not run.is_live and not run.is_filtered]
+    # A run that goes on says nothing yet, one of some cases nothing of the suite.
     decided = ended[0] if ended else runs[0]
     return {
         "key": key,

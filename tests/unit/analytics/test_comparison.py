@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.analytics.compare import ComparisonPlan, match_variants
 from evalcore.analytics.summarise import Aggregates
-from evalcore.model.comparison import Tolerances, VariantComparison
+from evalcore.model.comparison import DifferenceKind, Tolerances, VariantComparison
 from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
@@ -75,16 +75,23 @@ def compared() -> VariantComparison:
 def test_a_case_against_the_baseline(
     compared: VariantComparison, name: str, worse: list[str], better: list[str]
 ) -> None:
-    regressions = tuple(entry for entry in compared.regressions if entry.case == name)
-    improvements = tuple(entry for entry in compared.improvements if entry.case == name)
+    worse_entries = (*compared.regressions, *compared.worse_measures)
+    better_entries = (*compared.improvements, *compared.better_measures)
+    regressions = tuple(entry for entry in worse_entries if entry.case == name)
+    improvements = tuple(entry for entry in better_entries if entry.case == name)
     assert (kinds(regressions), kinds(improvements)) == (worse, better)
 
 
 def test_every_regression_and_improvement_counts(compared: VariantComparison) -> None:
-    counts = (compared.regression_count, compared.improvement_count)
-    assert counts == (
+    kinds = compared.regression_kinds, compared.improvement_kinds
+    assert tuple(sum(each.values()) for each in kinds) == (
         sum(len(row[3]) for row in DIFFERENCES),
         sum(len(row[4]) for row in DIFFERENCES),
+    )
+    measures = {"latency", "cost", "tokens"}
+    assert (compared.regression_count, compared.improvement_count) == (
+        sum(len(set(row[3]) - measures) for row in DIFFERENCES),
+        sum(len(set(row[4]) - measures) for row in DIFFERENCES),
     )
 
 
@@ -122,10 +129,12 @@ def test_every_candidate_is_compared() -> None:
 
 def test_lists_are_cut_and_counts_are_not() -> None:
     base = [result(f"c{number}", durationMs=1) for number in range(4_000)]
-    cand = [result(f"c{number}", durationMs=2) for number in range(4_000)]
+    cand = [result(f"c{number}", durationMs=2, passed=number < 3_999) for number in range(4_000)]
     one = only(compare(base, cand).comparison)
-    assert (one.regression_count, len(one.regressions), one.complete) == (4_000, 3_000, False)
-    assert [entry.case for entry in one.regressions[:3]] == ["c0", "c1", "c2"]
+    slower = one.regression_kinds[DifferenceKind.LATENCY]
+    assert (slower, len(one.worse_measures), one.complete) == (4_000, 3_000, False)
+    assert [entry.case for entry in one.worse_measures[:3]] == ["c0", "c1", "c2"]
+    assert [entry.case for entry in one.regressions] == ["c3999"]
 
 
 def test_a_case_that_changed_in_several_ways_counts_once() -> None:
@@ -137,15 +146,16 @@ def test_a_case_that_changed_in_several_ways_counts_once() -> None:
         result("c", durationMs=0, costUsd=0, overall=1.0),
     ]
     one = only(compare(base, cand).comparison)
-    assert (one.regression_count, one.improvement_count) == (7, 2)
-    assert (one.regressed_cases, one.hard_regressed_cases, one.improved_cases) == (2, 1, 1)
+    assert (one.regression_count, one.improvement_count) == (3, 0)
+    assert (one.regressed_cases, one.hard_regressed_cases, one.improved_cases) == (2, 1, 0)
+    assert one.worse_cases == 2
 
 
 def test_iterations_are_compared_by_their_means() -> None:
     was = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (90, 110)]
     now = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (100, 141)]
     one = only(compare(was, now).comparison)
-    assert [(entry.was, entry.now) for entry in one.regressions] == [(100.0, 120.5)]
+    assert [(entry.was, entry.now) for entry in one.worse_measures] == [(100.0, 120.5)]
 
 
 @pytest.mark.parametrize(
@@ -191,9 +201,18 @@ def test_cases_that_passed_on_one_side_only_are_counted() -> None:
     assert (one.compared, one.worse, one.better) == (4, 2, 1)
 
 
-@pytest.mark.parametrize(("floor_ms", "found"), [(0.0, 1), (69.0, 1), (70.0, 0)])
+@pytest.mark.parametrize(
+    ("bounds", "found"),
+    [
+        ({}, 1),
+        ({"noise_ms": 50.0}, 1),
+        ({"noise_ms": 50.1}, 0),
+        ({"floor_ms": 69.0}, 1),
+        ({"floor_ms": 70.0}, 0),
+    ],
+)
 def test_what_a_clock_cannot_tell_apart_is_the_same(
-    floor_ms: float, found: int, tmp_path: Path
+    bounds: dict[str, float], found: int, tmp_path: Path
 ) -> None:
     rows = [
         {"item": item, "case_id": "c", "variant": variant, "status": "completed",
@@ -201,11 +220,11 @@ def test_what_a_clock_cannot_tell_apart_is_the_same(
         for item, (variant, ms) in enumerate((("base", 20.0), ("cand", 70.0)))
     ]  # fmt: skip
     write_rows([orjson.dumps(row) + b"\n" for row in rows], tmp_path / "00000.parquet")
-    against = ComparisonPlan(("base", "cand"), "base", tolerances=Tolerances(floor_ms=floor_ms))
+    against = ComparisonPlan(("base", "cand"), "base", tolerances=Tolerances(**bounds))
     plan, policy = Plan(2, 1, 2, 1, 1, 2, 1, 1), Policy(ScoreRule.BLOCKS, ())
     with Aggregates([tmp_path / "00000.parquet"], plan, policy, against) as tables:
         assert tables.summary().comparison is not None
-        assert only(tables.summary().comparison).regression_count == found
+        assert len(only(tables.summary().comparison).worse_measures) == found
 
 
 def test_cases_of_one_cluster_are_not_independent(tmp_path: Path) -> None:

@@ -70,7 +70,13 @@ ROUGE = {
     "a part": ("the quick brown fox", FOX, 0.6153846153846153),
     "punctuation and case": ("The quick, brown FOX!", "the quick brown fox", 1.0),
     "no stemming": ("foxes", "fox", 0.0),
-    "other letters are no words": ("é", "é", 0.0),
+    "accents": ("naïve café", "naive CAFÉ", 0.5),
+    "a part in another script": ("мама мыла", "мама мыла раму", 0.8),
+    "each letter of a script without spaces": ("天气好", "天气很好", 2 * 1 * 0.75 / 1.75),
+    "decomposed letters": ("cafe\u0301", "caf\u00e9", 1.0),
+    "marks belong to their letters": ("कि", "की", 0.0),
+    "marks of a script without spaces": ("กิน", "กิน", 1.0),
+    "symbols beside words": ("👍 ok", "ok!", 1.0),
     "empty output": ("", FOX, 0.0),
     "empty value": ("x", "", 0.0),
 }
@@ -80,6 +86,43 @@ ROUGE = {
 def test_rouge(output: str, value: str, expected: float) -> None:
     measured = score("rouge-n", output, value=value, threshold=0.75)
     assert measured == pytest.approx(expected, abs=1e-9)
+
+
+SCRIPTS = {
+    "Arabic": "مرحبا بالعالم",
+    "Armenian": "Բարեւ աշխարհ",
+    "Bengali": "ওহে বিশ্ব",
+    "Burmese": "မင်္ဂလာပါ",
+    "Chinese": "今天天气很好。",
+    "Cyrillic": "Привет, мир!",
+    "Devanagari": "नमस्ते दुनिया",
+    "Ethiopic": "ሰላም ልዑል",
+    "Georgian": "გამარჯობა მსოფლიო",
+    "Greek": "Γεια Κόσμε",
+    "Hebrew": "שלום עולם",
+    "Japanese": "こんにちは、カタカナと漢字",
+    "Khmer": "ភាសាខ្មែរ",
+    "Korean": "안녕하세요 세계",
+    "Lao": "ສະບາຍດີ",
+    "Latin": "Ça va, Łódź? İyi ½",
+    "Tamil": "வணக்கம் உலகம்",
+    "Thai": "สวัสดีชาวโลก",
+    "Tibetan": "བཀྲ་ཤིས་བདེ་ལེགས",
+    "digits": "٤٥",
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize("check", ["bleu", "rouge-n"])
+def test_a_text_is_the_same_as_itself_in_every_script(check: str, text: str) -> None:
+    assert score(check, text, value=text, threshold=1.0) == 1.0
+    assert score(check, "nothing of it", value=text, threshold=1.0) == 0.0
+
+
+@pytest.mark.parametrize("value", ["!?", "👍👍", "—"])
+def test_rouge_says_that_it_cannot_judge_a_text_without_words(value: str) -> None:
+    assert outcome("rouge-n", value, value=value, threshold=0.75) is Outcome.ERROR
+    assert f"'{value}' has none" in message("rouge-n", value, value=value, threshold=0.75)
 
 
 @pytest.mark.parametrize("check", ["bleu", "rouge-n"])

@@ -153,6 +153,7 @@ ALIKE = {
     "any case": ("10\xa0EUR", {"type": "icontains", "value": "10 eur"}, "U+00A0"),
     "at the end": ("ok.\n", {"type": "equals", "value": "ok. \t."}, ""),
     "line breaks": ("a\n b", {"value": "a b"}, "it differs only in white space"),
+    "an accent more": ("café", {"value": "cafe"}, ""),
     "visible": ("coffee", {"value": "café"}, ""),
     "visible, and a no-break space": ("1\xa0USD", {"value": "1 EUR"}, ""),
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency, ConcurrencyShare
+from evalcore.execution.limits.provider_gates import ProviderGate
 from evalcore.execution.limits.rates import ConcurrencyGate, Rate, Rates
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY
@@ -102,6 +104,55 @@ def test_a_gate_lets_so_many_through_and_forgets_who_was_cancelled() -> None:
         return most
 
     assert asyncio.run(scenario()) == 2
+
+
+def test_after_a_wait_as_many_calls_pass_as_were_answered_before_it_and_then_more() -> None:
+    async def scenario() -> list[int]:
+        gate, released, inside = ProviderGate(time.monotonic), asyncio.Event(), 0
+
+        async def call(*, wait: bool = True) -> None:
+            nonlocal inside
+            async with gate.entered(300.0):
+                inside += 1
+                if wait:
+                    await released.wait()
+
+        for _ in range(5):
+            await call(wait=False)
+        with pytest.raises(ProviderError):
+            async with gate.entered(300.0):
+                raise failure(ErrorKind.RATE, retry_after_s=0.05)
+        inside, held = 0, gate.held_s > 0
+        calls = [asyncio.create_task(call()) for _ in range(20)]
+        while inside < 5:
+            await asyncio.sleep(0.01)
+        passed = [inside] if held and not gate.held_s else []
+        await asyncio.sleep(0.05)
+        passed.append(inside)
+        released.set()
+        await asyncio.wait_for(asyncio.gather(*calls), 60)
+        return [*passed, inside]
+
+    assert asyncio.run(scenario()) == [5, 5, 20]
+
+
+@pytest.mark.parametrize("seconds", [None, 0.0, 301.0], ids=["nothing", "0 s", "too long"])
+def test_what_is_not_waited_for_holds_no_other_call(seconds: float | None) -> None:
+    async def scenario() -> float:
+        gate = ProviderGate(time.monotonic)
+        with pytest.raises(ProviderError):
+            async with gate.entered(300.0):
+                raise failure(ErrorKind.RATE, retry_after_s=seconds)
+        async with gate.entered(300.0):
+            return gate.held_s
+
+    assert asyncio.run(scenario()) == 0
+
+
+def test_what_is_asked_for_uses_up_no_attempt() -> None:
+    error = failure(ErrorKind.SERVER, retry_after_s=2.0)
+    delay = DEFAULT_POLICY.delay_s(error, attempt=50, waited_s=0, silence_s=9.0, draw=lambda: 0.5)
+    assert delay == 2.0
 
 
 def failure(kind: ErrorKind, retry_after_s: float | None = None) -> ProviderError:

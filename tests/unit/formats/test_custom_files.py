@@ -103,6 +103,13 @@ def test_souls_and_tools_are_files_beside_the_workflow(tmp_path: Path) -> None:
     assert warnings == ("block 'write': 'stall_thresholds' has no effect; see 'timeout_seconds'",)
 
 
+def test_files_beside_the_folder_of_workflows_need_no_repository(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    definition = loaded(tmp_path)[0]["definition"]
+    assert definition["souls"]["sender"]["system_prompt"] == "You send."
+    assert definition["tools"]["payload_tool"]["code"] == FILES["custom/tools/payload.py"]
+
+
 def test_variables_of_a_request_stay_references_in_the_plan(tmp_path: Path) -> None:
     request = loaded(repository(tmp_path))[0]["definition"]["tools"]["webhook"]["request"]
 

@@ -50,9 +50,28 @@ def test_the_output_of_a_line_is_its_given_answer(tmp_path: Path, output: Any, t
 
 def test_a_line_without_output_is_asked_of_the_target(tmp_path: Path) -> None:
     write(tmp_path, {"cases.yaml": "targets: [{name: default, provider: echo}]"})
-    text = line("a", output=None) + "\n\n" + line("b", output=...)
+    text = line("b", output=...)
 
-    assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None, None]
+    assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None]
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "cases.json"])
+def test_an_output_that_is_null_is_a_mistake_of_its_row(tmp_path: Path, name: str) -> None:
+    text = line("a", output=None)
+    write(tmp_path, {name: text if name.endswith("l") else f"[{text}]"})
+    suite = f"targets: [{{name: default, provider: echo}}]\ntests: {name}"
+    (problem,) = problems_of(tmp_path, suite)
+
+    assert (problem.line, problem.path.rpartition(".")[2]) == (1, "output")
+    assert problem.message == "is null, which is no answer: leave it out, and the target is asked"
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "cases.json"])
+def test_an_id_of_a_row_may_be_a_whole_number(tmp_path: Path, name: str) -> None:
+    text = "[" * name.endswith("n") + line("a", id=17) + "]" * name.endswith("n")
+    assert list(rows(tmp_path, text, "execution: {}", name)) == ["17"]
+    (problem,) = problems_of(tmp_path, line("a", id=True), "b.jsonl")
+    assert problem.path == "id"
 
 
 TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
@@ -528,3 +547,83 @@ def test_a_suite_may_come_by_a_pipe_and_is_bounded(
     writer.join()
     with pytest.raises(LoadError, match="larger than"):
         read_document(tmp_path / "endless.yaml")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "type_", "negate"),
+    [
+        ("not-contains", "x", "not-contains", True),
+        ("not_starts_with", "x", "not-starts-with", True),
+        ("is-json", "true", "is-json", False),
+        ("not-is-json", "Yes", "not-is-json", True),
+    ],
+)
+def test_columns_named_like_negated_or_complete_assertions_add_them(
+    tmp_path: Path, column: str, cell: str, type_: str, negate: bool
+) -> None:
+    text = f"id,input,output,criteria,{column}\na,i,o,c,{cell}\nb,i,o,c,\n"
+    found, without = cases_of(tmp_path, text, "cases.csv").values()
+
+    assert [(each.type, each.negate) for each in found.assertions] == [(type_, negate)]
+    assert [each.type for each in without.assertions] == ["llm-grader"]
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("Equals", "'equals'"),
+        ("contain-all", "'contains-all'"),
+        ("starts with", "'starts-with'"),
+        ("notContains", "'not-contains'"),
+        ("contians", "'contains'"),
+        ("isJson", "'is-json'"),
+        ("regexp", "'regex'"),
+        ("expected", "'expected_output'"),
+        ("expectedOutput", "'expected_output'"),
+        ("Criteria", "'criteria'"),
+        ("latency", "'assertions'"),
+        ("tool-trajectory", "'assertions'"),
+        ("word-count", "'assertions'"),
+        ("output.equals", "'assertions'"),
+        ("Not-LLM-Judge", "'assertions'"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
+def test_a_column_that_may_mean_a_check_is_a_mistake(
+    tmp_path: Path, column: str, meant: str, suffix: str
+) -> None:
+    name, suite = f"rows.{suffix}", f"tests: rows.{suffix}"
+    if suffix == "csv":
+        write(tmp_path, {name: f"id,input,output,contains,{column}\na,i,o,o,1\nb,i,o,o,2\n"})
+    elif suffix == "json":
+        row = {"id": "a", "input": "i", "output": "o", "contains": "o", column: 1}
+        write(tmp_path, {name: json.dumps([row])})
+        suite += "\ncolumns: {tags: input}"
+    else:
+        select = (
+            f"SELECT 'a' AS id, 'i' AS input, 'o' AS output, 'o' AS contains, 1 AS \"{column}\""
+        )
+        duckdb.sql(select).write_parquet(str(tmp_path / name))
+    (problem,) = problems_of(tmp_path, suite)
+
+    assert problem.path == column
+    assert meant in problem.message
+    assert f"'metadata.{column}'" in problem.message
+
+
+def test_a_column_that_is_called_metadata_is_metadata(tmp_path: Path) -> None:
+    names = "topic,question,answer,context,content,similarity,language,notes,score,label,token"
+    text = f"id,input,output,contains,metadata.latency,cost,{names}\na,i,o,o,1,2{',3' * 11}\n"
+    write(tmp_path, {"cases.csv": text, "cases.yaml": "columns: {metadata.cost: cost}"})
+    (found,) = cases_of(tmp_path, text, "cases.csv").values()
+
+    assert len(found.assertions) == 1
+    assert found.metadata == {"latency": "1", "cost": "2"} | dict.fromkeys(names.split(","), "3")
+
+
+def test_a_cell_of_blanks_asks_for_no_check(tmp_path: Path) -> None:
+    text = "id,input,output,contains,equals,tags\na,i,o,o, ,  \n"
+    (found,) = cases_of(tmp_path, text, "cases.csv").values()
+
+    assert [each.type for each in found.assertions] == ["contains"]
+    assert found.tags == ()

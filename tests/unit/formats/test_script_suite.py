@@ -140,6 +140,43 @@ def test_a_wrong_key_is_reported_where_it_stands(
     assert message in found.message
 
 
+SCRIPT_MODEL = "models: [{name: default, provider: openai, model: m1, base_url: 'http://x/v1'}]\n"
+VARIANT = (
+    "evalcore: {variants: [{id: v, config: %s}]}\nsuites: {s: {tests: {t: {do: [{eval: 1}]}}}}"
+)
+
+
+@pytest.mark.parametrize(
+    "models", ["[{name: default, model: m2}]", "{default: {model: m2}}"], ids=["list", "mapping"]
+)
+def test_a_variant_lays_models_over_the_scripts_in_both_forms(models: str, tmp_path: Path) -> None:
+    suite = load(tmp_path, VARIANT % f"{{models: {models}}}", SCRIPT_MODEL)
+    assert suite.definition.variants[0].config == {"models": {"default": {"model": "m2"}}}
+
+
+CONFIGS = {
+    "an unknown key": ("{model: m2}", "config.model", "Did you mean 'models'?"),
+    "a model without a name": ("{models: [{model: m2}]}", "config.models[0].name", "is required"),
+    "a model of nothing": ("{models: [{name: new}]}", "config.models[0].model", "is required"),
+    "an option of the wrong kind": (
+        "{models: {default: {temperature: hot}}}",
+        "config.models.default.temperature",
+        "valid number",
+    ),
+    "models in a text": ("{models: default}", "config.models", "expected a list of models"),
+    "data in a list": ("{data: [1]}", "config.data", "expected a mapping of data"),
+}
+
+
+@pytest.mark.parametrize(("config", "path", "message"), CONFIGS.values(), ids=CONFIGS)
+def test_a_mistake_in_the_config_of_a_variant_is_reported(
+    config: str, path: str, message: str, tmp_path: Path
+) -> None:
+    found = problems(tmp_path, VARIANT % config, SCRIPT_MODEL)[0]
+    assert found.path == f"evalcore.variants[0].{path}"
+    assert message in found.message
+
+
 def test_a_key_that_is_written_twice_is_a_mistake(tmp_path: Path) -> None:
     (found,) = problems_of(tmp_path, "suites:\n  s: {}\n  s: {}\n", SUITE)
 

@@ -306,7 +306,7 @@ def test_a_mistake_in_a_file_of_cases_is_reported(
 
 
 def test_mistakes_of_the_suite_and_of_its_files_are_reported_together(tmp_path: Path) -> None:
-    write(tmp_path, {"lines.jsonl": '{"id": 5}\n'})
+    write(tmp_path, {"lines.jsonl": '{"id": true}\n'})
     text = f"{HEAD}\n    gates: [{{gate: pass_rat}}]\n    cases: lines.jsonl\n"
     files = [Path(problem.file).name for problem in problems_of(tmp_path, text)]
     assert files == ["suite.eval.yaml", "lines.jsonl"]
@@ -546,6 +546,28 @@ def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: P
         f"{at}[1].value: is required",
         f"{at}[2].value: is required",
     ]
+
+
+@pytest.mark.parametrize(
+    ("assertions", "message"),
+    [
+        ("{type: contains, value: ''}", "'contains' can never fail"),
+        ("{type: not-starts-with, value: ''}", "'not-starts-with' can never pass"),
+        ("{type: contains-any, value: []}", "'contains-any' can never pass"),
+        ("{type: contains-all, value: [a, '']}", "an empty member"),
+        ("{type: regex, value: ''}", "'regex' can never fail"),
+        ("{type: output.contains, value: ''}", "'output.contains' can never fail"),
+        ("{type: output.matches, pattern: ''}", "'output.matches' can never fail"),
+        ("{type: contains, value: a, weight: 0}", "no assertion has any weight"),
+    ],
+)
+def test_an_assertion_that_leaves_no_choice_is_a_mistake(
+    tmp_path: Path, assertions: str, message: str
+) -> None:
+    text = f"{HEAD}\n    cases: [{{id: a, input: x, assertions: [{assertions}]}}]\n"
+    (found,) = messages(tmp_path, text)
+
+    assert message in found
 
 
 def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
-from tests.unit.formats.loading import cases_of, places_of, problems_of, write
+from evalcore.targets.case_messages import input_messages
+from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
 LIVE = "{id: a, input: hi, assertions: [{type: equals, value: hi}]}"
@@ -93,7 +95,7 @@ def test_required_one_and_required_true_differ_in_one_suite(tmp_path: Path) -> N
     [
         ("{type: icontains, value: a}", "contains", {"value": "a", "fold": True}),
         ("{type: contains, value: ' '}", "contains", {"value": " ", "fold": False}),
-        ("{type: icontains_any, value: ['']}", "contains-any", {"values": [""], "fold": True}),
+        ("{type: icontains_any, value: [a]}", "contains-any", {"values": ["a"], "fold": True}),
         ("{type: starts_with, value: a}", "starts-with", {"value": "a", "trim": "ecmascript"}),
         ("{type: equals, value: a}", "equals", {"value": "a", "trim": "ecmascript"}),
         ("{type: regex, value: a, flags: im}", "regex", {"flags": "im", "dialect": "ecmascript"}),
@@ -347,3 +349,155 @@ def test_parts_for_aliases_stand_at_the_top_only(tmp_path: Path) -> None:
     text = "tests: [{id: a, input: b, criteria: c, fixtures: {output: d}, x-part: 1}]"
 
     assert places_of(problems_of(tmp_path, text)) == [(1, "tests[0].x-part")]
+
+
+@pytest.mark.parametrize(
+    ("written", "type_", "name", "params"),
+    [
+        ("{type: not-contains, value: x}", "not-contains", "not-contains-x", {"value": "x"}),
+        ("{type: not_is_json}", "not-is-json", "not_is_json", {}),
+        ("{type: not-latency, threshold: 5}", "not-latency", "not_latency", {"threshold": 5}),
+        ("{type: not-contains-any, value: [a, b]}", "not-contains-any", "not-contains-any-2", {}),
+    ],
+)
+def test_a_type_may_be_negated_by_its_word(
+    tmp_path: Path, written: str, type_: str, name: str, params: dict[str, Any]
+) -> None:
+    text = f"tests: [{{id: a, input: b, fixtures: {{output: x}}, assertions: [{written}]}}]"
+    (found,) = cases_of(tmp_path, text)["a"].assertions
+
+    assert (found.type, found.name, found.negate) == (type_, name, True)
+    assert {key: found.params[key] for key in params} == params
+
+
+@pytest.mark.parametrize(
+    ("assertions", "path", "message"),
+    [
+        ("{type: not-contains, value: x, negate: true}", "[0].negate", "which negates; keep one"),
+        ("{type: starts-with, value: '  '}", "[0].value", "'starts-with' can never fail"),
+        ("{type: not-ends-with, value: \"\\n\"}", "[0].value", "'not-ends-with' can never pass"),
+        ("{type: contains-any, value: [a, '']}", "[0].value", "'contains-any' can never fail"),
+        ("{type: icontains-all, value: [a, '']}", "[0].value", "an empty member"),
+        ("{type: contains, value: x, weight: 0}", "", "no assertion has any weight"),
+        ("{type: contains, value: x, weight: 0}, {type: is-json, weight: 0}", "", "any weight"),
+        ("{type: field-accuracy, fields: [{path: a, weight: 0}]}", "[0].fields", "any weight"),
+        ("{type: composite, assertions: [{type: is-json, weight: 0}]}", "[0]", "any weight"),
+        ("{type: composite, assertions: [{type: ends-with, value: ' '}]}",
+         "[0].assertions[0].value", "can never fail"),
+    ],
+)  # fmt: skip
+def test_an_assertion_that_leaves_no_choice_is_a_mistake(
+    tmp_path: Path, assertions: str, path: str, message: str
+) -> None:
+    test = f"{{id: a, input: b, expected_output: {{a: 1}}, assertions: [{assertions}]}}"
+    text = f"targets: [{{name: default, provider: echo}}]\ntests: [{test}]"
+    (problem,) = problems_of(tmp_path, text)
+
+    assert problem.path == "tests[0]" + (f".assertions{path}" if path else "")
+    assert message in problem.message
+
+
+def test_blanks_that_are_not_trimmed_are_a_value(tmp_path: Path) -> None:
+    written = "{type: contains, value: ' '}, {type: regex, value: ' '}, {type: equals, value: ' '}"
+    text = f"tests: [{{id: a, input: b, fixtures: {{output: x}}, assertions: [{written}]}}]"
+    assert len(cases_of(tmp_path, text)["a"].assertions) == 3
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_optional_field_that_no_test_has_is_skipped_with_a_warning(
+    tmp_path: Path, strict: bool
+) -> None:
+    fields = "[{path: total}, {path: tax, required: false}]"
+    text = f"""\
+        targets: [{{name: default, provider: echo}}]
+        assertions: [{{type: field-accuracy, fields: {fields}}}]
+        tests: [{{id: a, input: '{{"total": 1}}', expected_output: {{total: 1}}}}]
+        """
+    warning = "'field-accuracy' skips 'tax': no test's 'expected_output' has it"
+    if strict:
+        assert [each.message for each in problems_of(tmp_path, text, strict=True)] == [warning]
+    else:
+        assert load_text(tmp_path, text).warnings == (warning,)
+
+
+IMAGE = "data:image/png;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("written", "messages"),
+    [
+        pytest.param(
+            [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+            [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+            id="the role developer",
+        ),
+        pytest.param(
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+                {"role": "assistant", "content": None},
+            ],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]},
+                {"role": "assistant", "content": ""},
+            ],
+            id="content null",
+        ),
+        pytest.param(
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "What is it?"},
+                        {"type": "image_url", "image_url": {"url": IMAGE, "detail": "low"}},
+                        {"type": "input_text", "text": "and"},
+                        {"type": "input_image", "image_url": "https://x.example/a.png"},
+                    ],
+                }
+            ],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "value": "What is it?"},
+                        {"type": "image", "value": IMAGE},
+                        {"type": "text", "value": "and"},
+                        {"type": "image", "value": "https://x.example/a.png"},
+                    ],
+                }
+            ],
+            id="content parts",
+        ),
+        pytest.param(
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+                    }
+                ],
+            },
+            [{"role": "user", "content": [{"type": "image", "value": IMAGE}]}],
+            id="Anthropic's image",
+        ),
+    ],
+)
+def test_messages_may_have_the_forms_of_model_apis(
+    tmp_path: Path, written: Any, messages: Any
+) -> None:
+    row = {"id": "a", "input": written, "output": "x", "criteria": "c"}
+    found = cases_of(tmp_path, json.dumps(row), "rows.jsonl")["a"]
+
+    assert found.input == messages
+    assert input_messages(written if isinstance(written, list) else [written], any_value=False) == (
+        tuple(messages)
+    )
+
+
+def test_a_message_of_the_user_without_content_is_a_mistake(tmp_path: Path) -> None:
+    row = {"id": "a", "input": [{"role": "user", "content": None}], "output": "x", "criteria": "c"}
+    (problem,) = problems_of(tmp_path, json.dumps(row), "rows.jsonl")
+
+    assert "has no 'content'" in problem.message

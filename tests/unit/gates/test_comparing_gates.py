@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
-from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option
+from evalcore.gates.comparing import NoRegressions
+from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option, restore_gate
+from evalcore.model.gate import GateSpec
 from tests.support.comparison_results import decide, result
 
 GOOD, BAD = result(), result(passed=False)
 SLOW = {"durationMs": 1000.0}
+METRICS = {"allow_metric_regressions": False}
 
 # gate, base, cand (None: no such variant), outcome
 NO_REGRESSIONS: list[tuple[str, dict[str, Any], Any, Any, str]] = [
     ("equal", {}, [GOOD], [GOOD], "pass"),
     ("worse", {}, [GOOD], [BAD], "fail"),
     ("better", {}, [BAD], [GOOD], "pass"),
-    ("slower", {}, [GOOD | {"durationMs": 1}], [GOOD | SLOW], "fail"),
-    ("slower is allowed", {"allowMetricRegressions": True}, [GOOD | {"durationMs": 1}],
-     [GOOD | SLOW], "pass"),
+    ("slower", {}, [GOOD | {"durationMs": 1}], [GOOD | SLOW], "pass"),
+    ("a lower score", {}, [result(overall=1.0)], [result(overall=0.1)], "pass"),
+    ("slower counts", {"allowMetricRegressions": False}, [GOOD | {"durationMs": 1}],
+     [GOOD | SLOW], "fail"),
+    ("a lower score counts", {"allow_metric_regressions": False}, [result(overall=1.0)],
+     [result(overall=0.1)], "fail"),
     ("failing is not", {"allow_metric_regressions": True}, [GOOD], [BAD], "fail"),
     ("missing is not", {"allowMetricRegressions": True}, [GOOD, result("d")], [GOOD], "fail"),
     ("every case is missing", {}, [GOOD], [], "inconclusive"),
@@ -73,8 +79,74 @@ def test_regressions_that_are_allowed_are_counted_by_kind() -> None:
 
 def test_tiny_costs_have_no_exponent_in_messages() -> None:
     base, dear = [GOOD | {"costUsd": 5.3e-06}], [GOOD | {"costUsd": 1.06e-05}]
-    gate, _ = decide("no_regressions", base=base, cand=dear)
+    gate, _ = decide({"gate": "no_regressions", **METRICS}, base=base, cand=dear)
     assert "cost 0.0000053 → 0.0000106" in gate.message
+
+
+def runs(**metrics: list[float]) -> list[dict[str, Any]]:
+    """Return results of as many cases as each metric has values."""
+    rows = zip(*metrics.values(), strict=True)
+    return [
+        result(f"c{number}", **dict(zip(metrics, row, strict=True)))
+        for number, row in enumerate(rows)
+    ]
+
+
+# parameters, base, cand, outcome, the metrics that are worse
+NO_METRIC_REGRESSIONS: dict[str, tuple[dict[str, Any], Any, Any, str, list[str]]] = {
+    "equal": ({}, runs(durationMs=[500.0]), runs(durationMs=[500.0]), "pass", []),
+    "median latency": ({}, runs(durationMs=[100, 200, 9_000]), runs(durationMs=[100, 300, 300]),
+                       "fail", ["latency"]),
+    "one slow case": ({}, runs(durationMs=[100, 200, 300]), runs(durationMs=[100, 200, 9_000]),
+                      "pass", []),
+    "exactly the factor": ({}, runs(durationMs=[500]), runs(durationMs=[600]), "pass", []),
+    "49 ms are noise": ({}, runs(durationMs=[13]), runs(durationMs=[62]), "pass", []),
+    "50 ms are not": ({}, runs(durationMs=[13]), runs(durationMs=[63]), "fail", ["latency"]),
+    "own factor": ({"latency": 3}, runs(durationMs=[100]), runs(durationMs=[300]), "pass", []),
+    "sum of costs": ({}, runs(costUsd=[1.0, 1.0]), runs(costUsd=[0.5, 1.8]), "fail", ["cost"]),
+    "one dear case": ({}, runs(costUsd=[1.0, 9.0]), runs(costUsd=[2.0, 9.0]), "pass", []),
+    "from no cost": ({}, runs(costUsd=[0.0]), runs(costUsd=[1.0]), "pass", []),
+    "cost left out": ({"cost": None}, runs(costUsd=[1], tokens=[1]),
+                      runs(costUsd=[2], tokens=[1]), "pass", []),
+    "tokens": ({}, runs(tokens=[100, 100]), runs(tokens=[100, 150]), "fail", ["tokens"]),
+    "mean score": ({}, runs(overall=[1.0, 1.0]), runs(overall=[1.0, 0.7]), "fail", ["score"]),
+    "score by the bound": ({}, runs(overall=[0.8]), runs(overall=[0.7]), "pass", []),
+    "two metrics": ({}, runs(tokens=[1], costUsd=[1]), runs(tokens=[2], costUsd=[2]),
+                    "fail", ["cost", "tokens"]),
+    "a failure is no metric": ({}, [GOOD | {"tokens": 9}], [BAD | {"tokens": 9}], "pass", []),
+    "cases of both only": ({}, runs(tokens=[100]), runs(tokens=[100, 900]), "pass", []),
+    "not measured": ({"score": None}, [GOOD], [GOOD], "inconclusive", []),
+    "in error": ({}, runs(durationMs=[5]), [GOOD | {"error": "boom"}], "inconclusive", []),
+    "no candidate": ({}, runs(durationMs=[5]), None, "inconclusive", []),
+    "no baseline": ({}, None, runs(durationMs=[5]), "inconclusive", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("params", "base", "cand", "expected", "worse"),
+    NO_METRIC_REGRESSIONS.values(),
+    ids=list(NO_METRIC_REGRESSIONS),
+)
+@pytest.mark.parametrize("name", ["no_metric_regressions", "noMetricRegressions"])
+def test_no_metric_regressions(
+    name: str, params: dict[str, Any], base: Any, cand: Any, expected: str, worse: list[str]
+) -> None:
+    variants = {name: rows for name, rows in (("base", base), ("cand", cand)) if rows is not None}
+    gate, _ = decide({"gate": name, **params}, **variants)
+    assert (gate.outcome, gate.name) == (expected, "no_metric_regressions"), gate.message
+    assert [each["worse"] for each in gate.details.get("variants", [])] in ([], [worse])
+
+
+def test_every_candidate_counts_in_metrics_of_the_run() -> None:
+    base, dear = runs(costUsd=[1.0, 2.0]), runs(costUsd=[2.0, 2.0])
+    gate, _ = decide("no_metric_regressions", base=base, dear=dear, same=base)
+    assert gate.message == "variant 'dear' is worse: cost (USD) 3 → 4 (+33%)"
+    assert gate.details["worse"] == 1
+
+
+def test_a_stored_gate_without_its_parameter_keeps_what_it_meant() -> None:
+    assert restore_gate(GateSpec("no_regressions")) == NoRegressions(allow_metric_regressions=False)
+    assert restore_gate(NoRegressions().spec) == NoRegressions(allow_metric_regressions=True)
 
 
 def test_a_chance_says_how_many_iterations_would_decide() -> None:
@@ -211,6 +283,16 @@ def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
     ("written", "message"),
     [
         ({"gate": "no_regressions", "firstRun": "fail"}, "one of inconclusive, pass"),
+        ({"gate": "no_metric_regressions", "cost": 0.9}, "'cost' is a factor, 1 or more"),
+        ({"gate": "no_metric_regressions", "latency": True}, "'latency' is a factor"),
+        ({"gate": "no_metric_regressions", "score": 1.1}, "'score' is a share from 0 to 1"),
+        (
+            {
+                "gate": "noMetricRegressions",
+                **dict.fromkeys(("latency", "cost", "tokens", "score")),
+            },
+            "names no metric",
+        ),
         ({"gate": "required_cases"}, "'case_ids' is required"),
         ({"gate": "required_cases", "caseIds": []}, "at least one"),
         ({"gate": "required_cases", "caseIds": "a"}, "a list of case ids"),
@@ -232,7 +314,11 @@ def test_a_wrong_parameter_says_what_would_work(written: Any, message: str) -> N
         ("required_cases=a, b", {"case_ids": ("a", "b")}),
         ("required_cases:case_ids=a,b", {"case_ids": ("a", "b")}),
         ("custom=gates:check", {"callable": "gates:check", "name": None, "description": None}),
-        ("noRegressions:firstRun=pass", {"allow_metric_regressions": False, "first_run": "pass"}),
+        ("noRegressions:firstRun=pass", {"allow_metric_regressions": True, "first_run": "pass"}),
+        (
+            "noMetricRegressions:latency=2,cost=none",
+            {"latency": 2.0, "cost": None, "tokens": 1.2, "score": 0.1},
+        ),
         (
             "cost_under:max=1,per_case=true",
             {"max": 1.0, "per_case": True, "include_judges": False},

@@ -20,7 +20,8 @@ Rows = list[dict[str, Any]]
 GATES: list[Any] = [
     "no_regressions",
     {"gate": "no_regressions", "first_run": "pass"},
-    {"gate": "no_regressions", "allow_metric_regressions": True},
+    {"gate": "no_regressions", "allow_metric_regressions": False},
+    "no_metric_regressions",
     "no_significant_regression",
 ]
 UNMEASURED: dict[str, dict[str, Any]] = {
@@ -230,10 +231,10 @@ def test_iterations_in_error_hide_no_loss(
 ) -> None:
     summary = summarise(errors, base=iterations(was), cand=iterations(now))
     expected = excluded if errors == "exclude" else counted
-    assert decide(summary).outcome == expected
+    gate = {"gate": "no_regressions", "allow_metric_regressions": False}
+    assert decide(summary, gate).outcome == expected
     if (was, now) != ("ppppe", "peeee"):  # there only the score tells that less is measured
-        gate = {"gate": "no_regressions", "allow_metric_regressions": True}
-        assert decide(summary, gate).outcome == expected
+        assert decide(summary).outcome == expected
 
 
 @pytest.mark.parametrize("errors", ["fail", "zero", "exclude"])
@@ -247,5 +248,6 @@ def test_times_of_errors_are_not_compared() -> None:
     slow = {"caseId": "c", "error": "timeout", "durationMs": 30_000}
     base = [{"caseId": "c", **PASSED, "durationMs": 100}, slow]
     cand = [{"caseId": "c", **PASSED, "durationMs": 1_000}] * 2
-    found = decide(summarise("zero", base=base, cand=cand))
+    gate = {"gate": "no_regressions", "allow_metric_regressions": False}
+    found = decide(summarise("zero", base=base, cand=cand), gate)
     assert "latency 100 → 1000" in found.message

@@ -21,6 +21,11 @@ async def _sent(request: Request) -> Reply:
         return await send(session, request)
 
 
+def sent(endpoint: Endpoint) -> Reply:
+    """Return the reply of whoever listens at an endpoint."""
+    return asyncio.run(_sent(Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=20.0)))
+
+
 def ask(server: ModelServer, protocol: str = "openai", **fields: Any) -> Reply:
     """Return the server's reply; `endpoint` may replace the usual one."""
     endpoint = fields.pop("endpoint", Endpoint(protocol, protocol, server.base_url, KEY))

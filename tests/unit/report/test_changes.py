@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.gates.comparing import NoRegressions
 from evalcore.model.comparison import (
     CaseState,
     Comparison,
     Difference,
     DifferenceKind,
+    Measure,
     VariantComparison,
 )
 from evalcore.model.quarantine import Quarantine, QuarantineEntry
-from evalcore.model.suite import Policy, ScoreRule
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -22,8 +21,10 @@ from evalcore.report.changes import (
     changed_cases,
     changes,
     compared,
+    measure_changes,
 )
-from evalcore.report.document import Report
+from evalcore.report.comparison import comparison_entries
+from evalcore.report.document import Report, report_head
 from tests.support.report_runs import case, run_of
 
 
@@ -89,50 +90,69 @@ def test_a_run_without_a_comparison_has_no_changes() -> None:
     assert changes(run_of(case("a")).report) == ()
 
 
-LATENCY = Difference("x", "slow", DifferenceKind.LATENCY, 100.0, 150.0)
+LOWER = Difference("x", "lower", DifferenceKind.SCORE, 1.0, 0.5)
 FAILED = Difference("x", "bad", DifferenceKind.ASSERTION, 1.0, 0.0)
-BOTH = (Difference("x", "both", DifferenceKind.LATENCY, 100.0, 150.0), FAILED._replace(case="both"))
+BOTH = (LOWER._replace(case="both"), FAILED._replace(case="both"))
+SLOW = Difference("x", "slow", DifferenceKind.LATENCY, 100.0, 150.0)
 
 
-def gated(*gates: NoRegressions, quarantined: tuple[str, ...] = ()) -> Report:
-    """Return the report of four regressions in three cases, as these gates decide it."""
+def compared_run(*quarantined: str) -> Report:
+    """Return the report of four regressions in three cases; a further one is slower."""
     compared = VariantComparison(
         "x",
         "base",
         baseline_cases={CaseState.MEASURED: 3},
         candidate_cases={CaseState.MEASURED: 3},
         measured_in_both=3,
-        regression_kinds={DifferenceKind.ASSERTION: 2, DifferenceKind.LATENCY: 2},
+        regression_kinds={
+            DifferenceKind.ASSERTION: 2,
+            DifferenceKind.SCORE: 2,
+            DifferenceKind.LATENCY: 1,
+        },
         regressed_cases=3,
         hard_regressed_cases=2,
         improved_cases=1,
-        regressions=(LATENCY, *BOTH, FAILED),
+        measures=(
+            Measure(DifferenceKind.LATENCY, 100.0, 110.0, 3),
+            Measure(DifferenceKind.COST, 1.0, 1.0, 3),
+            Measure(DifferenceKind.SCORE, 1.0, 0.5, 3),
+        ),
+        regressions=(LOWER, *BOTH, FAILED),
+        worse_measures=(SLOW,),
     )
     run = run_of(case("a"), comparison=Comparison((compared,)))
-    policy = Policy(ScoreRule.BLOCKS, ())
-    results = tuple(gate.decide(run.report.summary, policy) for gate in gates)
     entries = tuple(QuarantineEntry(name, "2999-01-01", "ann", "") for name in quarantined)
-    return replace(run.report, gates=results, quarantine=Quarantine(entries))
+    return replace(run.report, quarantine=Quarantine(entries))
 
 
-ALLOWING, STRICT = NoRegressions(allow_metric_regressions=True), NoRegressions()
+def test_measures_are_no_regressions_and_stand_apart() -> None:
+    report = compared_run()
+    (measure,) = measure_changes(report)
+    assert measure.text == "median latency 100 ms → 110 ms (+10%), 1 case worse, 0 better"
+    assert "slow" not in [change.case for change in changes(report)]
+    (entry,) = comparison_entries(report.summary.comparison)
+    assert entry["measures"]["worse"] == [
+        {"variant": "x", "case": "slow", "kind": "latency", "baseline": 100.0, "candidate": 150.0}
+    ]
+    assert entry["measures"]["run"]["latency"]["worse"] == 1
+    assert entry["counts"]["regressions"] == {"assertion": 2, "score": 2}
+    assert [each["case"] for each in entry["regressions"]] == ["lower", "both", "both", "bad"]
+    assert report_head(report)["summary"]["regressions"] == 4
 
 
 @pytest.mark.parametrize(
-    ("report", "counted", "allowed"),
+    ("quarantined", "counted", "allowed"),
     [
-        (gated(), ["both", "bad", "slow"], []),
-        (gated(STRICT), ["both", "bad", "slow"], []),
-        (gated(ALLOWING), ["both", "bad"], ["slow"]),
-        (gated(ALLOWING, STRICT), ["both", "bad", "slow"], []),
-        (gated(STRICT, quarantined=("both",)), ["bad", "slow"], ["both"]),
-        (gated(ALLOWING, quarantined=("both", "slow")), ["bad"], ["both", "slow"]),
+        ((), ["both", "bad", "lower"], []),
+        (("both",), ["bad", "lower"], ["both"]),
+        (("both", "lower"), ["bad"], ["both", "lower"]),
     ],
-    ids=["no gate", "all count", "measures allowed", "both gates", "quarantined", "both reasons"],
+    ids=["none", "one", "two"],
 )
-def test_regressions_that_the_gates_count_come_first(
-    report: Report, counted: list[str], allowed: list[str]
+def test_regressions_of_quarantined_cases_come_last(
+    quarantined: tuple[str, ...], counted: list[str], allowed: list[str]
 ) -> None:
+    report = compared_run(*quarantined)
     listed = changes(report)
     assert [change.case for change in listed if not change.allowed] == counted
     assert [change.case for change in listed] == counted + allowed

@@ -13,9 +13,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.gates.comparing import NoRegressions
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
-from evalcore.model.suite import Policy, ScoreRule
+from evalcore.model.comparison import (
+    Comparison,
+    Difference,
+    DifferenceKind,
+    Measure,
+    VariantComparison,
+)
+from evalcore.model.quarantine import Quarantine, QuarantineEntry
 from evalcore.report import html_data
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
@@ -202,30 +207,29 @@ def test_what_changed_is_listed_with_both_values() -> None:
     assert "Not listed here: 2 more changes." in text
 
 
-def test_what_the_gates_allow_stands_apart() -> None:
+def test_measures_and_quarantined_cases_stand_apart() -> None:
     compared = VariantComparison(
         "new",
         "base",
-        regressed_cases=29,
-        hard_regressed_cases=1,
-        improved_cases=40,
-        regression_kinds={DifferenceKind.ASSERTION: 1, DifferenceKind.LATENCY: 28},
+        regressed_cases=2,
+        hard_regressed_cases=2,
+        regression_kinds={DifferenceKind.ASSERTION: 2, DifferenceKind.LATENCY: 28},
         improvement_kinds={DifferenceKind.LATENCY: 40, DifferenceKind.COST: 11},
-        regressions=(
-            Difference("new", "slow", DifferenceKind.LATENCY, 1.0, 2.0),
-            Difference("new", "bad", DifferenceKind.ASSERTION, 1.0, 0.0),
+        measures=(Measure(DifferenceKind.LATENCY, 100.0, 150.0, 90),),
+        regressions=tuple(
+            Difference("new", name, DifferenceKind.ASSERTION, 1.0, 0.0) for name in ("bad", "known")
         ),
     )
-    allowing = NoRegressions(allow_metric_regressions=True)
     run = run_of(case("a", variant="base"), case("a", variant="new"))
     summary = replace(run.report.summary, comparison=Comparison((compared,)))
-    gate = allowing.decide(summary, Policy(ScoreRule.BLOCKS, ()))
-    text = words(run.with_report(summary=summary, gates=(gate,)))
-    assert "new 1 1 100.0% 1.0000 1 (+28 allowed) 40 0" in text
-    counted, allowed = text.split("Allowed regressions: 1 case that the gates do not count")
+    quarantine = Quarantine((QuarantineEntry("known", "2999-01-01", "ann", ""),))
+    text = words(run.with_report(summary=summary, quarantine=quarantine))
+    assert "new 1 1 100.0% 1.0000 1 (+1 allowed) 0 0" in text
+    counted, allowed = text.split("Allowed regressions: 1 case in quarantine")
     assert "regression bad" in counted
-    assert "regression slow" not in counted
-    assert "regression slow" in allowed
+    assert "regression known" not in counted
+    assert "regression known" in allowed
+    assert "median latency new base 100 ms 150 ms +50% 28 40" in text
 
 
 def test_the_same_reason_of_several_cases_is_one_line_with_their_number() -> None:

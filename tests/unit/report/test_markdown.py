@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import re
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.model.comparison import (
+    Comparison,
+    Difference,
+    DifferenceKind,
+    Measure,
+    VariantComparison,
+)
 from evalcore.report.markdown import render
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
@@ -40,14 +46,17 @@ def test_what_changed_against_the_baseline_is_listed() -> None:
         "new",
         "base",
         compared=4,
-        regression_kinds={DifferenceKind.LATENCY: 1},
+        regression_kinds={DifferenceKind.SCORE: 1, DifferenceKind.LATENCY: 3},
+        improvement_kinds={DifferenceKind.LATENCY: 1},
         regressed_cases=1,
-        regressions=(Difference("new", "a", DifferenceKind.LATENCY, 100.0, 150.0),),
+        measures=(Measure(DifferenceKind.LATENCY, 100.0, 150.0, 4),),
+        regressions=(Difference("new", "a", DifferenceKind.SCORE, 1.0, 0.5),),
     )
     comparison = Comparison((compared,), unavailable=("c has no baseline",))
     lines = markdown(run_of(case("a"), comparison=comparison)).splitlines()
     assert "| new | base | 4 | 1 | 0 | 0 |" in lines
-    assert "| 🔻 regression | a | new | latency | latency 100 ms → 150 ms (+50%) |" in lines
+    assert "| 🔻 regression | a | new | score | score 1 → 0.5 |" in lines
+    assert "| new | median latency | 100 ms | 150 ms | +50% | 3 | 1 |" in lines
     assert "c has no baseline" in lines
 
 

@@ -88,6 +88,8 @@ def test_without_any_way_to_execute_the_others_results_are_kept(tmp_path: Path) 
     )
     result = raised.value.result  # type: ignore[attr-defined]
     assert [case.case_id for case in result.case_results] == ["given"]
+    assert (result.passed, result.case_results[0].passed) == (False, True)
+    assert isinstance(result.case_results, list)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 

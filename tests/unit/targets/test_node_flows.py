@@ -483,6 +483,22 @@ def test_calls_of_nodes_are_counted_by_node() -> None:
     assert evidence.block_metrics["a"].input_tokens == 3
 
 
+def test_calls_of_nodes_are_events() -> None:
+    store = MemoryRunStore()
+    providers = {"ask": {"kind": "openai", "options": {"model": "m", "base_url": "http://x/v1"}}}
+    asked = {"id": "b", "type": "ask", "input": "{a}"}
+    execute(nodes(node("a", "x"), asked, run=chatting), Model(), store, providers=providers)
+    events = asyncio.run(store.load_events())
+    of_nodes = [(event.type, event.block) for event in events if event.block is not None]
+    assert of_nodes == [
+        (type_, name)
+        for name in ("a", "b")
+        for type_ in ("block_started", "model_call", "block_completed")
+    ]
+    calls = [event.data for event in events if event.type == "model_call"]
+    assert [(call["model"], call["cost_usd"]) for call in calls] == [("gpt-x", 0.5), ("m", 0.5)]
+
+
 class NodeModel(BaseModel):
     id: str
     type: str

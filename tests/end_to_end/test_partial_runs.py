@@ -1,0 +1,151 @@
+"""A run of a part of a suite does not stand for the suite: from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.suites.run import run_suite
+from tests.support.judged import given, judge, reply, write_suite
+from tests.support.model_server import model_server
+from tests.support.shell import Ended, evalcore
+
+CODE = """def answer(text):
+    if text == "raise":
+        raise ValueError(text)
+    return text
+"""
+
+
+def write(folder: Path, *answers: str, **section: Any) -> Path:
+    """Write a suite of cases a, b, … that answer with these texts and have to say `ok`."""
+    (folder / "answers.py").write_text(CODE, "utf-8")
+    tests = [
+        {
+            "id": name,
+            "input": text,
+            "tags": [name],
+            "assertions": [{"type": "equals", "value": "ok"}],
+        }
+        for name, text in zip("abcd", answers, strict=False)
+    ]
+    variants = {"variants": [{"id": "one"}, {"id": "two"}]}
+    target = {"name": "own", "provider": "python", "callable": "answers:answer"}
+    suite = {"name": "s", "targets": [target], "execution": {"target": "own"}, "tests": tests}
+    path = folder / "s.eval.yaml"
+    path.write_text(json.dumps(suite | {"evalcore": {**variants, **section}}), "utf-8")
+    return path
+
+
+def run(path: Path, store: Path, *flags: str) -> Ended:
+    return evalcore("run", "--json", path, *flags, store=store, cwd=path.parent)
+
+
+def run_id(ended: Ended) -> str:
+    assert ended.out, ended.err
+    return str(ended.report["run"]["id"])
+
+
+# how the run is cut: flags, answers, the section of the suite, the reason
+PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, Any], str]] = {
+    "--case": (("--case", "a"), ("ok", "ok"), {}, "chosen by --case"),
+    "--tag": (("--tag", "b"), ("ok", "ok"), {}, "chosen by --tag"),
+    "--exclude-tag": (("--exclude-tag", "b"), ("ok", "ok"), {}, "chosen by --exclude-tag"),
+    "--variant": (("--variant", "two"), ("ok", "ok"), {}, "chosen by --variant"),
+    "errors": ((), ("ok", "raise"), {"errors": "exclude", "max_error_share": 0.4},
+               "2 of 4 items in error"),
+    "a limit": ((), ("ok", "ok"), {"limits": {"max_duration_s": 0.000001}}, "skipped"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "answers", "section", "reason"), PARTS.values(), ids=list(PARTS))
+def test_a_partial_run_does_not_stand_for_its_suite(
+    flags: tuple[str, ...],
+    answers: tuple[str, ...],
+    section: dict[str, Any],
+    reason: str,
+    tmp_path: Path,
+    store: Path,
+) -> None:
+    gates = {"gates": [{"gate": "pass_rate", "threshold": 0}]}
+    whole = run_id(run(write(tmp_path, "ok", "ok", **gates), store))
+    part = run_id(run(write(tmp_path, *answers, **gates, **section), store, *flags))
+    refused = evalcore("baseline", "set", "s", part, store=store)
+    assert (refused.code, refused.out) == (2, "")
+    assert reason in refused.err
+    for name in ("last", "last-pass", "2999-01-01"):
+        assert evalcore("runs", "show", f"s/{name}", "--json", store=store).report["id"] == whole
+    assert evalcore("runs", "show", "latest", "--json", store=store).report["id"] == part
+    trend = evalcore("history", "s", "--json", store=store).report
+    assert {point["run"] for point in trend["points"]} == {whole}
+    assert {point["run"] for point in trend["partial"]} == {part}
+    assert reason in trend["partial"][0]["part"]
+    forced = evalcore("baseline", "set", "s", part, "--force", store=store)
+    assert forced.code == 0, forced.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "answers", "section"),
+    [
+        (("--variant", "one", "--variant", "two"), ("ok", "ok"), {}),
+        (("-n", "2"), ("ok", "ok"), {}),
+        ((), ("ok", "raise"), {"errors": "exclude", "max_error_share": 0.5}),
+        ((), ("ok", "wrong"), {}),
+    ],
+    ids=["every variant", "iterations", "allowed errors", "a failure"],
+)
+def test_a_run_of_everything_is_whole(
+    flags: tuple[str, ...],
+    answers: tuple[str, ...],
+    section: dict[str, Any],
+    tmp_path: Path,
+    store: Path,
+) -> None:
+    whole = run_id(run(write(tmp_path, *answers, **section), store, *flags))
+    assert evalcore("baseline", "set", "s", "latest", store=store).code == 0
+    assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
+
+
+def test_cases_that_failed_are_a_part(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, "ok", "wrong")
+    first = run_id(run(path, store))
+    part = run_id(run(path, store, "--failed", "last"))
+    refused = evalcore("baseline", "set", "s", part, store=store)
+    assert (refused.code, "chosen by --failed last" in refused.err) == (2, True), refused.err
+    assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == first
+
+
+def test_a_case_chosen_in_python_is_a_part(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, "ok", "ok")
+    whole = run_id(run(path, store))
+    part = run_suite(path, store=store, cases=["a"])
+    assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
+    assert "chosen by" in evalcore("baseline", "set", "s", part.run_id, store=store).err
+
+
+def test_the_latest_run_as_baseline_is_the_newest_whole_one(tmp_path: Path, store: Path) -> None:
+    gates = {"gates": ["no_regressions"]}
+    whole = run_id(run(write(tmp_path, "ok", "ok", **gates), store))
+    part = run_id(run(write(tmp_path, "ok", "ok", **gates), store, "--case", "a"))
+    broken = run(write(tmp_path, "ok", "wrong", **gates), store, "--baseline", "latest")
+    assert (broken.code, broken.report["comparison"][0]["run"]) == (1, whole)
+    against = run(write(tmp_path, "ok", "wrong", **gates), store, "--baseline", part)
+    assert "is of a part of its suite (chosen by --case)" in against.err
+
+
+def test_a_calibration_is_no_run_of_a_suite(tmp_path: Path, store: Path) -> None:
+    with model_server(script=lambda _: reply(1.0)) as server:
+        path = write_suite(
+            tmp_path, [given("x", id="a", criteria="polite")], targets=[judge(server)]
+        )
+        whole = run_id(evalcore("run", "--json", path, store=store))
+        labels = tmp_path / "labels.jsonl"
+        labels.write_text('{"id": "1", "input": "hi", "output": "x", "label": "pass"}\n', "utf-8")
+        calibrated = evalcore("judge", "calibrate", labels, "--suite", path, "--json", store=store)
+    assert calibrated.report["run"], calibrated.err
+    for name in ("latest", "last"):
+        assert evalcore("runs", "show", name, "--json", store=store).report["id"] == whole
+    assert evalcore("history", "sync", "--json", store=store).report["total"] == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.analytics.named_queries import query_text
+from evalcore.model.failure import cut_mark
 from evalcore.sql.connection import connect, literal_path
 
 
@@ -49,11 +50,17 @@ class CaseItem(NamedTuple):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    finish_reason: str | None = None
 
     @property
     def end(self) -> str:
         """The outcome of a completed item, the state of any other."""
         return self.outcome or self.status
+
+    @property
+    def cut_mark(self) -> str:
+        """What a page says of an answer that its provider cut; "" for one that is whole."""
+        return cut_mark(self.finish_reason).removeprefix(", ")
 
     @property
     def output_is_cut(self) -> bool:

@@ -53,4 +53,4 @@ def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:
             "kinds": list(map(str, _REFUSALS)),
         },
     )
-    return tuple(place for (place,) in rows.fetchall())
+    return tuple(shard for (shard,) in rows.fetchall())

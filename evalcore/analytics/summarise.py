@@ -18,6 +18,7 @@ from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
+from evalcore.model.exchange import cut_of
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
@@ -165,6 +166,11 @@ class Aggregates:
             total_tokens=None if tokens is None else int(tokens),
             tokens={name: int(sum_) for name, sum_ in row["tokens"].items() if sum_ is not None},
             unpriced=tuple(row["unpriced"] or ()),
+            cut={
+                reason: count
+                for reason, count in (row["finish_reasons"] or {}).items()
+                if cut_of(reason) is not None
+            },
             required_failures=required[0][5] if required else 0,
             required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
             costliest=costliest,
@@ -317,7 +323,7 @@ class Aggregates:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""
         rows = self._run("failures", most=most).fetchall()
         return tuple(
-            Failure._make((*row[:-1], tuple(FailedAssertion(*entry) for entry in row[-1])))
+            Failure._make((*row[:-2], tuple(FailedAssertion(*entry) for entry in row[-2]), row[-1]))
             for row in rows
         )
 

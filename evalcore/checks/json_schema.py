@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.checks.base import Fault
 from evalcore.mistakes.foreign_text import describe_error, one_line, quote
 from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import did_you_mean
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
 
@@ -66,10 +66,17 @@ def schema_faults(schema: Any) -> list[Fault]:
     no effect is a schema without keywords, an unknown keyword and `format`.
     """
     try:
-        validator = _validator(json.dumps(schema), SCHEMA_PATTERN_S)
+        text = json.dumps(schema)
+    except (TypeError, ValueError):  # of a suite in Python, which says what JSON cannot hold
+        return []
+    try:
+        validator = _validator(text, SCHEMA_PATTERN_S)
+        schema = json.loads(text)
+        faults = list(_SchemaWalk(type(validator)).faults(schema))
     except SchemaProblem as problem:
         return [Fault(problem.path, str(problem))]
-    faults = list(_SchemaWalk(type(validator)).faults(schema))
+    except (RecursionError, ValueError) as error:  # an `$id` that is no address
+        return [Fault((), f"the schema cannot be applied: {describe_error(error)}")]
     if isinstance(schema, dict) and validator.VALIDATORS.keys().isdisjoint(schema):
         # Its keys are those of an example: one fault says it of all of them.
         name = next(iter(schema), "name")
@@ -82,9 +89,9 @@ def schema_faults(schema: Any) -> list[Fault]:
 # Of the keywords that no validator knows: those that say something about the others.
 _ANNOTATIONS: Final = frozenset({
     "$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$recursiveAnchor", "$schema",
-    "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema", "default", "definitions",
-    "deprecated", "description", "discriminator", "else", "example", "examples", "id",
-    "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
+    "$vocabulary", "components", "contentEncoding", "contentMediaType", "contentSchema", "default",
+    "definitions", "deprecated", "description", "discriminator", "else", "example", "examples",
+    "id", "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
 })  # fmt: skip
 _MAPS: Final = (
     "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
@@ -120,7 +127,7 @@ class _SchemaWalk:
             resolver = resolver.in_subresource(self._specification.create_resource(schema))
         for key in schema:
             if key not in self._keywords and key not in _ANNOTATIONS and key[:2] != "x-":
-                hint = suggest(key, sorted(self._keywords))
+                hint = did_you_mean(key, sorted(self._keywords))
                 message = f"{quote(key)} is no keyword of JSON Schema and has no effect.{hint}"
                 yield Fault((*path, key), message, is_warning=True)
         if "format" in schema:
@@ -190,6 +197,8 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict | bool):
         raise SchemaProblem("a JSON Schema is an object, true or false")
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
+        raise SchemaProblem("invalid JSON Schema: '$schema' is not text", ("$schema",))
     draft: Any = validator_for(schema, default=Draft202012Validator)
     try:
         draft.check_schema(schema)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class CallRecorder(Protocol):
     """Finds recorded exchanges and saves new ones (recording.recorder); in any event loop."""
 
-    async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
+    async def find(
+        self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
+    ) -> Reply | None:
         """Return the recorded reply, or raise the recorded error; None: the call is to be made.
 
         A missing recording raises `ProviderError` in a replay, a store that stays away
@@ -27,7 +29,13 @@ class CallRecorder(Protocol):
         """
 
     async def save(
-        self, request: Request, outcome: Reply | ProviderError, *, iteration: int, invocation: int
+        self,
+        request: Request,
+        outcome: Reply | ProviderError,
+        *,
+        iteration: int,
+        invocation: int,
+        asker: str | None = None,
     ) -> Reply:
         """Return what is recorded now, or raise it if that is a failure.
 

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from evalcore.recording.redaction import Redaction
 
 # What the ledger alone knows of a call; a target that lists its own calls does not.
-_TRACED: Final = ("unpriced", "began_ms", "recording", "retries", "request", "reply")
+_TRACED: Final = (
+    "finish_reason",
+    "truncated",
+    "unpriced",
+    "began_ms",
+    "recording",
+    "retries",
+    "request",
+    "reply",
+)
 
 
 @dataclass(slots=True)

@@ -29,12 +29,13 @@ from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
-from evalcore.execution.limits.budget import BOUNDS, TokenDemand
+from evalcore.execution.limits.budget import TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.provider_gates import Refusal
 from evalcore.execution.limits.run_limits import items_of
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
+    BOUNDS,
     ErrorKind,
     ProviderError,
     Reply,
@@ -124,22 +125,33 @@ class Calls(NamedTuple):
         return self.context.limits.gates.ended_by
 
     def for_item(
-        self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
+        self,
+        iteration: int,
+        clock: asyncio.Timeout | None = None,
+        item: int = 0,
+        asker: str | None = None,
     ) -> ItemCalls:
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit, for its slot, for the store. It goes on while it backs off.
+        rate limit, for its slot, for the store. It goes on while it backs off. `asker` names its
+        case and variant, for recordings.
         """
-        return ItemCalls(self, iteration, clock, item)
+        return ItemCalls(self, iteration, clock, item, asker)
 
 
 class ItemCalls:
     """Calls of one work item (`Complete`), and the ledger of them."""
 
     def __init__(
-        self, calls: Calls, iteration: int, clock: asyncio.Timeout | None, item: int = 0
+        self,
+        calls: Calls,
+        iteration: int,
+        clock: asyncio.Timeout | None,
+        item: int = 0,
+        asker: str | None = None,
     ) -> None:
+        self._asker = asker
         self.ledger = CallLedger()
         self.refusals: list[Refusal] = []
         self._calls = calls
@@ -199,7 +211,7 @@ class ItemCalls:
         opened.recording = recorder.key_of(request, **call)
         self._calls.session.raise_store_fault()
         with self.standing_still(), self._calls.session.noting_store_faults():
-            recorded = await recorder.find(request, **call)
+            recorded = await recorder.find(request, **call, asker=self._asker)
         if recorded is not None:
             return recorded if recorded.recorded else replace(recorded, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -210,7 +222,7 @@ class ItemCalls:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
-            return await recorder.save(request, outcome, **call)
+            return await recorder.save(request, outcome, **call, asker=self._asker)
 
     async def _called(self, request: Request, opened: OpenCall) -> Reply:
         """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""
@@ -219,7 +231,7 @@ class ItemCalls:
             request = replace(request, attempt_timeout_s=CALL_TIMEOUT_S)
         demand, gate = self._limits.demand(request), self._limits.gates.find(request)
         endpoint, draw = request.endpoint, self._context.draw
-        attempt = asked = 0
+        attempt = waits_asked_for = 0
         waited_s, began = 0.0, time.monotonic()
         while True:
             attempt += 1
@@ -235,12 +247,12 @@ class ItemCalls:
                 policy = self._limits.retry_policy(endpoint, self._context.retry, error)
                 silence_s = self._limits.silence_s(endpoint)
                 if error.retry_after_s:
-                    asked += 1
+                    waits_asked_for += 1
                     # Those that are answered meanwhile show that the wait is worth it.
                     waited_s = min(silence_s, time.monotonic() - began)
                 delay = policy.delay_s(
                     error,
-                    attempt=attempt - asked,
+                    attempt=attempt - waits_asked_for,
                     waited_s=waited_s,
                     silence_s=silence_s,
                     draw=draw,
@@ -417,8 +429,8 @@ class ItemCalls:
 
 
 def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
-    asked = f"the provider asks to wait for {error.retry_after_s:g} s"
-    message = f"{error.message}; {asked}, evalcore waits for {longest_s:g} s at most"
+    reason = f"the provider asks to wait for {error.retry_after_s:g} s"
+    message = f"{error.message}; {reason}, evalcore waits for {longest_s:g} s at most"
     return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
 
 

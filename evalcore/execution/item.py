@@ -14,12 +14,13 @@ from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
 from evalcore.execution.item_outcome import failed_item, graded_item, with_results
 from evalcore.execution.measured_items import without_outputs
-from evalcore.execution.row import FinishedItem
+from evalcore.execution.row import FinishedItem, truncation
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
+from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
-from evalcore.model.suite import EvidencePolicy, SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, SuiteDefinition, TruncatedPolicy
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.trust.machine_faults import faults_noted_by
@@ -104,6 +105,8 @@ class ItemRunner:
         if inputs.reused is None or (reused := inputs.reused.find(item.number)) is None:
             return None
         finished = reused.finished(item, wall_clock_us())
+        if finished is not None and self._truncation(finished.evidence) is not None:
+            return None
         if finished is not None:
             inputs.reused.forget(item.number)
             if finished.evidence is not None and any(map(is_human, item.case.assertions)):
@@ -112,6 +115,15 @@ class ItemRunner:
                 rule = self._suite.policy.score_rule
                 finished = with_results(finished, results, rule)
         return finished
+
+    def _refuse_truncated(self, evidence: Evidence) -> None:
+        """Raise `TargetError` for an answer that was cut and so is none; it is kept."""
+        if (why := self._truncation(evidence)) is not None:
+            raise TargetError("truncated", why)
+
+    def _truncation(self, evidence: Evidence | None) -> str | None:
+        every_cut = self._suite.policy.truncated is TruncatedPolicy.ERROR
+        return truncation(evidence, every_cut=every_cut)
 
     def _skip_if_the_run_has_ended(self, running: RunningItem) -> None:
         """Raise `SkippedError` for an item that is not to begin: by an error, gates, time, refusal.
@@ -194,5 +206,6 @@ class ItemRunner:
         if running.calls is not None:
             self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
+        self._refuse_truncated(evidence)
         results = await self._grading.grade(running, evidence)
         return graded_item(running, evidence, results, self._suite.policy.score_rule)

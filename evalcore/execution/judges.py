@@ -12,7 +12,18 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.judging.texts import images_of
-from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request, call_notes
+from evalcore.model.exchange import (
+    ANTHROPIC_TOKENS,
+    BOUNDS,
+    Complete,
+    Cut,
+    ErrorKind,
+    ProviderError,
+    Reply,
+    Request,
+    call_notes,
+    cut_of,
+)
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
@@ -20,6 +31,8 @@ from evalcore.planning.expand import WorkItem
 from evalcore.targets.registry import build, kind_facts
 from evalcore.targets.work import Runnable, Work
 
+# How often a judge whose reply was cut is asked again.
+_MORE_ROOM: Final = 2
 _EMBEDDING_MODEL: Final = "text-embedding-3-small"
 # Models that think before they answer take no temperature.
 _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
@@ -177,11 +190,30 @@ def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:
 class _AsJudge:
     """Asks as a judge asks: at temperature 0, for JSON of a schema, where the target says nothing.
 
-    A provider that does not know schemas is asked again without.
+    A provider that does not know schemas is asked again without; so is a judge whose reply was cut,
+    with more room.
     """
 
     def __init__(self, complete: Complete, schema: Mapping[str, Any]) -> None:
-        self._complete, self._schema = complete, schema
+        self._asked, self._schema = complete, schema
+
+    async def _complete(self, request: Request) -> Reply:
+        """Return the reply; raise `TargetError` if it is cut with all the room that there is."""
+        reply = await self._asked(request)
+        for _ in range(_MORE_ROOM):
+            if cut_of(reply.finish_reason) is not Cut.LENGTH:
+                return reply
+            request = _with_more_room(request)
+            try:
+                reply = (await self._asked(request)).after(reply)
+            except ProviderError as error:
+                if error.kind != ErrorKind.REQUEST:
+                    raise
+                break  # so much room the model has not
+        if cut_of(reply.finish_reason) is not Cut.LENGTH:
+            return reply
+        reason = f"its reply was cut ({reply.finish_reason}), also with more room"
+        raise TargetError("truncated", f"judge '{request.endpoint.provider}': {reason}")
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise as `Complete` does."""
@@ -202,6 +234,15 @@ class _AsJudge:
             if not _refuses_schema(error):
                 raise
         return await self._complete(request)
+
+
+def _with_more_room(request: Request) -> Request:
+    """Return a request whose answer may be four times as long, and as long as usual at least."""
+    parameters = request.parameters
+    name = next((name for name in BOUNDS if parameters.get(name) is not None), BOUNDS[0])
+    given = parameters.get(name)
+    bound = given if isinstance(given, int) else ANTHROPIC_TOKENS
+    return replace(request, parameters={**parameters, name: max(4 * bound, ANTHROPIC_TOKENS)})
 
 
 def _thinks(model: str) -> bool:

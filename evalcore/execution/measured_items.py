@@ -29,6 +29,8 @@ _CALL_MEASURES: Final = (
     *COUNTS,
     "attempts",
     "recorded",
+    "finish_reason",
+    "truncated",
     "unpriced",
 )
 

@@ -12,6 +12,7 @@ from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.exchange import cut_of
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
@@ -204,6 +205,28 @@ def calls_of(evidence: Evidence | None) -> list[Mapping[str, Any]]:
     return [call for call in listed if isinstance(call, Mapping)]
 
 
+def finish_reason_of(evidence: Evidence) -> str | None:
+    """Return why the item's answers ended: the first that was cut, else the last one."""
+    reasons = [call["finish_reason"] for call in calls_of(evidence) if "finish_reason" in call]
+    cut = next((reason for reason in reasons if cut_of(reason) is not None), None)
+    reason = cut or (reasons[-1] if reasons else None)
+    return None if reason is None else str(reason)
+
+
+def truncation(evidence: Evidence | None, *, every_cut: bool) -> str | None:
+    """Return why an answer that was cut makes an error of its item; None if it does not.
+
+    `every_cut` says that the suite wants one for each answer that was cut.
+    """
+    for call in calls_of(evidence):
+        why = call.get("truncated")
+        if why is None and every_cut and cut_of(call.get("finish_reason")) is not None:
+            why = f"the answer was cut ({call['finish_reason']}), which the suite makes an error"
+        if why is not None and not call.get("error"):
+            return f"block '{call['block']}': {why}" if call.get("block") else str(why)
+    return None
+
+
 def _unpriced(evidence: Evidence | None, results: Sequence[AssertionResult]) -> list[str]:
     """Return the models without a price that the target and the judges asked."""
     names: set[str] = set()
@@ -324,6 +347,8 @@ def _add_evidence(
         row["cost_usd"] = metrics.cost_usd
         row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
         row |= metrics.token_parts
+    if (reason := finish_reason_of(evidence)) is not None:
+        row["finish_reason"] = reason
     _add_text(row, "output", evidence.output, blobs, inline_bytes)
     if evidence.outputs or evidence.details or evidence.block_metrics:
         text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()

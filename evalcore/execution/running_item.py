@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from evalcore.model.assertion import AssertionResult
@@ -61,7 +62,9 @@ class RunningItem:
         """Return what calls providers for the item, with a ledger of its own."""
         if self.calls is None:
             return None
-        calls = self.calls.for_item(self.item.iteration, self.timer, self.item.number)
+        item = self.item
+        asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
+        calls = self.calls.for_item(item.iteration, self.timer, item.number, asker)
         calls.refusals = self.refusals
         return calls
 
@@ -70,9 +73,9 @@ class RunningItem:
         if not self.refusals or self.calls is None:
             return
         error = "" if finished.error is None else finished.error["message"]
-        said = "\n".join([error, *(result.message for result in finished.results)])
+        messages = "\n".join([error, *(result.message for result in finished.results)])
         for gate, refusal in self.refusals:
-            if refusal.message[:_RECOGNISED] in said:
+            if refusal.message[:_RECOGNISED] in messages:
                 self.calls.context.limits.gates.note_refused_item(gate, refusal)
                 return
 

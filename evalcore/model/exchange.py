@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
+from math import fsum
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
@@ -142,6 +143,14 @@ class Usage(NamedTuple):
         counts["batch_tokens"] = self.total_tokens if counts.pop("tier") == BATCH else None
         return {name: count for name, count in counts.items() if count is not None}
 
+    def plus(self, other: Usage) -> Usage:
+        """Return what two calls of one tier used together."""
+        sums = self.counts
+        for name, count in other.counts.items():
+            sums[name] = sums.get(name, 0) + count
+        sums.pop("batch_tokens", None)
+        return Usage(**sums, tier=self.tier)
+
 
 NO_USAGE = Usage()
 BATCH: Final = "batch"
@@ -186,16 +195,95 @@ class Reply:
         """What was measured of the call."""
         return Metrics(self.latency_ms, self.ttft_ms, self.cost_usd, **self.usage.counts)
 
+    def after(self, unused: Reply) -> Reply:
+        """Return the reply with what one before it took that could not be used."""
+        costs = (unused.cost_usd, self.cost_usd)
+        return replace(
+            self,
+            usage=self.usage.plus(unused.usage),
+            cost_usd=None if None in costs else fsum(cost for cost in costs if cost is not None),
+            latency_ms=unused.latency_ms + self.latency_ms,
+            attempts=unused.attempts + self.attempts,
+        )
+
+
+BOUNDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The parameters that bound an answer."""
+
+ANTHROPIC_TOKENS: Final = 4_096
+"""The bound that `providers.anthropic` sends where a request has none: that API wants one."""
+
+
+class Cut(StrEnum):
+    """What ended an answer before its end, as a note of several answers says it."""
+
+    LENGTH = "at max_tokens"
+    FILTER = "by a content filter"
+    INTERRUPTED = "by the provider"
+
+
+_CUTS: Final[Mapping[str, Cut]] = {
+    **dict.fromkeys(("length", "max_tokens", "max_completion_tokens"), Cut.LENGTH),
+    **dict.fromkeys(("max_output_tokens", "model_length"), Cut.LENGTH),
+    "model_context_window_exceeded": Cut.LENGTH,
+    **dict.fromkeys(("content_filter", "content_filtered", "refusal", "safety"), Cut.FILTER),
+    **dict.fromkeys(("recitation", "blocklist", "prohibited_content", "spii"), Cut.FILTER),
+    **dict.fromkeys(("image_safety", "error_toxic", "guardrail_intervened"), Cut.FILTER),
+    **dict.fromkeys(("pause_turn", "abort", "error", "incomplete"), Cut.INTERRUPTED),
+    **dict.fromkeys(("malformed_function_call", "load", "unload"), Cut.INTERRUPTED),
+    "insufficient_system_resource": Cut.INTERRUPTED,
+}
+
+
+def cut_of(finish_reason: object) -> Cut | None:
+    """Return what cut an answer that ended for this reason; None for an answer that is whole."""
+    return _CUTS.get(finish_reason.lower()) if isinstance(finish_reason, str) else None
+
 
 def call_notes(request: Request, reply: Reply) -> dict[str, Any]:
     """Return what `details.calls` says of an answer beside its measures.
 
-    `unpriced` is the model whose tokens were counted and whose price is not known.
+    `truncated` says why an answer that was cut is none: a limit cut it that its author has not set,
+    or nothing but reasoning came. `unpriced` is the model whose tokens were counted and whose price
+    is not known.
     """
     notes: dict[str, Any] = {}
+    if reply.finish_reason is not None:
+        notes["finish_reason"] = reply.finish_reason
+    if (why := _truncated(request, reply)) is not None:
+        notes["truncated"] = why
     if reply.cost_usd is None and request.model and reply.usage.total_tokens is not None:
         notes["unpriced"] = request.model
     return notes
+
+
+def _truncated(request: Request, reply: Reply) -> str | None:
+    cut = cut_of(reply.finish_reason)
+    if cut is None:
+        return None
+    if not reply.tool_calls and not _without_reasoning(reply.text):
+        return f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
+    bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
+    if cut is Cut.LENGTH and not bounded and _has_default_bound(request):
+        return (
+            f"evalcore's default limit cut the answer ({reply.finish_reason}); "
+            "give the target 'max_tokens'"
+        )
+    return None
+
+
+def _has_default_bound(request: Request) -> bool:
+    """Whether evalcore, or the adapter that it uses, bounds an answer that the author does not."""
+    protocol, model = request.endpoint.protocol, request.model
+    return protocol == "anthropic" or (protocol == "any-llm" and "anthropic" in model.split(":")[0])
+
+
+def _without_reasoning(text: str) -> str:
+    """Return what a text has behind reasoning that it begins with; "" if that does not end."""
+    text = text.strip()
+    if not text.startswith("<think>"):
+        return text
+    return text.partition("</think>")[2].strip()
 
 
 class ErrorKind(StrEnum):

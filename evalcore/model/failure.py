@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from evalcore.model.exchange import cut_of
+
 
 class FailedAssertion(NamedTuple):
     """An assertion that did not pass."""
@@ -31,3 +33,9 @@ class Failure(NamedTuple):
     reason: str | None
     output: str | None
     assertions: tuple[FailedAssertion, ...]
+    finish_reason: str | None = None
+
+
+def cut_mark(finish_reason: str | None) -> str:
+    """Return `, answer cut (length)` for an answer that was cut, "" for one that is whole."""
+    return "" if cut_of(finish_reason) is None else f", answer cut ({finish_reason})"

@@ -65,6 +65,13 @@ class ErrorPolicy(StrEnum):
     EXCLUDE = "exclude"
 
 
+class TruncatedPolicy(StrEnum):
+    """What becomes of an item whose answer a limit of its author or a content filter cut."""
+
+    KEEP = "keep"  # graded, with a mark
+    ERROR = "error"
+
+
 class EvidencePolicy(StrEnum):
     """What a run keeps of its items beside their results (docs/reference/suite-options.md)."""
 
@@ -174,6 +181,7 @@ class Policy:
 
     `stop_when_decided`: the cases run in a random order until the sequential gates are decided.
     `auto_iterations`: all cases run again, up to `iterations` times, until they are.
+    `truncated`: what becomes of items whose answer a limit of the author's or a filter cut.
     `stop_on_error`: once an item is in error, those that a process has not begun are skipped.
     `partial_scores`: the score of a part of the cases passes a gate, as it did by earlier rules.
     """
@@ -193,6 +201,7 @@ class Policy:
     annotation: AnnotationPolicy | None = None
     stop_on_error: bool = False
     partial_scores: bool = False
+    truncated: TruncatedPolicy = TruncatedPolicy.KEEP
 
     @property
     def ends_when_decided(self) -> bool:

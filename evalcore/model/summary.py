@@ -102,7 +102,8 @@ class Summary:
     and totals) are computed from; `…_ends_ms` are the 95 % intervals of the percentiles.
     `quarantined` are the cases that are left out of every other value here: the summary that gates
     decide over has some, the one that reports show has none. `tokens` are the sums of what was
-    counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without a price.
+    counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without a price;
+    `cut` counts the items with an answer that was cut, by the provider's reason.
     `awaiting` says which labels of people are missing, None if none are; `agreement` how well those
     agree who answered the same.
     """
@@ -127,6 +128,7 @@ class Summary:
     total_tokens: int | None = None
     tokens: Mapping[str, int] = field(default_factory=dict)
     unpriced: tuple[str, ...] = ()
+    cut: Mapping[str, int] = field(default_factory=dict)
     judge_cost_usd: float | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())

@@ -20,7 +20,7 @@ _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 # These models refuse `max_tokens`.
 _REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
 _NAMED: Final = re.compile(
-    r"(?<!\w)(?:temperature|stream_?options|max_(?:completion_)?tokens|response_?format"
+    r"(?<!\w)(?:temperature|stream_?options|encoding_?format|max_(?:completion_)?tokens|response_?format"
     r"|response_?schema|json_?schema|schema|structured|tool_?choice|tools?)(?!\w)",
     re.IGNORECASE,
 )
@@ -92,6 +92,8 @@ def _additions(request: Request) -> frozenset[str]:
     if request.endpoint.protocol == "anthropic":
         if not any(name in parameters for name in _LIMITS):
             names.add("max_tokens")
+    elif request.endpoint.protocol == "openai-embeddings":
+        names |= {"encoding_format"} - set(parameters)
     elif request.endpoint.protocol in ("openai", "any-llm"):
         if request.stream and "stream_options" not in parameters:
             names.add("stream_options")

@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evalcore.model.exchange import NO_USAGE, ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.model.exchange import (
+    ANTHROPIC_TOKENS,
+    NO_USAGE,
+    ErrorKind,
+    Reply,
+    Request,
+    StreamEvent,
+    Usage,
+)
 from evalcore.providers.failures import (
     check_key,
     failed,
@@ -31,7 +39,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 _VERSION: Final = "2023-06-01"
-_MAX_TOKENS: Final = 4096
 _ANSWER: Final = "answer"
 # Parameters of the OpenAI API that have no counterpart.
 _UNKNOWN: Final = frozenset(
@@ -83,7 +90,7 @@ def payload_of(request: Request) -> dict[str, Any]:
     """
     system, messages = anthropic_messages(request.messages)
     payload: dict[str, Any] = {"model": request.model, "messages": messages}
-    default = None if "max_tokens" in request.refused else _MAX_TOKENS
+    default = None if "max_tokens" in request.refused else ANTHROPIC_TOKENS
     payload["max_tokens"] = request.parameters.get("max_completion_tokens", default)
     for name, value in request.parameters.items():
         if name == "stop":

@@ -119,10 +119,10 @@ def _named(request: Request, error: Exception) -> ProviderError:
     headers = _headers_of(error, original)
     codes = {"code": getattr(error, "code", None), "type": getattr(error, "error_type", None)}
     message = str(error).encode("utf-8", "replace").decode()
-    said = orjson.dumps({"error": {**codes, "message": message}}, default=str)
-    told = _TOO_MANY if status is None and kind is ErrorKind.RATE else status
-    if isinstance(told, int) and told >= 300 and kind is not ErrorKind.CONTENT:
-        kind = kind_of_status(told, said, headers)
+    body = orjson.dumps({"error": {**codes, "message": message}}, default=str)
+    likely_status = _TOO_MANY if status is None and kind is ErrorKind.RATE else status
+    if isinstance(likely_status, int) and likely_status >= 300 and kind is not ErrorKind.CONTENT:
+        kind = kind_of_status(likely_status, body, headers)
     elif _is_broken_connection(original):
         kind = ErrorKind.CONNECTION
     text = " ".join(str(error).split()) or type(error).__name__
@@ -138,11 +138,11 @@ def _named(request: Request, error: Exception) -> ProviderError:
 def _headers_of(error: Exception, original: object) -> dict[str, str]:
     """Return the headers of the answer that a provider's SDK made an exception of."""
     headers = getattr(getattr(original, "response", None), "headers", None)
-    known = {}
+    lowered = {}
     if isinstance(headers, Mapping):
-        known = {str(name).lower(): str(value) for name, value in headers.items()}
+        lowered = {str(name).lower(): str(value) for name, value in headers.items()}
     wait = getattr(error, "retry_after", None)
-    return known if wait is None else {"retry-after": str(wait), **known}
+    return lowered if wait is None else {"retry-after": str(wait), **lowered}
 
 
 def _is_broken_connection(error: object) -> bool:

@@ -32,7 +32,9 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     if request.endpoint.api_key:
         headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
     parameters = {key: value for key, value in request.parameters.items() if key != "extra_headers"}
-    payload = {"model": request.model, "encoding_format": "float", **parameters}
+    if "encoding_format" not in request.refused:
+        parameters = {"encoding_format": "float", **parameters}
+    payload = {"model": request.model, **parameters}
     sent = Sent("POST", url, headers, json_body(request, url, payload))
     return _reply(request, url, await exchange(session, request, sent))
 

@@ -166,8 +166,8 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 def _come_back_s(body: bytes) -> float | None:
     """Return the seconds that the body of Google's 429 asks for."""
-    found = _COME_BACK.search(body.decode(errors="replace"))
-    return None if found is None else _bounded(float((found[1] or found[2]).strip(".") or "inf"))
+    match = _COME_BACK.search(body.decode(errors="replace"))
+    return None if match is None else _bounded(float((match[1] or match[2]).strip(".") or "inf"))
 
 
 def _bounded(seconds: float) -> float | None:

@@ -56,7 +56,11 @@ def usage_of(raw: Any, tier: Any = None) -> Usage:
     """
     if not isinstance(raw, Mapping):
         return NO_USAGE
-    given, answered, total = (_first(raw, names) for names in (_INPUT, _OUTPUT, _TOTAL))
+    given, answered = (
+        next((count for name in names if (count := counted(raw, name)) is not None), None)
+        for names in (_INPUT, _OUTPUT)
+    )
+    total = _first(raw, _TOTAL)
     cached, written, reasoning = (_first(raw, names) for names in (_CACHED, _WRITTEN, _REASONING))
     in_cache, thought = (cached or 0) + (written or 0), reasoning or 0
     beside = None if total is None else total - (given or 0) - (answered or 0)
@@ -89,14 +93,13 @@ def tier_of(raw: Any) -> str | None:
 
 
 def _first(usage: Mapping[str, Any], paths: Iterable[str]) -> int | None:
-    """Return the number at the first path that has one; raise `ProviderError`."""
+    """Return the count at the first path that has one; what is no count is as none."""
     for path in paths:
-        *parents, name = path.split(".")
-        fields: Any = usage
-        for parent in parents:
-            fields = fields.get(parent) if isinstance(fields, Mapping) else None
-        if isinstance(fields, Mapping) and (count := counted(fields, name)) is not None:
-            return count
+        value: Any = usage
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if is_count(value):
+            return int(value)
     return None
 
 

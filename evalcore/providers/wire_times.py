@@ -1,4 +1,4 @@
-"""When the bytes of an exchange went out and came in, whatever the event loop does meanwhile.
+"""When the bytes of an exchange went out and came in, also if the event loop is late.
 
 The loop may be late: it imports a module, grades an answer, has a thousand others to serve. So the
 time of an answer is taken as its bytes are read, and Linux says how long they had lain there by
@@ -99,8 +99,8 @@ def _lag_s(transport: Any) -> float:
         return 0.0
     try:
         raw = transport.get_extra_info("socket")
-        told = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size)
-        (lag_ms,) = _LAST_RECEIVED.unpack(told)
+        information = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size)
+        (lag_ms,) = _LAST_RECEIVED.unpack(information)
     except (AttributeError, OSError, struct.error):  # no TCP, or a kernel that does not tell
         return 0.0
     return lag_ms / 1000 if lag_ms >= _LEAST_LAG_MS else 0.0

@@ -47,6 +47,10 @@ class Question:
         """Return the question that a request asks."""
         return cls(named_identity(request), iteration, invocation)
 
+    def of_asker(self, asker: str) -> Question:
+        """Return the question as this asker's own: its answer is beside that of another one."""
+        return Question({**self.identity, "asker": asker}, self.iteration, self.invocation)
+
     @property
     def digest(self) -> str:
         """The digest that names its recording; `RecordingError` if JSON cannot hold the request."""
@@ -60,11 +64,15 @@ class Question:
 
 @frozen
 class Origin:
-    """Who recorded it: the run, if it was one, and the recorder (a new one after each restart)."""
+    """Who recorded it: the run, if it was one, and the recorder (a new one after each restart).
+
+    `asker` is the digest of the case and the variant that asked.
+    """
 
     recorded_at: str
     run: str | None = None
     recorder: str | None = None
+    asker: str | None = None
 
 
 @frozen
@@ -157,6 +165,7 @@ class _RecordingShape(_Shape):
     recorded_at: str
     run: str | None = None
     recorder: str | None = None
+    asker: str | None = None
     reply: _Reply | None = None
     error: _Error | None = None
     # Recordings of earlier versions have none.
@@ -214,7 +223,7 @@ def parse(text: bytes) -> Recording:
     return Recording(
         shape.key,
         Question(shape.identity, shape.iteration, shape.invocation),
-        Origin(shape.recorded_at, shape.run, shape.recorder),
+        Origin(shape.recorded_at, shape.run, shape.recorder, shape.asker),
         outcome.value(),
     )
 
@@ -249,6 +258,8 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
         "invocation": question.invocation,
         **asdict(origin),
     }
+    if origin.asker is None:
+        del document["asker"]
     if isinstance(outcome, ProviderError):
         message = redaction.text(outcome.message)
         fields = ("status", "retry_after_s", "attempts")

@@ -79,7 +79,9 @@ class Recorder:
         self._lock = threading.Lock()
         self._neighbours: Neighbours | None = None
 
-    async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
+    async def find(
+        self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
+    ) -> Reply | None:
         """Return the recorded reply; None if the call is to be made.
 
         A recorded failure is raised as it was. In `replay` nothing is called: a missing recording
@@ -87,18 +89,26 @@ class Recorder:
         what this run itself recorded before a restart is found. `StoreError` if the store stays
         away: that is no item's fault.
         """
-        return await self._in_thread(self._find, request, iteration, invocation)
+        return await self._in_thread(self._find, request, iteration, invocation, asker)
 
     async def save(
-        self, request: Request, outcome: Reply | ProviderError, *, iteration: int, invocation: int
+        self,
+        request: Request,
+        outcome: Reply | ProviderError,
+        *,
+        iteration: int,
+        invocation: int,
+        asker: str | None = None,
     ) -> Reply:
         """Record an exchange; return what is recorded now, or raise it if that is a failure.
 
-        If another writer was first, that is his; only in `record` does the failure of an earlier
+        If another writer was first, that is his, unless another case or variant asked the same
+        (`asker`): then both are kept. Only in `record` does the failure of an earlier
         run give way. If it can never be recorded, `ProviderError` of kind `recording`; if the store
         does not confirm it, `StoreError`: the run stops and can be resumed.
         """
-        return await self._in_thread(self._save, request, outcome, iteration, invocation)
+        turn = (iteration, invocation)
+        return await self._in_thread(self._save, request, outcome, turn, asker)
 
     def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
         """Return the digest that names the exchange's recording; None if it can have none."""
@@ -138,10 +148,15 @@ class Recorder:
             what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
             raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
 
-    def _find(self, request: Request, iteration: int, invocation: int) -> Reply | None:
+    def _find(
+        self, request: Request, iteration: int, invocation: int, asker: str | None
+    ) -> Reply | None:
         question = Question.of(request, iteration=iteration, invocation=invocation)
         try:
             entry = self._persistently(lambda: self._library.read(question.digest))
+            if entry is not None and _is_of_another(entry, asker):
+                own = question.of_asker(asker or "")
+                entry = self._persistently(lambda: self._library.read(own.digest)) or entry
             if entry is None:
                 if self.mode is Mode.REPLAY:
                     redaction = self._redaction.knowing(request.endpoint)
@@ -152,23 +167,41 @@ class Recorder:
             raise ProviderError(MISSING, str(error), attempts=0) from error
         if self.mode is Mode.RECORD and not self._is_left_over(entry):
             return None
-        self._used.add(bytes.fromhex(question.digest))
+        if self.mode is Mode.RECORD and _is_of_another(entry, asker):
+            return None
+        self._used.add(bytes.fromhex(entry.recording.digest))
         return _reply_or_error(entry.recording.outcome)
 
     def _save(
-        self, request: Request, outcome: Reply | ProviderError, iteration: int, invocation: int
+        self,
+        request: Request,
+        outcome: Reply | ProviderError,
+        turn: tuple[int, int],
+        asker: str | None,
     ) -> Reply:
-        question = Question.of(request, iteration=iteration, invocation=invocation)
-        origin = Origin(_now(), self._run, self._id)
+        question = Question.of(request, iteration=turn[0], invocation=turn[1])
+        redaction = self._redaction.knowing(request.endpoint)
         try:
-            recording = Recording(question.digest, question, origin, outcome)
-            data = encode(recording, self._redaction.knowing(request.endpoint))
-            # Written although the answer was lost, it is found again as this recorder's own.
-            stored = self._persistently(lambda: self._settle(question.digest, data))
+            stored = self._written(question, outcome, asker, redaction)
+            if asker is not None and stored.origin.asker not in (None, asker):
+                stored = self._written(question.of_asker(asker), outcome, asker, redaction)
         except RecordingError as error:
             raise ProviderError(MISSING, str(error)) from error
         self._used.add(bytes.fromhex(stored.digest))
         return replace(_reply_or_error(stored.outcome), recorded=False)
+
+    def _written(
+        self,
+        question: Question,
+        outcome: Reply | ProviderError,
+        asker: str | None,
+        redaction: Redaction,
+    ) -> Recording:
+        """Write what was answered unless another recording stands; return the one that does."""
+        origin = Origin(_now(), self._run, self._id, asker)
+        data = encode(Recording(question.digest, question, origin, outcome), redaction)
+        # Written although the answer was lost, it is found again as this recorder's own.
+        return self._persistently(lambda: self._settle(question.digest, data))
 
     def _settle(self, digest: str, data: bytes) -> Recording:
         """Write a recording unless another stands; return the one that does."""
@@ -235,6 +268,11 @@ class Recorder:
                 recordings = [entry.recording for entry in listed if entry.recording is not None]
                 self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in recordings)
             return self._neighbours
+
+
+def _is_of_another(entry: Stored, asker: str | None) -> bool:
+    """Whether another case or variant than this one is known to have asked."""
+    return asker is not None and entry.recording.origin.asker not in (None, asker)
 
 
 def _reply_or_error(outcome: Reply | ProviderError) -> Reply:

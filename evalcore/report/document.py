@@ -94,6 +94,7 @@ def report_head(report: Report) -> dict[str, Any]:
             "judge_cost_usd": summary.judge_cost_usd,
             "tokens": {name: json_integer(count) for name, count in summary.tokens.items()},
             "unpriced_models": list(summary.unpriced),
+            "cut_answers": dict(summary.cut),
             "regressions": 0 if comparison is None else comparison.regression_count,
             "improvements": 0 if comparison is None else comparison.improvement_count,
             "intervals": interval_entries(summary),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.model.failure import cut_mark
 from evalcore.report.escape import escape_data
 from evalcore.report.view import CaseFacts, ListedCase
 
@@ -136,6 +137,8 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
     latencies = [value for value in measured if value is not None]
     latency = sum(latencies) / len(latencies) if latencies else None
     why = "" if record["passed"] else shorten(_counted_reasons(items), _MAX_WHY)
+    cuts = dict.fromkeys(cut_mark(item.get("finish_reason")).removeprefix(", ") for item in items)
+    why = "; ".join(filter(None, (*cuts, why)))
     if record.get("quarantined"):
         why = f"quarantined; {why}" if why else "quarantined"
     return [OUTCOMES.index(outcome), record["score"], latency, why, len(items)]
@@ -167,13 +170,14 @@ def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> li
 
 def _item(item: Mapping[str, Any]) -> list[Any]:
     metrics, error = item["metrics"], item["error"] or {}
+    cut = cut_mark(item.get("finish_reason"))
     counted = [metrics["input_tokens"], metrics["output_tokens"]]
     return [
         item["iteration"],
         item["outcome"] or item["status"],
         item["score"],
-        error.get("kind"),
-        _text(error.get("message") or item["reason"]),
+        error.get("kind") or ("cut" if cut else None),
+        _text(error.get("message") or item["reason"] or cut.removeprefix(", ") or None),
         _text(item["output"]),
         metrics["latency_ms"],
         metrics["cost_usd"],

@@ -13,6 +13,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.model.failure import cut_mark
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
 from evalcore.report.view import ListedCase, ReportView
@@ -118,6 +119,7 @@ def _suite_head(report: Report, variant: str, suite: _Suite, number: int, *, sev
         "run.score": report.summary.score,
         "run.pass_rate": report.summary.pass_rate,
         "threshold": report.threshold,
+        "cut_answers": sum(report.summary.cut.values()) or None,
         **{f"gate.{gate.name}": f"{gate.outcome}: {gate.message}" for gate in report.gates},
     }
     if not report.cases_complete:
@@ -191,6 +193,8 @@ def _conversation(case: ListedCase) -> str:
     """Return what was asked and answered, which readers show beside a failure."""
     parts = [] if case.facts.input is None else [f"input:\n{case.facts.input}"]
     for item in case.record["items"]:
+        if mark := cut_mark(item.get("finish_reason")):
+            parts.append(mark.removeprefix(", "))
         if item["output"] is not None and item["outcome"] != "passed":
             parts.append(f"output:\n{item['output']}")
     if not parts:

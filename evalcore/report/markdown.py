@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
-from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.failure import FailedAssertion, Failure, cut_mark
 from evalcore.model.gate import GateOutcome
 from evalcore.model.latency_text import latency_text
 from evalcore.model.run import NOT_FOR_TARGET
@@ -231,7 +231,8 @@ def _failure_row(failure: Failure, mark: str) -> str:
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
-    outcome = f"{failure.outcome or failure.status}{mark}"
+    cut = cut_mark(failure.finish_reason)
+    outcome = f"{failure.outcome or failure.status}{cut}{mark}"
     return f"| {escape(failure.case)} | {escape(failure.variant)} | {escape(outcome)} | {why} |"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
+from evalcore.mistakes.wording import counted
+from evalcore.model.exchange import cut_of
 from evalcore.model.summary import Summary
 from evalcore.report.document import Report
 
@@ -20,7 +23,12 @@ def note_lines(report: Report) -> Iterator[str]:
 
 
 def summary_notes(summary: Summary) -> Iterator[str]:
-    """Yield what every form of a report notes: models without a price."""
+    """Yield what every form of a report notes: answers that were cut, models without a price."""
+    cuts: Counter[str] = Counter()
+    for reason, count in summary.cut.items():
+        cuts[str(cut_of(reason))] += count
+    for how, count in cuts.items():
+        yield f"{counted(count, 'answer')} {'was' if count == 1 else 'were'} cut {how}"
     if summary.unpriced:
         names = ", ".join(f"'{name}'" for name in summary.unpriced)
         noun = "model" if len(summary.unpriced) == 1 else "models"

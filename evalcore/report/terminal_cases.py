@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalcore.mistakes.wording import counted
+from evalcore.model.failure import cut_mark
 from evalcore.report.changes import changes
 from evalcore.report.columns import cut
 from evalcore.report.terminal import render_changes, render_summary
@@ -52,8 +53,9 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
     for number, item in enumerate(items):
         name = f"{where} iteration {item['iteration']}" if len(items) > 1 else where
         outcome = item["outcome"] or item["status"]
+        mark_of_cut = cut_mark(item.get("finish_reason"))
         colour, mark = _MARKS.get(outcome, _OTHER)
-        yield style.line(f"{mark} {name}: {outcome}{_score(item)}", colour)
+        yield style.line(f"{mark} {name}: {outcome}{_score(item)}{mark_of_cut}", colour)
         if number == 0 and case.facts.input is not None:
             yield from _text("    input     ", case.facts.input, style)
         yield from _item(item, style)

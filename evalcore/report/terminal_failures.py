@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.failure import FailedAssertion, Failure, cut_mark
 from evalcore.model.quarantine import Quarantine
 from evalcore.report.quarantine import quarantine_mark
 from evalcore.report.terminal_style import Line, Style
@@ -49,7 +49,8 @@ def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:
     outcome = str(failure.outcome) if ended else failure.status
     score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    heading = f"{sign} {_items(group.failures)}: {outcome}{score}{group.mark}"
+    mark = f"{cut_mark(failure.finish_reason)}{group.mark}"
+    heading = f"{sign} {_items(group.failures)}: {outcome}{score}{mark}"
     yield from style.lines(heading, colour, hanging=2)
     if not ended:
         yield from style.lines(failure.error_message or failure.reason or "", indent=4)

@@ -125,7 +125,9 @@ def read_drift(
     subtree, resolves = schema_at(schema, path)
     if not resolves:
         usable: AssertionDrift = "valid" if condition.kind == "not_exists" else "broken"
-        return SchemaDriftReading("partial", usable)
+        first, *_ = parse_payload_path(path or "")
+        _, begins = _below(schema, first, schema)
+        return SchemaDriftReading("partial" if begins else "drifted", usable)
     # Earlier evals were saved with the part alone, without what it refers to.
     alone = None if subtree is None else schema_fingerprint(subtree)
     if saved in {alone, _subtree_fingerprint(subtree, schema)}:

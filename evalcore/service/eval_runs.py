@@ -111,7 +111,7 @@ async def _insert_run(
         block_id=_target_block(scope, evals),
         eval_id=scope.eval_id if isinstance(scope, SingleScope) else None,
         total_evals=len(evals),
-        status=LifecycleStatus.PENDING,
+        status=LifecycleStatus.QUEUED,  # until a worker takes it
         idempotency_key=request.idempotency_key,
         request_sha256=request.sha256,
     )
@@ -123,7 +123,8 @@ async def _insert_run(
     ]
     table: Any = EvalResultRow.__table__  # rows without the session's bookkeeping
     await session.execute(insert(table), children)
-    return _wire(row, [ChildCount(LifecycleStatus.PENDING, None, len(children))])
+    accepted = _wire(row, [ChildCount(LifecycleStatus.PENDING, None, len(children))])
+    return accepted.model_copy(update={"lifecycle": lifecycle_of(LifecycleStatus.PENDING, None)})
 
 
 async def _evals_in_scope(

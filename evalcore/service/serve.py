@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 
 import uvicorn
@@ -54,6 +55,7 @@ def serve(options: ServeOptions, settings: Settings) -> None:
 
 async def _serve(options: ServeOptions, settings: Settings) -> None:
     set_up_logging(settings.log)
+    listening = _listening(options.host, options.port)
     database = open_database(options.database)
     await upgrade(database)
     parts = await service_parts(options, settings, database)
@@ -68,7 +70,21 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    await _Server(config, application.state.pages).serve()
+    await _Server(config, application.state.pages).serve([listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address; raise `UsageError` if it cannot be, before all else."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
+        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    return listening
 
 
 class _Server(uvicorn.Server):

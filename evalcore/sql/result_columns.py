@@ -77,6 +77,13 @@ RESULT_COLUMNS: Final = (
     ResultColumn("output_audio_tokens", "BIGINT", "tokens", "Output tokens that were audio."),
     ResultColumn("batch_tokens", "BIGINT", "tokens", "Tokens that were billed as a batch."),
     ResultColumn("unpriced_models", "VARCHAR[]", "", "Models asked whose price is not known."),
+    ResultColumn(
+        "finish_reason",
+        "VARCHAR",
+        "",
+        "Why the answer ended, in the provider's words; of several "
+        "the first that was cut, else the last.",
+    ),
 )
 # Files of earlier versions have no more than these.
 _FIRST_COLUMNS: Final = 30

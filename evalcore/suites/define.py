@@ -40,7 +40,8 @@ class SuiteOptions(TypedDict, total=False):
     `limits` are `{concurrency, timeout_s, max_cost_usd, max_tokens, max_duration_s, providers}`.
     `targets` are `{name, provider, …}`. `assertions` are those of every case. `folder` is where
     files and modules are looked for, by default that of the file that calls. `errors` is `fail`,
-    `zero` or `exclude`; `iterations` a number, `auto` or `auto:MAX`.
+    `zero` or `exclude`; `truncated` is `keep` or `error`; `iterations` a number, `auto` or
+    `auto:MAX`.
     """
 
     assertions: Iterable[Mapping[str, Any] | Callable[..., Any]]
@@ -53,6 +54,7 @@ class SuiteOptions(TypedDict, total=False):
     primary_output: str
     errors: str
     max_error_share: float
+    truncated: str
     description: str
     columns: Mapping[str, str]
     evalcore: Mapping[str, Any]

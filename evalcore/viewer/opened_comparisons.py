@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import did_you_mean
+from evalcore.report.changes import MeasureChange, variant_measures
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
@@ -56,6 +57,11 @@ class OpenedComparison:
     def paired(self) -> VariantComparison | None:
         """The comparison of the two variants."""
         return next(iter(self.compared.comparison.variants), None)
+
+    @property
+    def measures(self) -> tuple[MeasureChange, ...]:
+        """The latency, cost and tokens that differ, apart from what became better or worse."""
+        return () if self.paired is None else tuple(variant_measures(self.paired))
 
 
 class OpenedComparisons:

@@ -231,7 +231,7 @@ def test_a_judge_aggregates_the_members(tmp_path: Path) -> None:
 
 
 def test_a_member_in_error_is_an_error_of_the_whole(tmp_path: Path) -> None:
-    members = [*MEMBERS, {"type": "regex", "value": "("}]
+    members = [*MEMBERS, {"type": "code-grader", "command": ["false"]}]
     found = graded(tmp_path, "x", {"type": "composite", "assertions": members})
     assert (found["outcome"], found["score"]) == ("error", 0.0)
 

@@ -16,7 +16,7 @@ from evalcore.formats.registry import load_suite
 from evalcore.pipeline import plan_run
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import UNAUTHORIZED, Failure, model_server
-from tests.support.model_wire import Question
+from tests.support.model_wire import Answer, Question
 from tests.support.shell import Json, comparable, evalcore
 
 LITERAL = "sk-literal-secret-0123456789"
@@ -426,3 +426,120 @@ def test_a_real_model_answers_and_its_recording_replays(tmp_path: Path, real_mod
 
 def _items(report: Json) -> list[Json]:
     return [item for case in report["cases"] for item in case["items"]]
+
+
+def cut_suite(folder: Path, url: str, kind: str, options: str, section: str = "{}") -> Path:
+    return suite(
+        folder,
+        f"""\
+        targets:
+          - {{name: default, provider: {kind}, model: gpt-4o-mini, base_url: '{url}', {options}}}
+        evalcore: {section}
+        """,
+        """
+        tests:
+          - {id: one, input: hello, assertions: [{type: contains, value: boo, negate: true}]}
+        """,
+    )
+
+
+DEFAULT_LIMIT = "evalcore's default limit cut the answer (max_tokens); give the target 'max_tokens'"
+NO_ANSWER = "the answer ended (length) with nothing but reasoning"
+
+
+@pytest.mark.parametrize("stream", ["false", "true"], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("kind", "answer", "options", "section", "error", "note"),
+    [
+        pytest.param(
+            *("anthropic", Answer("half", finish_reason="max_tokens"), "api_key: k", "{}"),
+            *(DEFAULT_LIMIT, "1 answer was cut at max_tokens"),
+            id="own-default",
+        ),
+        pytest.param(
+            *("anthropic", Answer("half", finish_reason="max_tokens"), "max_tokens: 9", "{}"),
+            *(None, "1 answer was cut at max_tokens"),
+            id="author",
+        ),
+        pytest.param(
+            *("openai", Answer("half", finish_reason="length"), "max_tokens: 9"),
+            *("{truncated: error}", "the answer was cut (length), which the suite makes an error"),
+            "1 answer was cut at max_tokens",
+            id="suite",
+        ),
+        pytest.param(
+            *("openai", Answer("", finish_reason="length"), "max_tokens: 9", "{}"),
+            *(NO_ANSWER, "1 answer was cut at max_tokens"),
+            id="nothing",
+        ),
+        pytest.param(
+            *("openai", Answer("<think>Well, ", finish_reason="length"), "max_tokens: 9", "{}"),
+            *(NO_ANSWER, "1 answer was cut at max_tokens"),
+            id="reasoning-in-the-text",
+        ),
+        pytest.param(
+            *("openai", Answer("Some ", finish_reason="content_filter"), "api_key: k", "{}"),
+            *(None, "1 answer was cut by a content filter"),
+            id="filter",
+        ),
+        pytest.param(
+            *("anthropic", Answer("Some ", finish_reason="pause_turn"), "api_key: k", "{}"),
+            *(None, "1 answer was cut by the provider"),
+            id="pause",
+        ),
+    ],
+)
+def test_an_answer_that_was_cut_is_visible(
+    tmp_path: Path,
+    kind: str,
+    answer: Answer,
+    options: str,
+    section: str,
+    error: str | None,
+    note: str,
+    stream: str,
+) -> None:
+    store = tmp_path / "store"
+    with model_server(script=lambda question: answer) as server:
+        path = cut_suite(tmp_path, server.base_url, kind, f"stream: {stream}, {options}", section)
+        ended = evalcore("run", path, "--json", "--mode", "record", store=store)
+    replayed = evalcore("run", path, "--json", "--mode", "replay", store=store)
+    shown = evalcore("report", "latest", store=store)
+
+    for report in (ended.report, replayed.report):
+        item = report["cases"][0]["items"][0]
+        assert item["finish_reason"] == answer.finish_reason
+        if error is not None:
+            assert item["output"] == answer.text
+        assert item["error"] == (error and {"kind": "truncated", "message": error})
+        assert report["summary"]["cut_answers"] == {answer.finish_reason: 1}
+    assert note in shown.out
+
+
+def test_a_judge_whose_reply_was_cut_is_asked_again_with_more_room(tmp_path: Path) -> None:
+    asked = []
+
+    def script(question: Question) -> Answer | str:
+        if "grade" not in json.dumps(question.body):
+            return "hello"
+        asked.append(question.body["max_tokens"])
+        if asked[-1] < 10_000:
+            return Answer('{"score": 1', finish_reason="length")
+        return VERDICT
+
+    with model_server(script=script) as server:
+        path = suite(
+            tmp_path,
+            f"""\
+            targets:
+              - &m {{name: default, provider: openai, model: m, base_url: '{server.base_url}'}}
+              - {{<<: *m, name: judge, max_tokens: 50}}
+            """,
+            """
+            tests:
+              - {id: one, input: hi, assertions: [{type: llm-grader, prompt: grade, target: judge}]}
+            """,
+        )
+        ended = evalcore("run", path, "--json", store=tmp_path / "store")
+
+    assert (asked, ended.report["decision"]) == ([50, 4096, 16384], "pass")

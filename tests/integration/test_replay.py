@@ -173,7 +173,7 @@ def test_a_streamed_answer_is_recorded_with_its_events(tmp_path: Path, server: M
     evalcore("recordings", "export", tmp_path / "set", store=store)
     files = (json.loads(file.read_text("utf-8")) for file in (tmp_path / "set").iterdir())
     streams = [file["reply"]["events"] for file in files if "reply" in file]
-    assert len(streams) == 9
+    assert len(streams) == 12
     for events in streams:
         assert [event["sequence"] for event in events] == list(range(len(events)))
         offsets = [event["offset_ms"] for event in events]
@@ -186,15 +186,49 @@ def test_iterations_hold_their_own_answers(tmp_path: Path, server: ModelServer) 
     assert len(set(outputs)) == 3
 
 
+@pytest.mark.parametrize("mode", ["record", "auto"])
+def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
+    tmp_path: Path, server: ModelServer, mode: str
+) -> None:
+    path = suite(tmp_path, server)
+    whole = json.loads(path.read_text())
+    whole["evalcore"] = {"variants": [{"id": "a"}, {"id": "b"}], "gates": []}
+    whole["tests"] = [
+        {"id": name, "input": "the same", "assertions": [{"type": "contains", "value": "answer"}]}
+        for name in ("one", "two", "three")
+    ]
+    path.write_text(json.dumps(whole))
+    store = tmp_path / "store"
+    recorded = run(path, store, mode, WITH_KEY)
+
+    def outputs(ended: Ended) -> list[str]:
+        cases = ended.report["cases"]
+        return [json.dumps([item.get("output") for item in case["items"]]) for case in cases]
+
+    replayed = run(path, store, "replay", WITH_KEY)
+    moved = tmp_path / "moved"
+    evalcore("recordings", "export", tmp_path / "files", store=store)
+    evalcore("recordings", "import", tmp_path / "files", store=moved)
+
+    assert same(replayed.out) == same(recorded.out)
+    assert outputs(run(path, moved, "replay", WITH_KEY)) == outputs(recorded)
+    if mode == "record":
+        calls = server.stats().requests
+        assert calls == 6
+        files = [path.read_text("utf-8") for path in (tmp_path / "files").glob("*.json")]
+        texts = {json.loads(text)["reply"]["text"].partition(":")[0] for text in files}
+        assert texts == {f"answer {number}" for number in range(calls)}
+
+
 def test_a_set_of_recordings_replays_from_a_folder(
     tmp_path: Path, server: ModelServer, offline: dict[str, str]
 ) -> None:
     path, folder = suite(tmp_path, server), tmp_path / "recordings"
     recorded = record(path, tmp_path / "store")
     exported = evalcore("recordings", "export", folder, store=tmp_path / "store")
-    assert "15 recordings exported" in exported.out
+    assert "18 recordings exported" in exported.out
     imported = evalcore("recordings", "import", folder, store=tmp_path / "other")
-    assert "15 recordings imported" in imported.out
+    assert "18 recordings imported" in imported.out
     replayed = run(path, tmp_path / "other", "replay", offline | WITHOUT_KEY)
     assert same(replayed.out) == same(recorded.out)
     assert not Path(offline["CONNECTIONS"]).exists()
@@ -268,7 +302,7 @@ def test_no_key_is_in_the_store_or_in_an_export(tmp_path: Path, server: ModelSer
     kept += [file.read_bytes() for file in store.rglob("*") if file.is_file()]
     recordings = [file for file in (store / "recordings").rglob("*") if file.is_file()]
     kept += [zstandard.decompress(file.read_bytes()) for file in recordings]
-    assert len(recordings) == 15
+    assert len(recordings) == 18
     for text in (*kept, recorded.out.encode(), recorded.err.encode()):
         assert KEY.encode() not in text
 
@@ -300,7 +334,7 @@ def test_a_run_through_evalcore_record_is_a_recorded_run(
     recorded = evalcore("record", "--json", path, store=store, env=WITH_KEY)
     assert recorded.report["run"]["mode"] == "record"
     listed = json.loads(evalcore("recordings", "list", "--json", store=store).out)
-    assert len(listed) == 15
+    assert len(listed) == 18
     assert {one["iteration"] for one in listed} == {0, 1, 2}
 
 

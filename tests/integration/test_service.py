@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.postgresql import available_postgresql
-from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
+from tests.support.service import EVALCORE, WORKFLOW, Service, eval_body, service, token_of
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -95,16 +98,21 @@ def test_a_result_has_what_the_block_left(served: Service) -> None:
     assert served.get(f"/v1/workflows/evals/results/{result['id']}") == result
 
 
-def test_a_block_that_fails_is_an_execution_error_and_no_verdict_of_its_own(
+def test_a_block_that_fails_is_an_execution_error_without_a_verdict(
     served: Service,
 ) -> None:
     workflow = served.register()
-    served.save(workflow, DOUBLED, amount="broken")
-    (result,) = served.results(served.run(workflow))
+    saved = served.save(workflow, DOUBLED, amount="broken")
+    run = served.run(workflow)
+    (result,) = served.results(run)
     assert result["lifecycle"]["status"] == "error"
     assert "no amount" in result["lifecycle"]["error"]["message"]
-    assert result["verdict"] == "blocked"
-    assert result["assertion_result"]["failure"]["code"] == "block_execution_failed"
+    absent = ("verdict", "verdict_summary", "assertion_result", "handle_outputs")
+    assert {name: result[name] for name in absent} == dict.fromkeys(absent)
+    assert run["counts"]["lifecycle_counts"]["error"] == 1
+    assert run["counts"]["outcome"] == {"passed": 0, "failed": 0, "blocked": 0}
+    latest = served.get(f"/v1/workflows/evals/{saved}")["latest_run_summary"]
+    assert (latest["status"], latest["outcome"]) == ("error", None)
 
 
 def test_changing_the_draft_shows_drift_until_the_eval_runs_again(served: Service) -> None:
@@ -119,7 +127,7 @@ def test_changing_the_draft_shows_drift_until_the_eval_runs_again(served: Servic
     answer = served.client.put(f"/v1/workflows/{workflow}/draft", json={"definition": definition})
     assert answer.status_code == 200, answer.text
     shown = served.get(f"/v1/workflows/evals/{saved}")
-    assert (shown["schema_drift"], shown["assertion_drift_status"]) == ("partial", "broken")
+    assert (shown["schema_drift"], shown["assertion_drift_status"]) == ("drifted", "broken")
     assert shown["drift"] == {"status": "broken"}
     assert shown["freshness"] == {"status": "stale", "reasons": ["validity_changed"]}
     (result,) = served.results(served.run(workflow))
@@ -315,6 +323,24 @@ def test_scopes_read_run_evals_and_register_workflows(
                     assert answer.status_code == (status if may else 403), (scope, method, path)
                     if not may:
                         assert f"has the scope '{scope}', not '{needed}'" in answer.text
+
+
+def test_a_taken_port_is_one_message(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = subprocess.run(
+            [EVALCORE, "serve", "--insecure", "--port", str(port)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(f"port {port} of 127.0.0.1 is taken; choose another by --port\n")
+    assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "evalcore.db").exists()
 
 
 @pytest.mark.extended

@@ -61,10 +61,10 @@ def test_a_page_follows_a_row_that_left_the_list(paused: Service) -> None:
     assert [row["id"] for row in second["data"]] == [evals[1], evals[0]]
 
     runs = [queue(paused, workflow) for _ in range(3)]
-    page = paused.get(RUNS, workflow_id=workflow, status="pending", limit=1)
+    page = paused.get(RUNS, workflow_id=workflow, status="queued", limit=1)
     paused.post(f"{RUNS}/{runs[2]}/cancel", status=200)
     after = page["list_metadata"]["after"]
-    page = paused.get(RUNS, workflow_id=workflow, status="pending", after=after)
+    page = paused.get(RUNS, workflow_id=workflow, status="queued", after=after)
     assert [row["id"] for row in page["data"]] == [runs[1], runs[0]]
 
 

@@ -71,3 +71,14 @@ def test_a_service_executes_several_runs_at_once(
             runs.append(served.post(_RUNS, {"workflow_id": workflow}, status=202))
         ended = [served.ended(f"{_RUNS}/{run['id']}") for run in runs]
     assert [run["counts"]["outcome"]["passed"] for run in ended] == [1, 1]
+
+
+def test_a_run_that_waits_is_queued(tmp_path: Path) -> None:
+    with local_service(tmp_path, workers=0) as served:
+        workflow = served.register()
+        served.save(workflow, {"kind": "exists"})
+        accepted = served.post(_RUNS, {"workflow_id": workflow}, status=202)
+        waiting = served.get(f"{_RUNS}/{accepted['id']}")
+    assert accepted["lifecycle"] == {"status": "pending"}
+    assert waiting["lifecycle"] == {"status": "queued"}
+    assert waiting["counts"]["lifecycle_counts"]["pending"] == 1

@@ -137,6 +137,7 @@ def drop_token_parts(cases: Any) -> None:
     """Leave out the measures of items that later versions have added."""
     for case in cases:
         for item in case["items"]:
+            item.pop("finish_reason", None)
             for name in TOKEN_PARTS:
                 item["metrics"].pop(name, None)
             for assertion in item["assertions"]:
@@ -148,7 +149,7 @@ def without_later_fields(report: Any) -> Any:
 
     Nor with how many further cases would settle a gate: the estimate for few cases was mended.
     """
-    for name in ("intervals", "tokens", "unpriced_models"):
+    for name in ("intervals", "tokens", "unpriced_models", "cut_answers"):
         report["summary"].pop(name, None)
     drop_token_parts(report["cases"])
     with_measures_apart(report)

@@ -39,5 +39,6 @@ SELECT
         'output_audio_tokens': sum(output_audio_tokens),
         'batch_tokens': sum(batch_tokens)
     } AS tokens,
-    list_sort(list_distinct(flatten(list(unpriced_models)))) AS unpriced
+    list_sort(list_distinct(flatten(list(unpriced_models)))) AS unpriced,
+    histogram(finish_reason) AS finish_reasons
 FROM items

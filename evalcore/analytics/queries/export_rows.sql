@@ -93,7 +93,8 @@ SELECT
         'judge_cost_usd': list_sum(list_transform(assertions, a -> a.cost_usd)),
         'scorers': list_transform(coalesce(parts.scores, []), s -> {'name': s.name, 'value': s.value})
     } AS metrics,
-    coalesce(tags, []) AS tags
+    coalesce(tags, []) AS tags,
+    finish_reason
 FROM result_rows(getvariable('files')) AS parts
 LEFT JOIN case_inputs ON case_inputs.case_number = item // $items_per_case
 ORDER BY item

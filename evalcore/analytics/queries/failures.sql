@@ -20,7 +20,8 @@ SELECT
     list_transform(
         list_filter(coalesce(assertions, []), a -> a.outcome <> 'passed'),
         a -> [a.name, a.type, a.block, a.outcome, a.expected, a.actual, coalesce(a.message, '')]
-    )
-FROM read_parquet(getvariable('files'), hive_partitioning = false)
+    ),
+    finish_reason
+FROM result_rows(getvariable('files'))
 JOIN chosen USING (item)
 ORDER BY rank, item

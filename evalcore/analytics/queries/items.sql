@@ -14,7 +14,7 @@ SELECT
     item, case_id, case_group, variant, status, outcome, threshold,
     latency_ms, cost_usd, input_tokens, output_tokens,
     cached_tokens, cache_write_tokens, cache_write_1h_tokens, input_audio_tokens,
-    reasoning_tokens, output_audio_tokens, batch_tokens, unpriced_models,
+    reasoning_tokens, output_audio_tokens, batch_tokens, unpriced_models, finish_reason,
     item // ($variants * $iterations) AS case_number,
     (item // $iterations) % $variants AS variant_number,
     CASE

@@ -12,6 +12,7 @@ SELECT
         'score': score,
         'error': error,
         'reason': reason,
+        'finish_reason': finish_reason,
         'output': CASE WHEN outcome = 'passed' AND NOT getvariable('passed_outputs') THEN NULL
             ELSE output[:getvariable('output_characters')] END,
         -- Of the blocks that assertions name, by name; large evidence stands elsewhere.

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from evalcore.execution.limits.thread_waiter import ThreadWaiter
-from evalcore.model.exchange import Request, SkippedError
+from evalcore.model.exchange import ANTHROPIC_TOKENS, BOUNDS, Request, SkippedError
 from evalcore.model.tolerance import ROUNDING, reaches
 
 # A call without a bound of its own gets this much until answers show what they need.
@@ -136,15 +136,9 @@ def demand_of(request: Request, price: TokenPrice) -> TokenDemand:
         (parameters[name] for name in BOUNDS if isinstance(parameters.get(name), int)), None
     )
     if bound is None and request.endpoint.protocol == "anthropic":
-        bound = _ANTHROPIC_TOKENS
+        bound = ANTHROPIC_TOKENS
     choices = parameters.get("n")
     return TokenDemand(len(sent), bound, price, choices if isinstance(choices, int) else 1)
-
-
-# What providers.anthropic sends where a request says nothing: that API wants a bound.
-_ANTHROPIC_TOKENS = 4_096
-BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""The parameters that bound an answer."""
 
 
 class Position(NamedTuple):

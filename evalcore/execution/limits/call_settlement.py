@@ -8,10 +8,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from evalcore.execution.limits.budget import BOUNDS, NOTHING_SPENT, Grant, RunBudget, Spent
-from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.execution.limits.budget import NOTHING_SPENT, Grant, RunBudget, Spent
+from evalcore.model.exchange import (
+    BOUNDS,
+    Cut,
+    ErrorKind,
+    ProviderError,
+    Reply,
+    Request,
+    cut_of,
+)
 
-_LENGTH = frozenset({"length", "max_tokens"})
 # A stopped run waits so long (seconds) for answers, which say what its last calls cost.
 LAST_ANSWERS_S = 5.0
 # More than this is any budget, and sums of it can be written as JSON.
@@ -78,7 +85,7 @@ class Settlement:
 
     def is_cut(self, reply: Reply) -> bool:
         """Whether the budget's bound cut the answer."""
-        return self._grant.shared and reply.finish_reason in _LENGTH
+        return self._grant.shared and cut_of(reply.finish_reason) is Cut.LENGTH
 
     def _note(self, reply: Reply) -> Reply:
         """Note what an answer used; what is not said is what was reserved."""

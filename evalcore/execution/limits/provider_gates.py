@@ -1,6 +1,6 @@
 """The word of a provider to its callers: come back later (`Retry-After`), or not at all.
 
-It holds for every call to that provider, whoever makes it: targets, judges, blocks, embeddings.
+It holds for every call to that provider, from targets, judges, blocks and embeddings.
 Safe in several threads, each with an event loop of its own.
 """
 
@@ -52,7 +52,7 @@ class ProviderGate:
         self._until = 0.0
         self._period = 0
         # Calls that were answered in the period before; None: nothing was ever refused.
-        self._known: int | None = None
+        self._answered_before: int | None = None
         self._sent = self._ended = 0
         self._turn = ConcurrencyGate(1)
         self._lock = threading.Lock()
@@ -98,12 +98,12 @@ class ProviderGate:
 
     def _try_enter(self, *, is_first: bool = False) -> int | None:
         with self._lock:
-            known = self._known
+            answered = self._answered_before
             if self._until > self._clock() or (not is_first and self._turn.inside):
                 return None
-            if known is not None:
-                beyond = 0 if self._ended < known else 2 * (self._ended - known) + 1
-                if self._sent >= known + beyond:
+            if answered is not None:
+                beyond = 0 if self._ended < answered else 2 * (self._ended - answered) + 1
+                if self._sent >= answered + beyond:
                     return None
             self._sent += 1
             return self._period
@@ -113,14 +113,14 @@ class ProviderGate:
             self._until = max(self._until, self._clock() + seconds)
             if period == self._period:
                 self._period += 1
-                self._known, self._sent, self._ended = self._ended, 0, 0
+                self._answered_before, self._sent, self._ended = self._ended, 0, 0
 
     def _leave(self, period: int) -> None:
         with self._lock:
             if period == self._period:
                 self._ended += 1
-            elif period == self._period - 1 and self._known is not None:
-                self._known += 1
+            elif period == self._period - 1 and self._answered_before is not None:
+                self._answered_before += 1
 
     def note_answer(self) -> None:
         """Note that the provider answered a call: it refuses single ones at most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from evalcore.execution.limits.provider_gates import ProviderGates, host_of
 from evalcore.execution.limits.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.isolation.open_files import bounded_by_open_files
+from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
@@ -29,6 +30,13 @@ UNPRICED = "price"
 _HOPELESS = 5
 _LAST_ATTEMPTS = 2
 _MILLION = 1_000_000
+# Kinds of tokens that are dearer than others, and the word that a request has which uses them.
+_DEARER_KINDS = {
+    "cache_write_tokens": "cache_control",
+    "cache_write_1h_tokens": "'1h'",
+    "input_audio_tokens": "input_audio",
+    "output_audio_tokens": "modalities",
+}
 
 GROUP = "evalcore.rate_limits"
 
@@ -74,7 +82,7 @@ class RunLimits:
         self.sync: LimitSync | None = None
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
-        self._prices: dict[tuple[str, str], TokenPrice | None] = {}
+        self._prices: dict[tuple[str, str, tuple[str, ...]], TokenPrice | None] = {}
         self._given_up: dict[str, int] = {}
         self._answered_at: dict[str, float] = {}
         self._heard: set[str] = set()
@@ -100,7 +108,7 @@ class RunLimits:
         """
         if self.budget is None or not request.model:
             return None
-        price = self._price(request.model, request.endpoint.provider) if self._priced else None
+        price = self._price(request) if self._priced else None
         if price is None:
             if self._priced:
                 raise ProviderError(UNPRICED, _no_price(request.model), attempts=0)
@@ -150,10 +158,13 @@ class RunLimits:
         """Return how long (seconds) an endpoint has not answered; infinite if it never did."""
         return self._clock() - self._answered_at.get(endpoint.base_url, float("-inf"))
 
-    def _price(self, model: str, provider: str) -> TokenPrice | None:
-        key = (model, provider)
+    def _price(self, request: Request) -> TokenPrice | None:
+        model, provider = request.model, request.endpoint.provider
+        sent = str((request.messages, request.tools, request.parameters))
+        kinds = tuple(kind for kind, word in _DEARER_KINDS.items() if word in sent)
+        key = (model, provider, kinds)
         if key not in self._prices:
-            self._prices[key] = highest_price(model, provider, self._own_prices)
+            self._prices[key] = highest_price(model, provider, self._own_prices, kinds)
         return self._prices[key]
 
 
@@ -165,17 +176,33 @@ def _is_heard(error: ProviderError) -> bool:
 
 
 def highest_price(
-    model: str, provider: str, own: Mapping[str, Mapping[str, float]]
+    model: str,
+    provider: str,
+    own: Mapping[str, Mapping[str, float]],
+    kinds: Sequence[str] = (),
 ) -> TokenPrice | None:
-    """Return the most that a million tokens of a model cost; None if it has no price."""
+    """Return the most that a million tokens of a model cost; None if it has no price.
+
+    The output may be reasoning; input and output may be of these further kinds.
+    """
     from evalcore.providers.prices import cost_of
 
     # Some models are dearer above some length; a million tokens are above all of them.
-    input_cost = cost_of(model, provider, Usage(_MILLION, 0), own)
-    both = cost_of(model, provider, Usage(_MILLION, _MILLION), own)
-    if input_cost is None or both is None:
+    plain = cost_of(model, provider, Usage(_MILLION, 0), own)
+    if plain is None:
         return None
-    return TokenPrice(input_cost, both - input_cost)
+
+    def highest(usage: Usage, names: Sequence[str]) -> float:
+        if "cache_write_1h_tokens" in names:  # a part of what is written
+            usage = usage._replace(cache_write_tokens=_MILLION)
+        parts: list[dict[str, Any]] = [{}, *({name: _MILLION} for name in names)]
+        usages = [usage._replace(**part) for part in parts]
+        return max(cost_of(model, provider, each, own) or 0.0 for each in usages)
+
+    inputs = [name for name in kinds if TOKEN_PRICES[name][1] != "output"]
+    outputs = ["reasoning_tokens", *(name for name in kinds if name not in inputs)]
+    output = highest(Usage(_MILLION, _MILLION), outputs) - plain
+    return TokenPrice(highest(Usage(_MILLION, 0), inputs), output)
 
 
 def refuse_unpriced(definition: SuiteDefinition, settings: Settings, mode: str) -> None:

@@ -33,6 +33,7 @@ from evalcore.model.suite import (
     ProviderLimits,
     Reducer,
     ScoreRule,
+    TruncatedPolicy,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 
@@ -116,6 +117,7 @@ class SectionReader:
             auto_iterations=iterations.auto,
             notify=self._notify(),
             annotation=self._annotation(),
+            truncated=TruncatedPolicy(section.get("truncated", TruncatedPolicy.KEEP)),
         )
 
     def _gates(self) -> Sequence[GateSpec] | None:

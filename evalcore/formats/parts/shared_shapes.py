@@ -144,6 +144,7 @@ class EvalcoreSection(TypedDict, total=False):
     gates: list[WrittenGate]
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share
+    truncated: Literal["keep", "error"]
     limits: LimitsShape
     tags: list[str]
     cluster: Text

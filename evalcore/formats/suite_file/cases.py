@@ -12,6 +12,7 @@ from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.suite_file.assertions import SuiteAssertions
 from evalcore.formats.suite_file.shapes import SuiteCase
+from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.text.documents import as_json
 from evalcore.mistakes.locations import Loc
@@ -57,6 +58,7 @@ class CaseReader:
         self.assertions = SuiteAssertions(graders, renames, self._warnings)
         self.ids = UniqueIds("duplicate case id: {}")
         self._renames, self._variables = renames, variables
+        self._folder = graders.folder
         self._primary_output, self._strict = primary_output, strict
         self._of_suite: tuple[Assertion, ...] = ()
 
@@ -75,6 +77,7 @@ class CaseReader:
         before = problems.count
         if marked and not self._verbatim:
             value = interpolate(value, self._variables, loc, problems)
+            value = read_named_texts(value, InputOrigin(self._folder, loc, problems))
         raw: Any = self._renames.read(value, _KEYS, loc)
         problems.check_shape(raw, SuiteCase, loc)
         if not isinstance(raw, dict):

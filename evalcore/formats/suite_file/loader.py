@@ -29,6 +29,7 @@ from evalcore.formats.suite_file.flow_reader import (
     check_function,
 )
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
+from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
@@ -58,6 +59,7 @@ _SHARED = (
     "gates",
     "errors",
     "max_error_share",
+    "truncated",
     "limits",
     "tags",
 )
@@ -93,6 +95,7 @@ def read_suite(
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
+        raw = read_named_texts(raw, InputOrigin(folder, (), problems))
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
     targets = Targets(
         sound.get("targets"),

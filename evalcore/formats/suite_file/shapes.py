@@ -68,6 +68,7 @@ class SuiteLevel(TypedDict, total=False):
     k: Count
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share
+    truncated: Literal["keep", "error"]
     limits: LimitsShape
     tags: list[str]
     evalcore: EvalcoreSection

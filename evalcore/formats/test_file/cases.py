@@ -26,6 +26,7 @@ from evalcore.formats.test_file.input_messages import (
     check_file,
     check_messages,
     is_message,
+    read_named_texts,
     read_reference,
     with_files,
     with_plain_messages,
@@ -128,6 +129,9 @@ class TestReader:
         self.assertions.verbatim = not marked
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
+            label = _label(raw.get("id")) if type(raw) is dict else ""
+            origin = InputOrigin(self.defaults.folder, loc, problems, label)
+            raw = read_named_texts(raw, origin)
         values = None
         if type(raw) is dict and isinstance(raw.get("vars"), dict):
             values = CaseVariables(raw["vars"])

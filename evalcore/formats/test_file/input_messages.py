@@ -17,6 +17,10 @@ _ELSEWHERE: Final = ("http://", "https://", "data:")
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _FILE_SEGMENTS: Final = frozenset({"file", "image"})
 _WITH_MESSAGES: Final = ("input", "expected_output")
+_FILE: Final = "file://"
+_TEXTS: Final = ("input", "criteria", "expected_outcome", "expected_output", "rubrics", "value")
+_INNER_TEXTS: Final = ("content", "outcome", "description")
+_ASSERTIONS: Final = ("assertions", "assert", "evaluators", "members")
 _LARGEST_REFERENCE: Final = 64 * 1024
 
 
@@ -27,6 +31,10 @@ class InputOrigin(NamedTuple):
     loc: Loc
     problems: Problems
     label: str = ""
+
+    def below(self, step: str | int) -> InputOrigin:
+        """Return where a part of it stands."""
+        return self._replace(loc=(*self.loc, step))
 
 
 def with_plain_messages(test: Any) -> Any:
@@ -42,6 +50,59 @@ def with_plain_messages(test: Any) -> Any:
     if isinstance(turns, list):
         plain["turns"] = [_with_plain_segments(turn) for turn in turns]
     return {**test, **plain} if plain else test
+
+
+def read_named_texts(test: Any, origin: InputOrigin) -> Any:
+    """Return an author's test, case or suite level with the texts of files in the place of names.
+
+    `file://NAME` is read where a text stands that is asked, expected or compared. A file that is
+    not there, lies outside the repository or is no text is noted.
+    """
+    if not isinstance(test, dict):
+        return test
+    read = dict(test)
+    for key in _TEXTS:
+        if key in test:
+            read[key] = _named_text(test[key], origin.below(key))
+    if isinstance(test.get("vars"), dict):
+        at = origin.below("vars")
+        read["vars"] = {
+            name: _named_text(value, at.below(name)) for name, value in test["vars"].items()
+        }
+    for key in _ASSERTIONS:
+        if isinstance(test.get(key), list):
+            at = origin.below(key)
+            read[key] = [
+                read_named_texts(each, at.below(index)) for index, each in enumerate(test[key])
+            ]
+    if isinstance(test.get("turns"), list):
+        at = origin.below("turns")
+        read["turns"] = [
+            read_named_texts(turn, at.below(index)) for index, turn in enumerate(test["turns"])
+        ]
+    return read
+
+
+def _named_text(value: Any, origin: InputOrigin) -> Any:
+    """Return a text, those of a list, and the contents of messages, read from files named."""
+    if isinstance(value, list):
+        return [_named_text(each, origin.below(index)) for index, each in enumerate(value)]
+    if isinstance(value, dict):  # a message, a segment of it, a criterion
+        inner = ("value",) if value.get("type") == "text" else _INNER_TEXTS
+        return {
+            key: _named_text(each, origin.below(key)) if key in inner else each
+            for key, each in value.items()
+        }
+    if not isinstance(value, str) or not value.startswith(_FILE):
+        return value
+    path = check_file(value.removeprefix(_FILE), origin)
+    if path is None:
+        return value
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        origin.problems.add(origin.loc, f"{value} is no UTF-8 text", label=origin.label)
+        return value
 
 
 def _with_plain_segments(turn: Any) -> Any:

@@ -40,6 +40,7 @@ from evalcore.formats.test_file.input_messages import (
     as_messages,
     check_file,
     check_messages,
+    read_named_texts,
     with_plain_messages,
 )
 from evalcore.formats.test_file.plain_rows import PlainRows
@@ -112,7 +113,10 @@ def _load(
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
     variables = variables_for(path.parent, options)
-    raw = with_plain_messages(interpolate(raw, variables, (), problems))
+    raw = interpolate(raw, variables, (), problems)
+    raw = with_plain_messages(
+        read_named_texts(raw, InputOrigin(path.resolve().parent, (), problems))
+    )
     before = problems.count
     suite: TestSuite = problems.sound_part(raw, TestSuite) if raw else {}  # lines have none, mostly
     sound = problems.count == before

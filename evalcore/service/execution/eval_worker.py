@@ -336,9 +336,8 @@ class _RunExecution:
     async def _final_values(self, result: ItemResult) -> tuple[EvalResultRow, dict[str, Any]]:
         child = self._children[result.eval_id]
         revision = self._revisions[child.revision_id]
-        assertion = result.assertion_result
-        if assertion is None:
-            assertion = _blocked_by_error(EvalAssertion.model_validate(revision.assertion), result)
+        # An execution that failed has no verdict: its assertion was not evaluated.
+        assertion = None if result.error is not None else result.assertion_result
         project, payloads = self._row.project_id, self._parts.payloads
         outputs = await payloads.put(result.handle_outputs, project)
         result_payload = await payloads.put(assertion, project)
@@ -346,7 +345,7 @@ class _RunExecution:
         return child, {
             "status": status,
             "error": result.error,
-            "verdict": assertion["outcome"],
+            "verdict": None if assertion is None else assertion["outcome"],
             "handle_outputs": outputs.inline,
             "handle_outputs_ref": outputs.ref,
             "assertion_result": result_payload.inline,
@@ -377,20 +376,3 @@ class _RunExecution:
                 .where(EvalRunRow.id == self._row.id, EvalRunRow.status.in_(OPEN))
                 .values(status=LifecycleStatus.COMPLETED, completed_at=datetime.now(UTC))
             )
-
-
-def _blocked_by_error(assertion: EvalAssertion, result: ItemResult) -> dict[str, Any]:
-    """Return the assertion result of an eval whose block gave no output."""
-    message = (result.error or {}).get("message", "")
-    return {
-        "assertion_id": assertion.id or "",
-        "condition_kind": assertion.condition.kind,
-        "outcome": "blocked",
-        "actual_value": None,
-        "expected_value": assertion.condition.expected_value,
-        "failure": {
-            "code": "block_execution_failed",
-            "message": f"the block failed: {message}",
-            "details": {"partial_path": None, "partial_value": None},
-        },
-    }

@@ -55,7 +55,7 @@ class QueueWorker(Generic[Row]):
         raise NotImplementedError
 
     async def claimed(self, session: AsyncSession, row: Row) -> None:
-        """Change what else a claim changes, in its transaction."""
+        """Queue what belongs to a row that was claimed or handed back, in the same transaction."""
 
     async def goes_on(self, row: Row, lease: RowLease) -> bool:  # noqa: ARG002 - of all workers
         """Whether a row is executed again although its worker has died too often."""
@@ -201,14 +201,19 @@ class QueueWorker(Generic[Row]):
     async def _hand_back(self, row: Any, after_s: float) -> None:
         table, until = self.table, self.parts.database.moment(after_s)
         async with self.parts.database.transaction() as session:
-            await session.execute(
+            changed: Any = await session.execute(
                 update(table)
                 .where(table.id == row.id, table.worker == self.name)
                 .values(
                     lease_until=until,
+                    status=case(
+                        (table.status.in_(OPEN), LifecycleStatus.QUEUED), else_=table.status
+                    ),
                     attempts=case((table.attempts > 0, table.attempts - 1), else_=0),
                 )
             )
+            if changed.rowcount:
+                await self.claimed(session, row)
 
     async def _fail(self, row: Any, lease: RowLease, error: dict[str, str]) -> None:
         """End a row that cannot be executed; one of another worker is left alone."""

@@ -16,6 +16,7 @@ from evalcore.execution.limits.budget import (
     TokenPrice,
     demand_of,
 )
+from evalcore.execution.limits.run_limits import highest_price
 from evalcore.model.exchange import Endpoint, Request, SkippedError
 
 PRICE = TokenPrice(input=1.0, output=2.0)
@@ -183,3 +184,25 @@ def test_what_is_given_back_is_asked_for_again_before_a_call_is_skipped() -> Non
         return await waiting
 
     assert asyncio.run(scenario()).tokens == 200
+
+
+@pytest.mark.parametrize(
+    ("own", "kinds", "price"),
+    [
+        ({}, (), TokenPrice(1.0, 2.0)),
+        ({"reasoning": 5.0, "cache_write": 9.0}, (), TokenPrice(1.0, 5.0)),
+        ({"cache_write": 9.0, "cache_read": 0.1}, ("cache_write_tokens",), TokenPrice(9.0, 2.0)),
+        (
+            {"cache_write": 1.5, "cache_write_1h": 3.0},
+            ("cache_write_tokens", "cache_write_1h_tokens"),
+            TokenPrice(3.0, 2.0),
+        ),
+        ({"output_audio": 8.0}, ("output_audio_tokens",), TokenPrice(1.0, 8.0)),
+    ],
+    ids=["plain", "reasoning", "cache", "cache-1h", "audio"],
+)
+def test_a_call_is_reserved_at_the_dearest_kind_of_its_tokens(
+    own: dict[str, float], kinds: tuple[str, ...], price: TokenPrice
+) -> None:
+    prices = {"tiny": {"input": 1.0, "output": 2.0, **own}}
+    assert highest_price("tiny", "openai", prices, kinds) == price

@@ -144,6 +144,11 @@ CANNOT_BE_APPLIED = {
         ".value.items.$ref",
         "refers to 'https://example.org/s.json', which is not in it",
     ),
+    "no draft": ("{type: is-json, value: {$schema: 5}}", ".value.$schema", "is not text"),
+    "address of no document": (
+        "{type: is-json, value: {$id: 'http://[', items: {$ref: '#/x'}}}", ".value.items.$ref",
+        "'#/x'",
+    ),
     "definition that is not there": (
         "{type: is-json, value: {$ref: '#/$defs/a', $defs: {b: {}}}}",
         ".value.$ref",

@@ -575,3 +575,13 @@ def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:
     definition = load_text(tmp_path, text).definition
     assert [(each.id, each.target) for each in definition.variants] == [("default", None)]
     assert definition.default_target == "t"
+
+
+def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
+    write(tmp_path, {"q.txt": "Who?", "a.txt": "Ada"})
+    case = "{id: a, input: 'file://q.txt', expected_output: 'file://a.txt', assertions: ["
+    case += "{type: equals, value: 'file://a.txt'}]}"
+    (found,) = load(tmp_path, f"{HEAD}\n    cases: [{case}]\n").cases
+
+    assert (found.input, found.expected_output) == ("Who?", "Ada")
+    assert found.assertions[0].params["value"] == "Ada"

@@ -501,3 +501,53 @@ def test_a_message_of_the_user_without_content_is_a_mistake(tmp_path: Path) -> N
     (problem,) = problems_of(tmp_path, json.dumps(row), "rows.jsonl")
 
     assert "has no 'content'" in problem.message
+
+
+def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
+    write(tmp_path, {"q.txt": "Who?\n", "a.txt": "Ada"})
+    text = """\
+        targets: [{name: default, provider: echo}]
+        assertions: [{type: contains, value: "file://a.txt"}]
+        tests:
+        - id: a
+          input: "file://q.txt"
+          criteria: "file://a.txt"
+          expected_output: "file://a.txt"
+          assertions:
+          - {type: contains-any, value: ["file://a.txt", b]}
+          - {type: llm-grader}
+        - id: b
+          input: [{role: user, content: "file://q.txt"},
+                  {role: user, content: [{type: text, value: "file://a.txt"}]}]
+          expected_output: x
+          criteria: c
+        """
+    first, second = cases_of(tmp_path, text).values()
+
+    assert (first.input, first.criteria, first.expected_output) == ("Who?\n", "Ada", "Ada")
+    assert first.assertions[0].params["values"] == ["Ada", "b"]
+    assert first.assertions[-1].params["value"] == "Ada"
+    assert [message["content"] for message in second.input] == [
+        "Who?\n",
+        [{"type": "text", "value": "Ada"}],
+    ]
+
+
+@pytest.mark.parametrize("name", ["none.txt", "../above.txt", "binary.txt"])
+def test_a_file_that_cannot_be_read_as_text_is_a_mistake(tmp_path: Path, name: str) -> None:
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (tmp_path / "above.txt").write_text("secret")
+    (suite / "binary.txt").write_bytes(b"\xff\xfe\xff")
+    (suite / ".git").mkdir()
+    text = f"tests: [{{id: a, input: 'file://{name}', criteria: c, fixtures: {{output: x}}}}]"
+    (problem,) = problems_of(suite, text)
+
+    assert problem.path == "tests[0].input"
+
+
+def test_a_file_in_a_row_of_data_is_a_text(tmp_path: Path) -> None:
+    write(tmp_path, {"q.txt": "secret"})
+    row = {"id": "a", "input": "file://q.txt", "output": "x", "criteria": "c"}
+
+    assert cases_of(tmp_path, json.dumps(row), "rows.jsonl")["a"].input == "file://q.txt"

@@ -63,14 +63,15 @@ def test_the_status_says_the_kind(
         ([{"error": {"message": 'Unknown name "stream_options"'}}], "streamoptions"),
         ({"errors": {"temperature": ["unknown field"]}}, "temperature"),
         ("Temperature is not supported", "temperature"),
+        ({"message": "property 'encoding_format' is unsupported"}, "encodingformat"),
         ({"error": {"message": "Unsupported parameter: 'max_tokens'."}}, "maxtokens"),
         ({"error": {"message": "max_tokens is too large: this model supports 4096."}}, ""),
         ({"detail": [{"loc": ["body", "user"], "input": {"temperature": 0}}]}, ""),
         ({"error": "no such model"}, ""),
     ],
     ids=[
-        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text", "limit",
-        "a value", "what was sent", "another",
+        "OpenAI", "Anthropic", "FastAPI", "Mistral", "vLLM", "Google", "fields", "text",
+        "embeddings", "limit", "a value", "what was sent", "another",
     ],
 )  # fmt: skip
 def test_a_refusal_names_parameters_in_each_providers_form(body: object, named: str) -> None:

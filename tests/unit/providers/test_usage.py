@@ -138,9 +138,15 @@ def test_the_billed_service_is_kept(said: Any, tier: str | None, batch: int | No
     assert usage.counts.get("batch_tokens") == batch
 
 
-def test_a_part_that_is_no_count_is_an_error() -> None:
-    with pytest.raises(ProviderError, match=r"usage\.cached_tokens is -1"):
-        usage_of({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": -1}})
+def test_a_sum_that_is_no_count_is_an_error() -> None:
+    with pytest.raises(ProviderError, match=r"usage\.prompt_tokens is -1"):
+        usage_of({"prompt_tokens": -1})
+
+
+@pytest.mark.parametrize("said", [-1, "7", 2**63, None, {}])
+def test_a_part_that_is_no_count_is_as_none(said: Any) -> None:
+    raw = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": said}}
+    assert usage_of({**raw, "total_tokens": said}) == Usage(3)
 
 
 def test_a_cost_by_parts_is_its_total() -> None:

@@ -124,6 +124,19 @@ def test_variants_of_one_run_are_compared(tmp_path: Path) -> None:
     assert text.index("variant <b>b</b>") < text.index("variant <b>a</b>")
 
 
+def test_measures_stand_apart_from_what_changed(tmp_path: Path) -> None:
+    def slow(latency_ms: int) -> dict[str, Any]:
+        given = {"output": "yes", "metrics": {"latency_ms": latency_ms}}
+        agrees = [{"type": "equals", "value": "yes"}]
+        test = {"id": "a", "input": "?", "fixtures": given, "assertions": agrees}
+        return {"name": "slower", "tests": [test]}
+
+    was, now = (run_suite(tmp_path, slow(latency_ms)) for latency_ms in (100, 300))
+    with viewer(tmp_path / "store") as client:
+        text = Compared(client, was, now).page()
+    assert "median latency 100 ms → 300 ms (+200%), 1 case worse, 0 better" in text
+
+
 def test_without_two_runs_the_page_asks_for_them(compared: Compared) -> None:
     text = compared.client.get(f"/compare?b={compared.now}").text
     assert f'value="{compared.now}"' in text

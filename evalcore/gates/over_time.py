@@ -208,7 +208,7 @@ WITH recent AS (
 past AS (
     SELECT
         variant, case_id, bool_or(wavered) AS wavered,
-        bool_and(passed) FILTER (back <= $runs) AS passed,
+        count(*) AS seen, bool_and(passed) FILTER (back <= $runs) AS passed,
         count(*) FILTER (NOT passed) AS failed_runs,
         count(*) FILTER (NOT passed AND score = 0) AS lost_runs
     FROM recent
@@ -222,7 +222,8 @@ once AS (
 )
 SELECT
     variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(past.passed, false), past.passed IS NULL, (SELECT failed_once FROM once)
+    coalesce(past.passed, false),
+    coalesce(seen < $runs AND NOT (past.passed OR wavered), true), (SELECT failed_once FROM once)
 FROM measured_cases LEFT JOIN past USING (variant, case_id)
 WHERE NOT (measured AND now_passed)
 ORDER BY variant_number, case_number

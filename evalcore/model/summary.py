@@ -96,7 +96,8 @@ class Summary:
     since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
-    baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
+    baseline; `no_baseline` says why where one could be expected, and `is_first_run` is false where
+    one is named but was left out, deleted or damaged. `gate_rows` are the rows of the
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, and of latency, cost and tokens (means
     and totals) are computed from; `…_ends_ms` are the 95 % intervals of the percentiles.
@@ -137,6 +138,7 @@ class Summary:
     required_cases: tuple[RequiredCase, ...] = ()
     comparison: Comparison | None = None
     no_baseline: str | None = None
+    is_first_run: bool = True
     past: PastRuns | None = None
     gate_rows: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     score_sample: Sample = NO_SAMPLE

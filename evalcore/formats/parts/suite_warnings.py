@@ -29,7 +29,7 @@ class CaseWarnings:
         """Keep a warning about what stands at `loc` and is called `name`.
 
         `several` replaces more than three texts that share it: `{count}` is their number, `{names}`
-        their names, the first 200.
+        the first of their names, `{all_names}` up to 200.
         """
         if self._strict:
             problems.add(loc, text.removeprefix(f"{name}: "))
@@ -58,6 +58,8 @@ class CaseWarnings:
 
 
 def _line(several: str, group: _Group) -> str:
-    more = ["…"] if group.count > len(group.names) else []
-    names = ", ".join([*group.names, *more])
+    most = _MOST_LISTED if "{all_names}" in several else _MAX_NAMES
+    more = ["…"] if group.count > most else []
+    names = ", ".join([*group.names[:most], *more])
+    several = several.replace("{all_names}", "{names}")
     return several.replace("{count}", str(group.count)).replace("{names}", names)

@@ -55,7 +55,8 @@ UNUSED_CRITERIA = (
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 _UNUSED_CRITERIA_OF_SEVERAL: Final = (
-    "{count} tests ({names}): criteria is defined but no evaluator in assertions will evaluate it. "
+    "{count} tests ({all_names}): criteria is defined but no evaluator in assertions will evaluate "
+    "it. "
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 NO_ANSWER = (

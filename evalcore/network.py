@@ -58,10 +58,10 @@ def proxy_for(url: str) -> Proxy | None:
     except ValueError:
         sound = False
     if not sound or address.scheme not in _PORTS:
-        shown = value.rpartition("@")[2]
+        host_port = value.rpartition("@")[2]
         raise SettingsError(
-            f"{variable}: '{shown}' is no HTTP proxy; write http://HOST:PORT, or name the hosts "
-            "that need no proxy in NO_PROXY"
+            f"{variable}: '{host_port}' is no HTTP proxy; write http://HOST:PORT, or name the "
+            "hosts that need no proxy in NO_PROXY"
         )
     return proxy
 
@@ -114,12 +114,12 @@ def _context(written: tuple[tuple[str, str], ...]) -> SSLContext:
 
     context = ssl.create_default_context()
     for name, path in written:
-        place = Path(path).expanduser()
+        location = Path(path).expanduser()
         try:
-            if place.is_dir():
-                context.load_verify_locations(capath=place)
+            if location.is_dir():
+                context.load_verify_locations(capath=location)
             else:
-                context.load_verify_locations(cafile=place)
+                context.load_verify_locations(cafile=location)
         except OSError as error:  # ssl's own are, too
             reason = getattr(error, "reason", None) or error.strerror or error
             raise SettingsError(f"{name}: no certificates in {path}: {reason}") from error

@@ -182,8 +182,11 @@ class Aggregates:
             gate_rows=self._gate_rows(),
             score_sample=samples.score,
             pass_sample=samples.passes,
-            latency_sample=samples.latency,
-            cost_sample=samples.cost,
+            latency_sample=samples.measures.latency,
+            cost_sample=samples.measures.cost,
+            token_sample=samples.measures.tokens,
+            p50_latency_ends_ms=samples.measures.p50,
+            p95_latency_ends_ms=samples.measures.p95,
         )
 
     def _variants(

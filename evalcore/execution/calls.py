@@ -219,10 +219,22 @@ class ItemCalls:
         try:
             outcome: Reply | ProviderError = await self._called(request, opened)
         except ProviderError as error:
+            if self._is_of_the_account(request, error):
+                raise  # a run that goes on with another key, or with credit, asks again
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
             return await recorder.save(request, outcome, **call, asker=self._asker)
+
+    def _is_of_the_account(self, request: Request, error: ProviderError) -> bool:
+        """Whether a failure says nothing of the question: a model's provider was never to be had.
+
+        A key that was good before is another matter: a replay shows that it was refused.
+        """
+        if not request.model or not any(error is refusal.error for refusal in self.refusals):
+            return False
+        gate = self._limits.gates.find(request)
+        return error.kind == ErrorKind.CREDIT or not gate.has_answered
 
     async def _called(self, request: Request, opened: OpenCall) -> Reply:
         """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""

@@ -137,6 +137,7 @@ class ItemRunner:
         """
         item = running.item
         if running.calls is not None and (refusal := running.calls.refusal) is not None:
+            running.calls.context.limits.gates.left_out = True
             raise SkippedError(REFUSED, refusal.message)
         if self._has_error and self._suite.policy.stop_on_error:
             raise SkippedError("error", "an earlier item was in error (fail_on_error)")

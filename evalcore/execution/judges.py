@@ -195,17 +195,17 @@ class _AsJudge:
     """
 
     def __init__(self, complete: Complete, schema: Mapping[str, Any]) -> None:
-        self._asked, self._schema = complete, schema
+        self._send, self._schema = complete, schema
 
     async def _complete(self, request: Request) -> Reply:
         """Return the reply; raise `TargetError` if it is cut with all the room that there is."""
-        reply = await self._asked(request)
+        reply = await self._send(request)
         for _ in range(_MORE_ROOM):
             if cut_of(reply.finish_reason) is not Cut.LENGTH:
                 return reply
             request = _with_more_room(request)
             try:
-                reply = (await self._asked(request)).after(reply)
+                reply = (await self._send(request)).after(reply)
             except ProviderError as error:
                 if error.kind != ErrorKind.REQUEST:
                     raise
@@ -240,9 +240,9 @@ def _with_more_room(request: Request) -> Request:
     """Return a request whose answer may be four times as long, and as long as usual at least."""
     parameters = request.parameters
     name = next((name for name in BOUNDS if parameters.get(name) is not None), BOUNDS[0])
-    given = parameters.get(name)
-    bound = given if isinstance(given, int) else ANTHROPIC_TOKENS
-    return replace(request, parameters={**parameters, name: max(4 * bound, ANTHROPIC_TOKENS)})
+    bound = parameters.get(name)
+    tokens = bound if isinstance(bound, int) else ANTHROPIC_TOKENS
+    return replace(request, parameters={**parameters, name: max(4 * tokens, ANTHROPIC_TOKENS)})
 
 
 def _thinks(model: str) -> bool:

@@ -61,8 +61,8 @@ def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
     def created() -> DeltaTable:
         existing = open_table(store, table)
         if existing is not None:
-            known = {each.name for each in existing.schema().fields}
-            later = [each for each in _schema(table).fields if each.name not in known]
+            names = {each.name for each in existing.schema().fields}
+            later = [each for each in _schema(table).fields if each.name not in names]
             if later:
                 existing.alter.add_columns(later)
             return existing

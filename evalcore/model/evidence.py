@@ -72,8 +72,8 @@ def sum_tokens(
     """Return the sums of these fields and of the `TOKEN_PARTS`, of those that were counted."""
     listed = list(measured)
     counts = {name: [getattr(each, name) for each in listed] for name in (*names, *TOKEN_PARTS)}
-    known = {name: [n for n in each if n is not None] for name, each in counts.items()}
-    return {name: sum(each) for name, each in known.items() if each}
+    counted = {name: [n for n in each if n is not None] for name, each in counts.items()}
+    return {name: sum(each) for name, each in counted.items() if each}
 
 
 class _Nothing(Mapping[str, Any]):

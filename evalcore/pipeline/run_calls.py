@@ -200,8 +200,8 @@ class RunCalls:
                 self._workspaces = None
             if self._pool is not None:
                 self._pool.close()
-            refusal = None if self._context is None else self._context.limits.gates.ended_by
-            if refusal is not None:
+            gates = None if self._context is None else self._context.limits.gates
+            if gates is not None and gates.left_out and (refusal := gates.ended_by) is not None:
                 self._options.warn(
                     f"the run ended early, every call is refused: {refusal.message}. Items that "
                     "were not tried are skipped. Correct the key or add credit, then: "

@@ -213,8 +213,7 @@ class AnthropicStream:
 
     def take_usage(self, raw: Any) -> None:
         """Take the tokens counted so far; raise `ProviderError`."""
-        known = {name: value for name, value in _mapping(raw).items() if value is not None}
-        self.counted |= known
+        self.counted |= {name: n for name, n in _mapping(raw).items() if n is not None}
         self.usage = usage_of(self.counted, self.counted.get("service_tier"))
 
     def reply(self, latency_ms: float, status: int = 200) -> Reply:

@@ -56,18 +56,18 @@ def usage_of(raw: Any, tier: Any = None) -> Usage:
     """
     if not isinstance(raw, Mapping):
         return NO_USAGE
-    given, answered = (
+    sent, answered = (
         next((count for name in names if (count := counted(raw, name)) is not None), None)
         for names in (_INPUT, _OUTPUT)
     )
     total = _first(raw, _TOTAL)
     cached, written, reasoning = (_first(raw, names) for names in (_CACHED, _WRITTEN, _REASONING))
     in_cache, thought = (cached or 0) + (written or 0), reasoning or 0
-    beside = None if total is None else total - (given or 0) - (answered or 0)
+    beside = None if total is None else total - (sent or 0) - (answered or 0)
     is_anthropic = "input_tokens" in raw and not _ANTHROPIC.isdisjoint(raw)
     is_missing = beside != thought and beside in {in_cache, in_cache + thought}
-    if in_cache and (is_anthropic or is_missing or in_cache > (given or 0)):
-        given = (given or 0) + in_cache
+    if in_cache and (is_anthropic or is_missing or in_cache > (sent or 0)):
+        sent = (sent or 0) + in_cache
         beside = None if beside is None else beside - in_cache
     if thought > (answered or 0) or (thought and beside is not None and beside >= thought):
         answered = (answered or 0) + thought
@@ -75,7 +75,7 @@ def usage_of(raw: Any, tier: Any = None) -> Usage:
         # Gemini's server counts reasoning in the total alone.
         answered, reasoning = answered + beside, beside
     return Usage(
-        given,
+        sent,
         answered,
         cached,
         written,

@@ -50,8 +50,8 @@ def cost_of(
     rule = _bundled(model, provider, usage.tier)
     if rule is None:
         return None
-    given = usage.input_tokens or 0
-    return _sum(next(step.prices for step in reversed(rule) if given > step.above), usage)
+    length = usage.input_tokens or 0
+    return _sum(next(step.prices for step in reversed(rule) if length > step.above), usage)
 
 
 def _sum(prices: _Prices, usage: Usage) -> float:
@@ -139,14 +139,14 @@ def _table_rule(model: str, provider: str, tier: str | None) -> tuple[_Rule | No
 def _steps(model_price: Any) -> _Rule:
     """Return what the table says of a model, tier by tier."""
     names = {name: f"{name}_mtok" for name in PRICES} | {"reasoning": "output_reasoning_mtok"}
-    said = {name: getattr(model_price, key) for name, key in names.items()}
-    if said["cache_write"] is None:
-        said["cache_write"] = model_price.cache_write_5m_mtok
-    said = {name: side for name, side in said.items() if side is not None}
-    said = {"input": 0, "output": 0, **said}
-    starts = {tier.start for side in said.values() for tier in getattr(side, "tiers", ())}
+    sides = {name: getattr(model_price, key) for name, key in names.items()}
+    if sides["cache_write"] is None:
+        sides["cache_write"] = model_price.cache_write_5m_mtok
+    sides = {name: side for name, side in sides.items() if side is not None}
+    sides = {"input": 0, "output": 0, **sides}
+    starts = {tier.start for side in sides.values() for tier in getattr(side, "tiers", ())}
     return tuple(
-        _Step(above, {name: _price_above(side, above) for name, side in said.items()})
+        _Step(above, {name: _price_above(side, above) for name, side in sides.items()})
         for above in (-1, *sorted(starts))
     )
 

@@ -45,9 +45,9 @@ class S3Settings:
 
     def __post_init__(self) -> None:
         if self.encryption not in (None, *get_args(Encryption)):
-            known = ", ".join(get_args(Encryption))
+            choices = ", ".join(get_args(Encryption))
             raise SettingsError(
-                f"AWS_SERVER_SIDE_ENCRYPTION is '{self.encryption}'; known: {known}"
+                f"AWS_SERVER_SIDE_ENCRYPTION is '{self.encryption}'; known: {choices}"
             )
         if self.kms_key_id and self.encryption in (None, "AES256"):
             raise SettingsError(

@@ -132,7 +132,7 @@ class Providers:
         return target
 
     def _note_unfilled(self, target: Target, position: str) -> None:
-        """Note the placeholders that nobody fills in."""
+        """Note the placeholders that evalcore does not fill in."""
         for mark in placeholders(target):
             if _ENV_MARK.fullmatch(mark) is None:
                 reason = f"{mark} is not filled in: {{{{prompt}}}} and {{{{env.NAME}}}} are"

@@ -56,7 +56,7 @@ class ProviderGate:
         self._sent = self._ended = 0
         self._turn = ConcurrencyGate(1)
         self._lock = threading.Lock()
-        self._has_answered = False
+        self.has_answered = False
         self.refused_items = 0
 
     @property
@@ -71,18 +71,17 @@ class ProviderGate:
         What the provider asks for beyond `longest_s` is not waited for.
         """
         period = await self._period_of_entry()
+        asked_s = 0.0
         try:
             yield
         except ProviderError as error:
-            if error.retryable and 0 < (error.retry_after_s or 0) <= longest_s:
-                self._hold(error.retry_after_s or 0, period)
+            asked_s = (error.retry_after_s or 0.0) if error.retryable else 0.0
+            raise
+        finally:
+            if 0 < asked_s <= longest_s:
+                self._hold(asked_s, period)
             else:
                 self._leave(period)
-            raise
-        except BaseException:
-            self._leave(period)
-            raise
-        self._leave(period)
 
     async def _period_of_entry(self) -> int:
         period = self._try_enter()
@@ -124,7 +123,7 @@ class ProviderGate:
 
     def note_answer(self) -> None:
         """Note that the provider answered a call: it refuses single ones at most."""
-        self._has_answered = True
+        self.has_answered = True
         self.refused_items = 0
 
     def refuses_all(self, error: ProviderError, protocol: str) -> bool:
@@ -135,7 +134,7 @@ class ProviderGate:
         """
         if error.kind not in (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT):
             return False
-        return not self._has_answered or (protocol != "http" and error.status != _FORBIDDEN)
+        return not self.has_answered or (protocol != "http" and error.status != _FORBIDDEN)
 
 
 class Refusal(NamedTuple):
@@ -153,6 +152,8 @@ class ProviderGates:
         self._gates: dict[tuple[str, str | None], ProviderGate] = {}
         # What ends the run: the words of a provider that refuses every call.
         self.ended_by: ProviderError | None = None
+        # Whether an item was left out for it.
+        self.left_out = False
 
     def find(self, request: Request) -> ProviderGate:
         """Return the gate of the provider that is asked."""

@@ -244,11 +244,11 @@ class _Table(Problems):
     def _assertion(self, kind: str, field: str, value: Any) -> dict[str, Any] | None:
         """Return the assertion of a cell; None where it asks for none, or is wrong and noted."""
         if kind.endswith("is-json"):
-            wanted = _TRUTHS.get(str(value).strip().lower())
-            if wanted is None:
+            asserts_json = _TRUTHS.get(str(value).strip().lower())
+            if asserts_json is None:
                 message = f"expected true or false, got {describe(value)}"
                 self.add((field,), message)
-            return {"type": kind} if wanted else None
+            return {"type": kind} if asserts_json else None
         return {"type": kind, "value": _assertion_value(kind, value)}
 
     def _note_meaning(self, column: str, field: str) -> None:

@@ -12,6 +12,7 @@ from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.isolation.mode import ISOLATIONS
 from evalcore.mistakes.locations import Loc
@@ -205,6 +206,9 @@ class FlowReader:
             self._problems.add(loc, f"{name} is no workflow file: it has no 'blocks'")
             return None
         workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
+        noted = Problems(document.file, document.locate)
+        workflow = read_workflow_texts(workflow, InputOrigin(path.parent, (), noted))
+        self._problems.include(noted.noted)
         return self._workflow(workflow, loc)
 
     def _workflow(self, raw: Mapping[str, Any], loc: Loc) -> Target | None:

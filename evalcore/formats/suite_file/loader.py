@@ -29,7 +29,11 @@ from evalcore.formats.suite_file.flow_reader import (
     check_function,
 )
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
-from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
+from evalcore.formats.test_file.input_messages import (
+    InputOrigin,
+    read_named_texts,
+    read_workflow_texts,
+)
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
@@ -95,7 +99,10 @@ def read_suite(
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
-        raw = read_named_texts(raw, InputOrigin(folder, (), problems))
+        origin = InputOrigin(folder, (), problems)
+        raw = read_named_texts(raw, origin)
+        if isinstance(raw.get("flow"), dict):
+            raw["flow"] = read_workflow_texts(raw["flow"], origin.below("flow"))
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
     targets = Targets(
         sound.get("targets"),

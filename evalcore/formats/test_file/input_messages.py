@@ -18,16 +18,33 @@ _ROLES: Final = ("system", "user", "assistant", "tool")
 _FILE_SEGMENTS: Final = frozenset({"file", "image"})
 _WITH_MESSAGES: Final = ("input", "expected_output")
 _FILE: Final = "file://"
-_TEXTS: Final = ("input", "criteria", "expected_outcome", "expected_output", "rubrics", "value")
+_TEXTS: Final = (
+    "input",
+    "criteria",
+    "expected_outcome",
+    "expected_output",
+    "rubrics",
+    "value",
+    "output",
+    "rubric",
+    "prompt_template",
+    "system_prompt",
+    "task",
+    "body_template",
+)
+_NAMED_TEXTS: Final = ("vars", "input", "inputs")
 _INNER_TEXTS: Final = ("content", "outcome", "description")
-_ASSERTIONS: Final = ("assertions", "assert", "evaluators", "members")
+_LISTS: Final = ("assertions", "assert", "evaluators", "members", "turns", "exits")
 _LARGEST_REFERENCE: Final = 64 * 1024
 
 
 class InputOrigin(NamedTuple):
-    """Where an input stands: the suite's folder, its path, the collector, the test's label."""
+    """Where an input stands: the suite's folder, its path, the collector, the test's label.
 
-    folder: Path
+    Without a folder no file may be named.
+    """
+
+    folder: Path | None
     loc: Loc
     problems: Problems
     label: str = ""
@@ -52,45 +69,84 @@ def with_plain_messages(test: Any) -> Any:
     return {**test, **plain} if plain else test
 
 
-def read_named_texts(test: Any, origin: InputOrigin) -> Any:
-    """Return an author's test, case or suite level with the texts of files in the place of names.
+def read_named_texts(written: Any, origin: InputOrigin) -> Any:
+    """Return an author's test, case, suite level, block or soul with the texts of files it names.
 
-    `file://NAME` is read where a text stands that is asked, expected or compared. A file that is
-    not there, lies outside the repository or is no text is noted.
+    `file://NAME` is read where a text stands that is asked, answered, expected or compared. A file
+    that is not there, lies outside the repository or is no text is noted.
     """
-    if not isinstance(test, dict):
-        return test
-    read = dict(test)
-    for key in _TEXTS:
-        if key in test:
-            read[key] = _named_text(test[key], origin.below(key))
-    if isinstance(test.get("vars"), dict):
-        at = origin.below("vars")
-        read["vars"] = {
-            name: _named_text(value, at.below(name)) for name, value in test["vars"].items()
-        }
-    for key in _ASSERTIONS:
-        if isinstance(test.get(key), list):
-            at = origin.below(key)
+    if not isinstance(written, dict):
+        return written
+    read = dict(written)
+    for key, value in written.items():
+        at = origin.below(key)
+        if key in _NAMED_TEXTS and isinstance(value, dict) and not is_message(value):
+            read[key] = {name: named_text(each, at.below(name)) for name, each in value.items()}
+        elif key in _TEXTS:
+            read[key] = named_text(value, at)
+        elif key in _LISTS and isinstance(value, list):
             read[key] = [
-                read_named_texts(each, at.below(index)) for index, each in enumerate(test[key])
+                read_named_texts(each, at.below(index)) for index, each in enumerate(value)
             ]
-    if isinstance(test.get("turns"), list):
-        at = origin.below("turns")
-        read["turns"] = [
-            read_named_texts(turn, at.below(index)) for index, turn in enumerate(test["turns"])
-        ]
+        elif key == "execution":
+            read[key] = read_named_texts(value, at)
+        elif key == "config" and isinstance(value, dict) and "rubric" in value:
+            read[key] = {**value, "rubric": named_text(value["rubric"], at.below("rubric"))}
+        elif key == "fixtures" and isinstance(value, dict):
+            read[key] = {name: _given(each, at.below(name)) for name, each in value.items()}
     return read
 
 
-def _named_text(value: Any, origin: InputOrigin) -> Any:
+def read_workflow_texts(raw: Mapping[str, Any], origin: InputOrigin) -> dict[str, Any]:
+    """Return an author's workflow file with the texts of the files that it names.
+
+    They stand in prompts of blocks and souls, and in what cases give and expect.
+    """
+    read = dict(raw)
+    for key in ("blocks", "souls"):
+        if isinstance(raw.get(key), dict):
+            at = origin.below(key)
+            read[key] = {
+                name: read_named_texts(each, at.below(name)) for name, each in raw[key].items()
+            }
+    evals = raw.get("eval")
+    if isinstance(evals, dict) and isinstance(evals.get("cases"), list):
+        at = origin.below("eval").below("cases")
+        cases = [_workflow_case(each, at.below(index)) for index, each in enumerate(evals["cases"])]
+        read["eval"] = {**evals, "cases": cases}
+    return read
+
+
+def _workflow_case(case: Any, origin: InputOrigin) -> Any:
+    read = read_named_texts(case, origin)
+    if isinstance(read, dict) and isinstance(read.get("expected"), dict):
+        at = origin.below("expected")
+        read["expected"] = {
+            block: [
+                read_named_texts(each, at.below(block).below(i)) for i, each in enumerate(those)
+            ]
+            if isinstance(those, list)
+            else those
+            for block, those in read["expected"].items()
+        }
+    return read
+
+
+def _given(fixture: Any, origin: InputOrigin) -> Any:
+    """Return what is given instead of an answer; of an output with its measures the output."""
+    if isinstance(fixture, dict):
+        return read_named_texts(fixture, origin)
+    return named_text(fixture, origin)
+
+
+def named_text(value: Any, origin: InputOrigin) -> Any:
     """Return a text, those of a list, and the contents of messages, read from files named."""
     if isinstance(value, list):
-        return [_named_text(each, origin.below(index)) for index, each in enumerate(value)]
+        return [named_text(each, origin.below(index)) for index, each in enumerate(value)]
     if isinstance(value, dict):  # a message, a segment of it, a criterion
         inner = ("value",) if value.get("type") == "text" else _INNER_TEXTS
         return {
-            key: _named_text(each, origin.below(key)) if key in inner else each
+            key: named_text(each, origin.below(key)) if key in inner else each
             for key, each in value.items()
         }
     if not isinstance(value, str) or not value.startswith(_FILE):
@@ -156,6 +212,9 @@ def check_messages(value: Any, origin: InputOrigin) -> None:
 
 def check_file(name: str, origin: InputOrigin) -> Path | None:
     """Return the path of a file; note one that does not exist or lies outside the repository."""
+    if origin.folder is None:
+        origin.problems.add(origin.loc, f"{_FILE}{name} is not read here: write the text itself")
+        return None
     try:
         return resolve_inside(repository_root(origin.folder), origin.folder, name)
     except EvalError as error:

@@ -19,6 +19,7 @@ from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.questions import eval_questions
@@ -188,7 +189,8 @@ def _with_blocks(
 ) -> tuple[Mapping[str, Any], Path, Problems]:
     """Return the workflow; an empty one, with the mistake noted, if it has no mapping of blocks."""
     if isinstance(workflow.get("blocks"), dict):
-        return workflow, path, problems
+        origin = InputOrigin(path.resolve().parent, (), problems)
+        return read_workflow_texts(workflow, origin), path, problems
     description = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
     problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     return {}, path, problems

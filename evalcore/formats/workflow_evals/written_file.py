@@ -11,10 +11,12 @@ import orjson
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.formats.parts.human_questions import without_section
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
 from evalcore.formats.workflow_evals.shapes import FileEval
+from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
 
@@ -32,9 +34,12 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
     document = read_document(path, shown_path(path))
     load_workflow_evals(document, path, LoadOptions(secrets_required=False), may_be_empty=True)
     raw: Any = as_json(document.value)
-    workflow = raw["workflow"]
+    workflow, folder = raw["workflow"], path.resolve().parent
     if isinstance(workflow, str):
-        workflow = as_json(read_document(path.parent / workflow).value)
+        file = folder / workflow
+        workflow, folder = as_json(read_document(file).value), file.resolve().parent
+    noted = Problems(document.file, document.locate)  # nothing: the file has been loaded
+    workflow = read_workflow_texts(workflow, InputOrigin(folder, (), noted))
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
     evals = tuple(
         adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]

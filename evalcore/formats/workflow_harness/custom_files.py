@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from evalcore.errors import LoadError
+from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.custom_providers import provider_entry
 from evalcore.formats.workflow_harness.parts import read_part
@@ -129,7 +130,9 @@ class CustomFiles:
             return None
         problems = self.file_problems[-1] = Problems(document.file, document.locate)
         if isinstance(document.value, dict):
-            return document.value, problems
+            return read_named_texts(
+                document.value, InputOrigin(path.parent, (), problems)
+            ), problems
         problems.add((), f"a file in custom/{kind} is a mapping, got {describe(document.value)}")
         return None
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
@@ -169,6 +170,7 @@ class ExecutedWorkflow:
             outer.add(loc, f"{document.file} is no workflow: it has no 'blocks'")
             return {}
         custom = CustomFiles(path.parent)
+        raw = read_workflow_texts(raw, InputOrigin(path.resolve().parent, (), problems))
         raw = custom.with_souls(raw)
         self.file_problems += custom.file_problems
         if not self._check(raw, problems):

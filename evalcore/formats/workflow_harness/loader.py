@@ -19,6 +19,7 @@ from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixtur
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.parts.unjudged_cases import UnjudgedCases
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
@@ -69,6 +70,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems.raise_if_any()
     if "eval" not in raw:
         problems.add((), "Workflow YAML has no eval section")
+    raw = read_workflow_texts(raw, InputOrigin(path.resolve().parent, (), problems))
     versions: list[DatasetSource] = []
     raw = with_dataset_cases(raw, options, problems, versions)
     evals, misshapen, section = _checked_sections(raw, problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.text.documents import as_json, parse_document
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.mistakes.problems import Problems
@@ -31,6 +32,7 @@ def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]
         problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     elif not raw["blocks"]:
         problems.add(("blocks",), "a workflow has one block at least, got none")
+    read_workflow_texts(raw, InputOrigin(None, (), problems))
     workflow = read_workflow(raw, problems)
     if workflow is not None:
         for mistake in find_mistakes(workflow, with_souls=False):

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from evalcore.errors import LoadError
+from evalcore.formats.workflow_harness.registered import read_registered_workflow
 from evalcore.model.suite import Case, Suite
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 
@@ -316,3 +318,84 @@ def test_fixtures_of_blocks_are_part_of_a_cases_identity() -> None:
     given = [plain._replace(block_fixtures=Evidence(None, {"first": text})) for text in ("1", "2")]
 
     assert len({case_identity(case) for case in (plain, *given)}) == 3
+
+
+NAMED = """\
+blocks:
+  a: {type: llm, soul_ref: s, prompt_template: 'file://prompt.txt'}
+  b: {type: dispatch, soul_ref: s, exits: [{id: x, task: 'file://prompt.txt'}]}
+souls: {s: {provider: openai, system_prompt: 'file://system.txt'}}
+workflow: {entry: a, transitions: [{from: a, to: b}]}
+eval:
+  cases:
+  - id: live
+    inputs: {topic: 'file://topic.txt'}
+    expected:
+      a: [{type: contains, value: 'file://topic.txt'}]
+  - id: given
+    fixtures: {a: 'file://topic.txt', b: {output: 'file://topic.txt'}}
+    expected:
+      a: [{type: contains-any, value: ['file://topic.txt']}]
+"""
+TEXTS = {"prompt.txt": "On {topic}", "system.txt": "Be brief", "topic.txt": "Ada"}
+
+
+def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
+    write(tmp_path, TEXTS)
+    suite = load_text(tmp_path, NAMED)
+    live, given = suite.cases
+    definition = options_of(suite)["definition"]
+
+    assert live.input == {"topic": "Ada"}
+    assert live.assertions[0].params["value"] == "Ada"
+    assert given.assertions[0].params["values"] == ["Ada"]
+    assert given.fixture is not None
+    assert given.fixture.outputs == {"a": "Ada", "b": "Ada"}
+    assert definition["blocks"]["a"]["prompt_template"] == "On {topic}"
+    assert definition["blocks"]["b"]["exits"][0]["task"] == "On {topic}"
+    assert definition["souls"]["s"]["system_prompt"] == "Be brief"
+
+
+def test_a_file_that_is_not_there_is_a_mistake_with_its_line(tmp_path: Path) -> None:
+    assert places_of(problems_of(tmp_path, NAMED)) == [
+        (2, "blocks.a.prompt_template"),
+        (3, "blocks.b.exits[0].task"),
+        (4, "souls.s.system_prompt"),
+        (9, "eval.cases[0].inputs.topic"),
+        (11, "eval.cases[0].expected.a[0].value"),
+        (13, "eval.cases[1].fixtures.a"),
+        (13, "eval.cases[1].fixtures.b.output"),
+        (15, "eval.cases[1].expected.a[0].value[0]"),
+    ]
+
+
+def test_a_file_of_a_sub_workflow_and_of_a_soul_stands_beside_it(tmp_path: Path) -> None:
+    below = """\
+        blocks: {in: {type: llm, soul_ref: helper, prompt_template: 'file://prompt.txt'}}
+        workflow: {entry: in}
+        """
+    soul = "{provider: openai, system_prompt: 'file://system.txt'}"
+    files = {"below.yaml": below, "custom/souls/helper.yaml": soul, "prompt.txt": "Sub"}
+    write(tmp_path, {**files, "custom/souls/system.txt": "Be kind"})
+    text = """\
+        blocks: {a: {type: workflow, workflow_ref: below.yaml}}
+        workflow: {entry: a}
+        eval: {cases: [{id: live, expected: {a: [{type: contains, value: x}]}}]}
+        """
+    (inner,) = options_of(load_text(tmp_path, text))["workflows"].values()
+
+    assert inner["blocks"]["in"]["prompt_template"] == "Sub"
+    assert inner["souls"]["helper"]["system_prompt"] == "Be kind"
+
+
+def test_a_registered_workflow_names_no_files(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, TEXTS)
+    with pytest.raises(LoadError, match="is not read here: write the text itself") as raised:
+        read_registered_workflow(NAMED.partition("eval:")[0])
+
+    assert places_of(raised.value.problems) == [
+        (2, "blocks.a.prompt_template"),
+        (3, "blocks.b.exits[0].task"),
+        (4, "souls.s.system_prompt"),
+    ]

@@ -585,3 +585,19 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
 
     assert (found.input, found.expected_output) == ("Who?", "Ada")
     assert found.assertions[0].params["value"] == "Ada"
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["in the suite", "in a file"])
+def test_a_file_is_read_for_the_prompt_of_a_suites_workflow(tmp_path: Path, inline: bool) -> None:
+    flow = "{blocks: {a: {type: llm, prompt_template: 'file://q.txt'}}, workflow: {entry: a}}"
+    write(tmp_path, {"q.txt": "Who?", "flow.yaml": flow})
+    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
+    case = "{id: a, input: {q: 'file://q.txt'}, fixtures: {a: 'file://q.txt'}}"
+    suite = load(tmp_path, f"{head}\n    cases: [{case}]\n")
+    (found,) = suite.cases
+
+    (target,) = suite.definition.targets.values()
+    assert target.options["definition"]["blocks"]["a"]["prompt_template"] == "Who?"
+    assert found.input == {"q": "Who?"}
+    assert found.fixture is not None
+    assert found.fixture.outputs["a"] == "Who?"

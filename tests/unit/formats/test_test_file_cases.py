@@ -507,7 +507,7 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     write(tmp_path, {"q.txt": "Who?\n", "a.txt": "Ada"})
     text = """\
         targets: [{name: default, provider: echo}]
-        assertions: [{type: contains, value: "file://a.txt"}]
+        execution: {evaluators: [{type: contains, value: "file://a.txt"}]}
         tests:
         - id: a
           input: "file://q.txt"
@@ -521,8 +521,15 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
                   {role: user, content: [{type: text, value: "file://a.txt"}]}]
           expected_output: x
           criteria: c
+        - id: c
+          input: {question: "file://q.txt"}
+          fixtures: {output: "file://a.txt"}
+          execution: {assertions: [{type: equals, value: "file://a.txt"}]}
         """
-    first, second = cases_of(tmp_path, text).values()
+    first, second, third = cases_of(tmp_path, text).values()
+    assert [each.params["value"] for each in third.assertions] == ["Ada", "Ada"]
+    assert third.fixture is not None
+    assert (third.input, third.fixture.output) == ({"question": "Who?\n"}, "Ada")
 
     assert (first.input, first.criteria, first.expected_output) == ("Who?\n", "Ada", "Ada")
     assert first.assertions[0].params["values"] == ["Ada", "b"]

@@ -10,6 +10,7 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.formats.workflow_evals.written_file import read_saved_evals
 from evalcore.pipeline import evaluate, load
 from evalcore.storage.local import LocalStore
 
@@ -127,6 +128,24 @@ def test_a_mistake_of_the_file_has_its_place(tmp_path: Path, text: str, place: s
     with pytest.raises(LoadError) as raised:
         load_suite(file, LoadOptions(format="workflow-evals"))
     assert place in {problem.path for problem in raised.value.problems}
+
+
+def test_a_prompt_of_the_workflow_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("On {invoice}")
+    block = """total:
+      type: llm
+      prompt_template: file://prompt.txt
+"""
+    head, _, rest = WORKFLOW.partition("total:\n      type: code\n")
+    inputs, _, graph = rest.partition("      code: |\n")
+    graph = graph.partition('{"total": 1}\n')[2]
+    file = tmp_path / "evals.yaml"
+    file.write_text(f"{head}{block}{inputs}{graph}evals:\n{saved('a')}")
+    suite = load_suite(file, LoadOptions(environment={"OPENAI_API_KEY": "k"}))
+
+    definition = suite.definition.targets["block"].options["definition"]
+    assert definition["blocks"]["total"]["prompt_template"] == "On {invoice}"
+    assert read_saved_evals(file).workflow["blocks"]["total"]["prompt_template"] == "On {invoice}"
 
 
 def test_a_duplicate_is_told_at_the_key_that_names_the_eval(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from evalcore.statistics.distributions import (
 )
 
 _HEAVY_TAILS = 4.0
-_NORMAL_DF = 1_000_000
+NORMAL_DF = 1_000_000
 FEW_CLUSTERS = 10
 _Z_95 = 1.9599639845400536
 # z₀.₈: sample sizes are those that decide in 80 % of the runs.
@@ -221,24 +221,28 @@ def cases_to_decide(
     """Return how many more values move the interval off `boundary` with 80 % power.
 
     The mean, the spread and the values per cluster stay as they are; the interval is
-    `bounded_interval`, at the degrees of freedom of the larger sample. At least 1; None where the
-    mean lies on the boundary and no number would.
+    `bounded_interval`, at the degrees of freedom of the larger sample. Where few units carry the
+    variance, it changes with the mean, as that of two values does: by least + most − 2 · mean times
+    the mean's change. At least 1; None where the mean lies on the boundary and no number would.
     """
     if reaches(0.0, abs(moments.mean - boundary)):
         return None
+    if moments.mean > boundary:
+        moments, boundary = _mirrored(moments), -boundary
+        values = Range(-values.most, -values.least)
     spread = moments.standard_error * math.sqrt(moments.n)
     units = (moments.df + 1) / moments.n
-    towards = 1 if moments.mean < boundary else -1
+    slope = 0.0
+    if moments.is_lopsided and moments.shape is not None:
+        slope = (moments.shape.least + moments.shape.most - 2 * moments.mean) / units
 
     def decides(n: int) -> bool:
-        df = min(max(moments.df, math.floor(n * units) - 1), _NORMAL_DF)
-        error = spread / math.sqrt(n)
-        unlucky = moments.mean + towards * Z_OF_POWER * error
-        if (boundary - unlucky) * towards <= 0:
-            return False
+        df = min(max(moments.df, math.floor(n * units) - 1), NORMAL_DF)
+        unlucky = moments.mean + Z_OF_POWER * spread / math.sqrt(n)
+        variance = max(spread**2 + slope * (unlucky - moments.mean), 0.0)
+        error = math.sqrt(variance / n)
         sample = moments._replace(n=n, mean=unlucky, standard_error=error, df=df)
-        low, high, _ = bounded_interval(sample, values, alpha)
-        return high < boundary - ROUNDING if towards > 0 else low > boundary + ROUNDING
+        return unlucky < boundary and p_below(sample, boundary - ROUNDING, values) <= alpha / 2
 
     return smallest(decides, moments.n + 1) - moments.n
 

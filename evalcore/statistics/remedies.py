@@ -11,7 +11,14 @@ from evalcore.model.sample import Sample
 from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.distributions import two_sided_t, two_sided_z
 from evalcore.statistics.estimates import effective_cases, estimate_mean, estimate_rate, moments_of
-from evalcore.statistics.intervals import SCORES, Z_OF_POWER, Moments, cases_to_decide
+from evalcore.statistics.intervals import (
+    NORMAL_DF,
+    SCORES,
+    Z_OF_POWER,
+    Moments,
+    cases_to_decide,
+    smallest,
+)
 
 _MOST_CASES = 1_000_000
 _MOST_ITERATIONS = 1_000
@@ -50,7 +57,7 @@ def _cases_of_rate(sample: Sample, threshold: float, alpha: float) -> int | None
     """Return how many more cases move Wilson's interval of the rate off the threshold.
 
     Its end reaches the threshold where the rate is z₁₋α/₂·√(t(1 − t)/n) away, at 80 % power:
-    n = ((z₁₋α/₂·√(t(1 − t)) + z₀.₈·√(p(1 − p))) / (p − t))², times cases per effective case.
+    n = ((z₁₋α/₂·√(t(1 − t)) + z₀.₈·√(p(1 − p))) / (p − t))² effective cases of the larger sample.
     """
     rate = sample.mean
     distance = abs(rate - threshold)
@@ -58,8 +65,18 @@ def _cases_of_rate(sample: Sample, threshold: float, alpha: float) -> int | None
         return None
     spread = two_sided_z(alpha) * math.sqrt(threshold * (1 - threshold))
     spread += Z_OF_POWER * math.sqrt(rate * (1 - rate))
-    needed = (spread / distance) ** 2 * sample.n / effective_cases(sample)
-    return max(1, math.ceil(needed - ROUNDING) - sample.n)
+    needed = (spread / distance) ** 2 - ROUNDING
+
+    def decides(n: int) -> bool:
+        units = round(n * sample.units / sample.n)
+        error = sample.standard_error
+        if error is not None:
+            error *= math.sqrt(sample.n / n)
+        df = min(max(sample.df, units - 1), NORMAL_DF)
+        larger = sample._replace(n=n, units=units, standard_error=error, df=df)
+        return effective_cases(larger, alpha) >= needed
+
+    return smallest(decides, sample.n + 1) - sample.n
 
 
 def remedy(more_cases: int | None, iterations: int | None, *, clustered: bool = False) -> str:

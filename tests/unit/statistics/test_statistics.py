@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.sample import Sample, Shape, UnitSums
+from evalcore.statistics import remedies
 from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile, two_sided_t
 from evalcore.statistics.estimates import effective_cases, estimate_rate, estimate_total
 from evalcore.statistics.exact import fisher, iterations_to_decide, mcnemar
@@ -27,7 +28,6 @@ from evalcore.statistics.intervals import (
 )
 from evalcore.statistics.multiplicity import holm
 from evalcore.statistics.power import PowerTest, clusters_needed, smallest_drop
-from evalcore.statistics.remedies import remedy_of_threshold
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_effective_cases_are_those_of_korn_and_graubard(sample: Sample, effectiv
 def test_the_cases_of_a_rate_are_those_of_the_larger_number_of_clusters() -> None:
     # Few clusters have a large t; the remedy's clusters are many, so that it is no longer needed.
     few, many = (
-        remedy_of_threshold(sample_of_clusters(0.75, error, clusters, n), 0.8)
+        remedies.remedy_of_threshold(sample_of_clusters(0.75, error, clusters, n), 0.8)
         for clusters, n, error in ((8, 40, 0.1), (80, 400, 0.1 / math.sqrt(10)))
     )
     totals = []
@@ -313,6 +313,19 @@ def test_a_total_has_students_interval() -> None:
     assert (estimate.low, estimate.high) == pytest.approx((1.782959, 18.217041), abs=1e-6)
     assert estimate.method == "student-t"
     assert estimate_total(sample._replace(standard_error=0.0), 10.0).low is None
+
+
+# All variance is noise of 3 iterations. Without it 50 cases have the bound .0711, 200 .0183.
+@pytest.mark.parametrize(
+    ("cases", "differing", "iterations"), [(50, 4, None), (200, 20, 13), (400, 200, 9)]
+)
+def test_iterations_do_not_promise_more_than_the_bound_without_variance(
+    cases: int, differing: int, iterations: int | None
+) -> None:
+    moments = moments_of([1 / 3, -1 / 3] * (differing // 2) + [0.0] * (cases - differing))
+    noise = moments.standard_error**2 * cases
+    found = remedies.iterations_to_decide(moments, -0.02, 0.05, noise=noise, iterations=3)
+    assert found == iterations
 
 
 def test_iterations_that_would_decide_a_case() -> None:

@@ -49,6 +49,7 @@ from benchmarks.stated_sizes import (
     graded,
     power_night,
     stated_difference_night,
+    stated_iterations_night,
     stated_threshold_night,
 )
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
@@ -201,6 +202,14 @@ def stated() -> list[Claim]:
             ),
         )
     ]
+    for nights, decide in (
+        ("unchanged, margin 3: iterations", stated_iterations_night(fell(0), 0.03, small)),
+        (
+            "rare noise, margin 1.5: iterations",
+            stated_iterations_night(steady(0, 0.02), 0.015, Size(300)),
+        ),
+    ):
+        claims.append(Claim(f"remedy of {REGRESSION}", nights, PASS, decide, *STATED))
     for name, size in (("200 cases", small), ("40 clusters", clustered), ("12 clusters", few)):
         for gate, draw, rule in (
             ("pass_rate=0.8", binary(0.75), PassRate(THRESHOLD)),

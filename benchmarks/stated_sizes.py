@@ -74,6 +74,29 @@ def stated_difference_night(draw: Draw, margin: float, small: Size) -> Decide:
     return decide
 
 
+def stated_iterations_night(draw: Draw, margin: float, small: Size) -> Decide:
+    """Return a night of `no_significant_regression` with the iterations that its remedy asks for.
+
+    The cases themselves do not differ: all variance is noise.
+    """
+
+    @cache
+    def stated() -> Size:
+        large = draw(numpy.random.default_rng(0), small._replace(cases=_LARGE))[0]
+        mean, sums = sums_of(large, 1)
+        noise = sums.squares / sums.units
+        few = _of_size(sums, small.units)
+        sample = Paired(small.cases, mean, few, noise=noise, iterations=small.iterations)
+        result = compared((sample,), margin, history=False)
+        return small._replace(iterations=result.details["variants"][0]["iterations_each"])
+
+    def decide(source: Rng) -> Night:
+        sample = paired(draw(source, stated())[0])
+        return Night(compared((sample,), margin, history=False).outcome)
+
+    return decide
+
+
 def binary(rate: float) -> Values:
     """Cases pass at this rate; those of a cluster together, by a correlation of 0.2."""
 

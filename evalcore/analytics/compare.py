@@ -25,6 +25,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.run import Plan
+from evalcore.model.sample import UnitSums
 from evalcore.statistics.exact import fisher
 from evalcore.statistics.multiplicity import holm
 
@@ -220,11 +221,9 @@ class Comparer:
             compared[index] = replace(compared[index], measures=measures)
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
-        for index, number, scored, mean, square_sum, worse, better, *repeats in self._rows(
-            "paired"
-        ):
-            noise, iterations = repeats
-            paired = Paired(scored, mean, square_sum) if scored else None
+        for index, number, scored, mean, *rest in self._rows("paired"):
+            *sums, worse, better, noise, iterations = rest
+            paired = Paired(scored, mean, UnitSums(scored, *sums)) if scored else None
             if paired is not None and noise is not None:
                 paired = paired._replace(noise=noise, iterations=iterations)
             compared[index] = replace(
@@ -235,10 +234,10 @@ class Comparer:
         if cluster is None:
             return
         path = f"$.{orjson.dumps(cluster).decode()}"
-        for index, clusters, square_sum in self._rows("clusters", key=cluster, path=path):
+        for index, *sums in self._rows("clusters", key=cluster, path=path):
             paired = compared[index].paired
             if paired is not None:
-                clustered = paired._replace(clusters=clusters, cluster_square_sum=square_sum)
+                clustered = paired._replace(sums=UnitSums(*sums), clustered=True)
                 compared[index] = replace(compared[index], paired=clustered)
 
     def _add_lists(self, compared: list[VariantComparison]) -> None:

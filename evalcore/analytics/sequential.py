@@ -37,7 +37,8 @@ def sequential_values(
     k = max((rule.k for rule in rules if rule.value is CaseValue.RELIABILITY), default=1)
     rows = connection.execute(query_text("sequential_values"), {"k": k}).fetchall()
     values = [
-        SeenValue(number, CaseValue(name), variant, value) for number, variant, name, value in rows
+        SeenValue(number, CaseValue(name), variant, value, variants)
+        for number, variant, name, value, variants in rows
     ]
     if CaseValue.DIFFERENCE in kinds:
         values += [

@@ -11,10 +11,26 @@ import orjson
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.run import Plan
-from evalcore.model.sample import NO_SAMPLE, Sample
+from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.bounded import BoundedConnection
+from evalcore.statistics.distributions import two_sided_t
 
 _SCORE_UNIT = 10**8
+
+
+Ends = tuple[float, float]
+
+
+class Measures(NamedTuple):
+    """The samples of the means of latency (ms), cost (USD) and tokens of an item, around 0, and the
+    ends of the 95 % intervals of latency's median and 95th percentile.
+    """
+
+    latency: Sample = NO_SAMPLE
+    cost: Sample = NO_SAMPLE
+    tokens: Sample = NO_SAMPLE
+    p50: Ends | None = None
+    p95: Ends | None = None
 
 
 class Samples(NamedTuple):
@@ -22,8 +38,7 @@ class Samples(NamedTuple):
 
     score: Sample
     passes: Sample
-    latency: Sample
-    cost: Sample
+    measures: Measures
     variants: Mapping[int, tuple[Sample, Sample]]
 
 
@@ -52,14 +67,44 @@ class _Sums(NamedTuple):
         return self.units * squares / ((self.units - 1) * n**4)
 
 
+class _UnitMeans(NamedTuple):
+    """The means of scored units: how many, the least, the greatest, and the sums of the first four
+    powers of what each lacks to 1."""
+
+    units: int
+    least: float
+    most: float
+    lacks: tuple[float, float, float, float]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[Any]]) -> _UnitMeans:
+        scored = [row for row in rows if row[2]]
+        return cls(
+            sum(row[2] for row in scored),
+            min(row[14] for row in scored),
+            max(row[15] for row in scored),
+            tuple(math.fsum(row[16 + power] for row in scored) for power in range(4)),  # type: ignore[arg-type]
+        )
+
+    @property
+    def shape(self) -> Shape:
+        if self.least == self.most:
+            return Shape(self.least, self.most, math.inf)
+        n = self.units
+        first, second, third, fourth = self.lacks
+        mean = first / n
+        squares = max(second - n * mean**2, 0.0)
+        fourths = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4
+        return Shape(self.least, self.most, kurtosis_of(n, squares, max(fourths, 0.0)))
+
+
 def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None) -> Samples:
     """Return the samples of the run whose tables `items` and `cases` the connection holds.
 
     `cluster` is the metadata key by which cases belong together. Several variants of a case are one
     unit of the run's own samples.
     """
-    if cluster is not None or plan.variants > 1:
-        _name_clusters(connection, cluster)
+    _name_clusters(connection, cluster)
     clustered = cluster is not None
     if clustered:
         by_variant = _rows(connection, "spread_units", by_variant=True)
@@ -68,26 +113,29 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     overall = by_variant
     if plan.variants > 1:
         overall = _rows(connection, "spread_units", by_variant=False)
-    noise, pass_noise = None, None
+    noise = None
     if plan.iterations > 1:
-        noise, pass_noise = connection.execute(query_text("iteration_noise")).fetchone() or ()
+        (noise,) = connection.execute(query_text("iteration_noise")).fetchone() or (None,)
 
-    def described(sample: Sample, noise: float | None) -> Sample:
+    def described(sample: Sample, noise: float | None = None) -> Sample:
         return sample._replace(clustered=clustered, iterations=plan.iterations, noise=noise)
+
+    def scored(sample: Sample, rows: Sequence[tuple[Any, ...]]) -> Sample:
+        if not sample.n:
+            return described(sample, noise)
+        return described(sample._replace(shape=_UnitMeans.of(rows).shape), noise)
 
     variants: dict[int, list[Any]] = defaultdict(list)
     for row in by_variant:
         variants[row[0]].append(row)
-    latency, cost = _measures(connection, plan)
     return Samples(
-        described(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), noise),
-        described(_passes(overall), pass_noise),
-        latency,
-        cost,
+        scored(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), overall),
+        described(_passes(overall)),
+        read_measures(connection, plan, clustered=clustered).get(0, Measures()),
         {
             number: (
-                described(_mean(_total(_Sums(*row[2:8]) for row in rows)), noise),
-                described(_passes(rows), pass_noise),
+                scored(_mean(_total(_Sums(*row[2:8]) for row in rows)), rows),
+                described(_passes(rows)),
             )
             for number, rows in variants.items()
         },
@@ -157,11 +205,46 @@ def _passes(rows: Iterable[tuple[Any, ...]]) -> Sample:
     )
 
 
-def _measures(connection: BoundedConnection, plan: Plan) -> tuple[Sample, Sample]:
-    """Return the samples of the mean latency (ms) and cost (USD) of an item, around 0."""
-    query = "measure_spread_single" if plan.items_per_case == 1 else "measure_spread"
-    row = connection.execute(query_text(query)).fetchone() or (0,) * 6
-    return _measure(*row[:3]), _measure(*row[3:])
+def read_measures(
+    connection: BoundedConnection, plan: Plan, *, clustered: bool, by_variant: bool = False
+) -> dict[int, Measures]:
+    """Return the measures of the run at 0, or of its variants by their numbers.
+
+    The ends of a percentile are the percentiles at the ends of the interval of its share (Woodruff
+    1952). Over many cases these intervals are those of a bootstrap of the cases or clusters; they
+    need no resampling and no seed.
+    """
+    items_per_unit = plan.iterations if by_variant else plan.items_per_case
+    single = items_per_unit == 1 and not clustered
+    measured = {}
+    query = "measure_spread_single" if single else "measure_spread"
+    for number, *row in _rows(connection, query, by_variant=by_variant):
+        latency, cost, tokens = (_measure(*row[first : first + 3]) for first in (0, 3, 6))
+        variant = number if by_variant else None
+        p50 = _percentile_ends(connection, variant, 0.5, latency, row[9])
+        p95 = _percentile_ends(connection, variant, 0.95, latency, row[10])
+        measured[number] = Measures(latency, cost, tokens, p50, p95)
+    return measured
+
+
+def _percentile_ends(
+    connection: BoundedConnection,
+    variant: int | None,
+    share: float,
+    latency: Sample,
+    squares: float,
+) -> Ends | None:
+    if latency.units < 2:
+        return None
+    error = _measure(latency.n, latency.units, squares).standard_error or 0.0
+    half = two_sided_t(0.05, latency.df) * error
+    row = connection.execute(
+        "SELECT quantile_cont(latency_ms, $shares::DOUBLE[]) FROM items "
+        "WHERE $variant IS NULL OR variant_number = $variant",
+        {"shares": [max(0.0, share - half), min(1.0, share + half)], "variant": variant},
+    ).fetchone()
+    low, high = row[0] if row else (0.0, 0.0)
+    return (low, high) if low < high else None
 
 
 def _measure(n: int | None, units: int | None, squares: float | None) -> Sample:

@@ -148,6 +148,7 @@ class Aggregates:
             passed_cases=sum(variant.passed for variant in variants),
             score=self._run("score").fetchone()[0],
             asserted_errors=int(row["asserted_errors"] or 0),
+            unjudged=int(row["unjudged"] or 0),
             variants=variants,
             avg_latency_ms=row["avg_latency_ms"],
             p50_latency_ms=row["p50_latency_ms"],
@@ -181,8 +182,11 @@ class Aggregates:
             gate_rows=self._gate_rows(),
             score_sample=samples.score,
             pass_sample=samples.passes,
-            latency_sample=samples.latency,
-            cost_sample=samples.cost,
+            latency_sample=samples.measures.latency,
+            cost_sample=samples.measures.cost,
+            token_sample=samples.measures.tokens,
+            p50_latency_ends_ms=samples.measures.p50,
+            p95_latency_ends_ms=samples.measures.p95,
         )
 
     def _variants(

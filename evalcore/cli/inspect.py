@@ -141,7 +141,7 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
     """
     with_power, drop = flags.pop("with_power"), flags.pop("delta")
     test = PowerTest(alpha=flags.pop("alpha"), power=flags.pop("power_level"))
-    if test.quantiles <= 0:
+    if test.quantiles() <= 0:
         least = f"above {test.alpha / 2:g}: so often the test finds what is not there"
         raise UsageError(f"--power-level: {test.power:g} is not {least}")
     for suite in load_suites(suites, load_options(flags, allow_imports=())):

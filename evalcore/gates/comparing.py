@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
 from evalcore.frozen import frozen
-from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
+from evalcore.gates.difference import (
+    GateVerdict,
+    PairedSample,
+    held_together,
+    judge_difference,
+)
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import number, unmeasured_items
 from evalcore.mistakes.wording import counted
@@ -23,7 +28,9 @@ from evalcore.model.comparison import (
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
+from evalcore.model.tolerance import is_below, reaches
 from evalcore.statistics.exact import iterations_to_decide
+from evalcore.statistics.intervals import p_below
 from evalcore.statistics.paired import paired_moments
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ class NoRegressions(Gate, compares=True):
     """No case passes less often than in the [baseline](#comparison-with-a-baseline), and none of
     its cases is missing. Regressions of metrics (latency, cost, tokens, score) count only with
     `allow_metric_regressions: false`. Without a baseline the outcome is `first_run`. If nothing is
-    measured on a side, it is inconclusive.
+    measured on a side, or the baseline was left out, it is inconclusive.
     """
 
     value_key: ClassVar[str] = "regressions"
@@ -62,12 +69,7 @@ class NoRegressions(Gate, compares=True):
         # A regression over several iterations may be chance (docs/decisions/0017-regressions.md).
         comparison, first_run = summary.comparison, GateOutcome(self.first_run)
         if comparison is None or not comparison.variants:
-            outcome, message = first_run, _why_no_baseline(summary)
-            if not summary.counts.measured:
-                items = f": {unmeasured_items(summary.counts)}" if summary.counts.planned else ""
-                outcome = GateOutcome.INCONCLUSIVE
-                message = f"nothing is measured{items}; {message}"
-            return GateResult(self.gate, outcome, message, {"first_run": self.first_run})
+            return self._without_baseline(summary, first_run)
         hard = self.allow_metric_regressions
         compared = [each for each in comparison.variants if not _unmeasured(each)]
         counts = [_regressions(each, hard=hard) for each in compared]
@@ -109,6 +111,16 @@ class NoRegressions(Gate, compares=True):
             message = f"no regression where a baseline is, but {'; '.join(comparison.unavailable)}"
             return GateResult(self.gate, first_run, message, details)
         return self.passes_if(True, _no_regression(compared), details)
+
+    def _without_baseline(self, summary: Summary, first_run: GateOutcome) -> GateResult:
+        outcome, message = first_run, _why_no_baseline(summary)
+        if summary.comparison is not None or not summary.is_first_run:
+            outcome = GateOutcome.INCONCLUSIVE
+        if not summary.counts.measured:
+            items = f": {unmeasured_items(summary.counts)}" if summary.counts.planned else ""
+            outcome = GateOutcome.INCONCLUSIVE
+            message = f"nothing is measured{items}; {message}"
+        return GateResult(self.gate, outcome, message, {"first_run": self.first_run})
 
 
 def _no_regression(compared: Sequence[VariantComparison]) -> str:
@@ -186,8 +198,6 @@ _MEASURES: Final = {
     DifferenceKind.TOKENS: "tokens",
     DifferenceKind.SCORE: "score",
 }
-# Exactly 20 % more is within the factor 1.2, which has no exact double.
-_ROUNDING: Final = 1e-9
 
 
 @frozen(slots=False)
@@ -246,10 +256,10 @@ class NoMetricRegressions(Gate, compares=True):
     def _is_worse(self, measure: Measure) -> bool:
         bound = float(self.params[measure.kind])
         if measure.kind is DifferenceKind.SCORE:
-            return measure.now - measure.was < -(bound + _ROUNDING)
+            return not reaches(measure.now, measure.was - bound)
         if measure.kind is DifferenceKind.LATENCY and measure.now - measure.was < CLOCK_NOISE_MS:
             return False
-        return 0 < measure.was * (bound + _ROUNDING) < measure.now
+        return measure.was > 0 and is_below(measure.was * bound, measure.now)
 
 
 def _measure_text(measure: Measure) -> str:
@@ -281,7 +291,12 @@ class NoSignificantRegression(Gate, compares=True):
         comparison = summary.comparison
         if comparison is None or not comparison.variants:
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
-        judged = [_judge(each, self.margin, self.alpha) for each in comparison.variants]
+        moments = [paired_moments(each.paired) for each in comparison.variants]
+        judged = held_together(
+            [_judge(each, self.margin, self.alpha) for each in comparison.variants],
+            [1.0 if each is None else p_below(each, -self.margin) for each in moments],
+            self.alpha / 2,
+        )
         details = {
             "margin": self.margin,
             "alpha": self.alpha,

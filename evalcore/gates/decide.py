@@ -57,6 +57,8 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
     why = f"not evaluated: {unmeasured_items(summary.counts)}"
     if summary.asserted_errors:
         why += f"; {counted(summary.asserted_errors, 'assertion')} in error"
+    if summary.unjudged:
+        why += f"; {counted(summary.unjudged, 'assertion')} without an answer of the judge"
     gates = map(restore_gate, policy.gates)
     return tuple(
         gate.decide(summary, policy)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalcore.gates.wording import number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.intervals import FEW_CLUSTERS, Moments, cases_to_decide, t_interval
+from evalcore.statistics.intervals import (
+    DIFFERENCES,
+    FEW_CLUSTERS,
+    Moments,
+    bounded_interval,
+    cases_to_decide,
+)
 
 
 class GateVerdict(NamedTuple):
@@ -41,7 +47,7 @@ def judge_difference(
     An interval above −`margin` passes, one below it fails, any other is inconclusive.
     """
     moments = sample.moments
-    low, high, method = t_interval(moments, alpha)
+    low, high, method = bounded_interval(moments, DIFFERENCES, alpha)
     details: dict[str, Any] = {
         "difference": moments.mean,
         "low": low,
@@ -61,20 +67,37 @@ def judge_difference(
         return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
     if not reaches(high, -margin):
         return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
-    from evalcore.statistics.remedies import iterations_to_settle, remedy
+    from evalcore.statistics.remedies import iterations_to_decide, remedy
 
-    more = cases_to_decide(moments, -margin, alpha)
-    details["more_cases"] = more
-    repeats = iterations_to_settle(
+    more = details["more_cases"] = cases_to_decide(moments, -margin, alpha)
+    repeats = iterations_to_decide(
         moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations
     )
     if repeats is not None:
         details["iterations_each"] = repeats
-    settles = remedy(moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations)
-    if more is None:
-        message = f"{text}: it lies on the margin"
-    elif moments.clusters is None:
-        message = f"{text}: {counted(more, 'more case')} would decide"
-    else:
-        message = f"{text}: {counted(more, 'more case')} in as many new clusters would decide"
-    return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, settles)
+    message = f"{text}, which holds −{number(margin)}"
+    if sample.lost is not None:
+        message += f"; {sample.lost}"
+    advice = remedy(more, repeats, clustered=moments.clusters is not None)
+    return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, advice)
+
+
+def held_together(
+    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
+) -> list[GateVerdict]:
+    """Return the verdicts of several variants; only those fail that Holm rejects at `alpha`.
+
+    `p_values` are the one-sided p of "the difference is at least −margin".
+    """
+    from evalcore.statistics.multiplicity import holm
+
+    rejected = holm([(p, 1) for p in p_values], alpha)
+    return [
+        verdict
+        if rejects or verdict.outcome is not GateOutcome.FAIL
+        else verdict._replace(
+            outcome=GateOutcome.INCONCLUSIVE,
+            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
+        )
+        for verdict, rejects in zip(verdicts, rejected, strict=True)
+    ]

@@ -6,21 +6,25 @@ The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
-from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
+from evalcore.gates.difference import (
+    GateVerdict,
+    PairedSample,
+    held_together,
+    judge_difference,
+)
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
+from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-from evalcore.statistics.distributions import t_cdf
-from evalcore.statistics.intervals import Moments, clustered_moments, plain_moments
+from evalcore.statistics.intervals import Moments, moments_of_units, p_below
 
 if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
@@ -55,17 +59,14 @@ class _PairedRow(NamedTuple):
     cases: int
     lost: int
     mean: float | None
-    square_sum: float | None
-    clusters: int | None
-    cluster_square_sum: float | None
+    clustered: bool
+    sums: UnitSums
 
     @property
     def moments(self) -> Moments | None:
-        if self.mean is None or self.square_sum is None:
+        if self.mean is None:
             return None
-        if self.clusters is None or self.cluster_square_sum is None:
-            return plain_moments(self.cases, self.mean, self.square_sum)
-        return clustered_moments(self.cases, self.mean, self.clusters, self.cluster_square_sum)
+        return moments_of_units(self.cases, self.mean, self.sums, clustered=self.clustered)
 
 
 @frozen(slots=False)
@@ -97,16 +98,18 @@ units AS (
     FROM pairs JOIN means USING (variant_number)
     WHERE d IS NOT NULL
     GROUP BY variant_number, unit, cluster IS NULL
+),
+totals AS (
+    SELECT
+        variant_number, count(*) AS clusters, fsum(total * total ORDER BY unit) AS squares,
+        min(total) AS least, max(total) AS most, fsum(pow(total, 4) ORDER BY unit) AS fourth_powers
+    FROM units GROUP BY variant_number
 )
 SELECT
     any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
-    fsum((d - mean) * (d - mean) ORDER BY case_number),
-    CASE WHEN count(cluster) > 0
-        THEN (SELECT count(*) FROM units u WHERE u.variant_number = pairs.variant_number) END,
-    CASE WHEN count(cluster) > 0
-        THEN (SELECT fsum(total * total ORDER BY unit) FROM units u
-              WHERE u.variant_number = pairs.variant_number) END
-FROM pairs JOIN means USING (variant_number)
+    count(cluster) > 0, any_value(clusters), any_value(squares), any_value(least), any_value(most),
+    any_value(fourth_powers)
+FROM pairs JOIN means USING (variant_number) LEFT JOIN totals USING (variant_number)
 GROUP BY variant_number
 ORDER BY variant_number
 """,
@@ -136,13 +139,16 @@ ORDER BY variant_number
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = [_PairedRow(*row) for row in self.rows(summary)]
+        rows = [
+            _PairedRow(variant, cases, lost, mean, clustered, UnitSums(*sums))
+            for variant, cases, lost, mean, clustered, *sums in self.rows(summary)
+        ]
         if not past.run_ids or not rows:
             why = f"no earlier run to compare with{past.absent}"
             return self.undecided(why if rows else "no case was evaluated", past)
-        verdicts = _held_together(
+        verdicts = held_together(
             [self._judge(row) for row in rows],
-            [_p_below(row.moments, -self.margin) for row in rows],
+            [1.0 if row.moments is None else p_below(row.moments, -self.margin) for row in rows],
             self.alpha / 2,
         )
         details = {
@@ -171,32 +177,8 @@ ORDER BY variant_number
         return verdict._replace(details=details | dict(verdict.details))
 
 
-def _p_below(moments: Moments | None, boundary: float) -> float:
-    """Return the one-sided p of "the mean is at least the boundary"."""
-    if moments is None:
-        return 1.0
-    distance = moments.mean - boundary
-    if moments.standard_error == 0:
-        return 0.0 if distance < 0 else 1.0
-    return t_cdf(distance / moments.standard_error, moments.df)
-
-
-def _held_together(
-    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
-) -> list[GateVerdict]:
-    """Return the verdicts; of several only those fail that Holm's procedure rejects at `alpha`."""
-    from evalcore.statistics.multiplicity import holm
-
-    rejected = holm([(p, 1) for p in p_values], alpha)
-    return [
-        verdict
-        if rejects or verdict.outcome is not GateOutcome.FAIL
-        else verdict._replace(
-            outcome=GateOutcome.INCONCLUSIVE,
-            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
-        )
-        for verdict, rejects in zip(verdicts, rejected, strict=True)
-    ]
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_EXAMPLES]) + (", …" if len(names) > _MAX_EXAMPLES else "")
 
 
 def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
@@ -218,14 +200,18 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
 class NoNewFailures(
     PastGate,
     query="""
-WITH past AS (
+WITH recent AS (
+    SELECT *, row_number() OVER (PARTITION BY variant, case_id ORDER BY number DESC) AS back
+    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
+    WHERE number > latest - greatest($runs, 20)
+),
+past AS (
     SELECT
         variant, case_id, bool_or(wavered) AS wavered,
-        count(*) FILTER (number > latest - $runs) AS seen,
-        bool_and(passed) FILTER (number > latest - $runs) AS passed,
+        count(*) AS seen, bool_and(passed) FILTER (back <= $runs) AS passed,
         count(*) FILTER (NOT passed) AS failed_runs,
         count(*) FILTER (NOT passed AND score = 0) AS lost_runs
-    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
+    FROM recent
     GROUP BY variant, case_id
 ),
 once AS (
@@ -236,16 +222,17 @@ once AS (
 )
 SELECT
     variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(seen = $runs AND past.passed, false), now_passed,
-    (SELECT failed_once FROM once)
+    coalesce(past.passed, false),
+    coalesce(seen < $runs AND NOT (past.passed OR wavered), true), (SELECT failed_once FROM once)
 FROM measured_cases LEFT JOIN past USING (variant, case_id)
 WHERE NOT (measured AND now_passed)
 ORDER BY variant_number, case_number
 """,
 ):
-    """No case fails that passed in all of the last `runs` runs with the same cases. A flaky case
-    (one that differed between iterations or between runs of the same work) never counts. Fewer
-    runs are inconclusive, and so are failures that [may be chance](#over-time).
+    """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one
+    that differed between iterations or between runs of the same work) never counts. Fewer runs are
+    inconclusive, and so are failures that [may be chance](#over-time) and cases or variants without
+    a history that fail.
     """
 
     value_key: ClassVar[str] = "new_failures"
@@ -265,6 +252,7 @@ ORDER BY variant_number, case_number
             return self.undecided(f"{few}{past.absent}", past)
         rows = self.rows(summary)
         failures = [row[:2] for row in rows if row[2] and row[4] and not row[3]]
+        new = [f"{row[1]} [{row[0]}]" for row in rows if row[2] and row[5]]
         flaky = sum(1 for row in rows if row[2] and row[4] and row[3])
         unmeasured = sum(1 for row in rows if not row[2] and row[4])
         examples = [f"{case} [{variant}]" for variant, case in failures]
@@ -272,17 +260,19 @@ ORDER BY variant_number, case_number
         details = {
             "new_failures": len(failures),
             "cases": examples[:100],
+            "new_and_failing": new[:100],
             "flaky": flaky,
             "unmeasured": unmeasured,
             "runs": list(used.run_ids),
             "left_out": dict(past.left_out),
         }
         ignored = f"; {counted(flaky, 'flaky case')} not counted" if flaky else ""
+        if new:
+            ignored = f"; {len(new)} new and failing: {_listed(new)}{ignored}"
         if failures:
-            more = ", …" if len(failures) > _MAX_EXAMPLES else ""
-            listed = ", ".join(examples[:_MAX_EXAMPLES]) + more
             message = (
-                f"{counted(len(failures), 'new failure')} since {used.named}: {listed}{ignored}"
+                f"{counted(len(failures), 'new failure')} since {used.named}: "
+                f"{_listed(examples)}{ignored}"
             )
             failed_once, runs = rows[0][6], len(past.run_ids)
             if not may_be_chance(len(failures), failed_once, runs):
@@ -292,10 +282,13 @@ ORDER BY variant_number, case_number
                 f"in one of the last {runs} runs"
             )
             details["failed_once"] = failed_once
-            remedy = "several iterations of each case would settle it"
+            remedy = "undecided: several iterations of each case would decide this gate"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)
         if unmeasured:
             message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)
+        if new:
+            message = f"no case fails that passed in {used.named}{ignored}"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         message = f"no case fails that passed in {used.named}{ignored}"
         return self.passes_if(True, message, details)

@@ -141,7 +141,7 @@ class RoundGate:
 class RoundGates:
     """The gates of a run that are looked at after each round, by their place in the policy.
 
-    `failed` is set where a gate beside them has failed.
+    `failed` is set where a gate beside them has failed. `needs_all`: another gate needs all rounds.
     """
 
     def __init__(
@@ -150,8 +150,11 @@ class RoundGates:
         variants: Sequence[str],
         baseline: str | None,
         rounds: int,
+        *,
+        needs_all: bool = False,
     ) -> None:
         self._rules = rules
+        self._needs_all = needs_all
         self._variants = tuple(variants)
         self._compared = tuple(name for name in variants if name != baseline)
         self._most = rounds
@@ -166,7 +169,7 @@ class RoundGates:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
         failed = self.failed or GateOutcome.FAIL in outcomes
-        return failed or (bool(outcomes) and None not in outcomes)
+        return failed or (bool(outcomes) and None not in outcomes and not self._needs_all)
 
     @property
     def futile(self) -> bool:

@@ -42,12 +42,13 @@ class SequentialRule(NamedTuple):
 
 
 class SeenValue(NamedTuple):
-    """A value of one case; `variant` is empty where the variants are one."""
+    """A value of one case; without a `variant`, the sum over so many `variants` of the case."""
 
     case_number: int
     value: CaseValue
     variant: str
     number: float
+    variants: int = 1
 
 
 class SequentialGate:
@@ -56,6 +57,7 @@ class SequentialGate:
     def __init__(self, rule: SequentialRule, variants: Sequence[str], cases: int) -> None:
         self.rule = rule
         names = list(variants) if rule.per_variant else [""]
+        self._most_variants = 1 if rule.per_variant else max(len(variants), 1)
         self._tests = {name: _Test(rule, cases) for name in names}
         # Any of several variants may fail the gate by chance: Bonferroni. All have to pass.
         self._fail_bound = math.log(len(names) / rule.alpha)
@@ -71,11 +73,17 @@ class SequentialGate:
         for case_value in values:
             test = self._tests.get(case_value.variant)
             if case_value.value is self.rule.value and test is not None:
-                test.add(case_value.number)
+                test.add(self._pooled(case_value))
         if any(test.log_below >= self._fail_bound for test in self._tests.values()):
             self.outcome = GateOutcome.FAIL
         elif all(test.log_above >= self._pass_bound for test in self._tests.values()):
             self.outcome = GateOutcome.PASS
+
+    def _pooled(self, value: SeenValue) -> float:
+        """Return the case's value, whose mean over the cases reaches the boundary if the mean over
+        all cases × variants does: what a case lacks of the variants counts as the boundary."""
+        most = self._most_variants
+        return value.number / most + self.rule.boundary * (1 - value.variants / most)
 
 
 class _Test:
@@ -115,7 +123,10 @@ class _Test:
 
 
 class SequentialGates:
-    """The gates of a run that may be decided early, by their place in the policy."""
+    """The gates of a run that may be decided early, by their place in the policy.
+
+    `needs_all`: another gate needs the whole run, so that only a failure ends it early.
+    """
 
     def __init__(
         self,
@@ -123,7 +134,10 @@ class SequentialGates:
         variants: Sequence[str],
         baseline: str | None,
         cases: int,
+        *,
+        needs_all: bool = False,
     ) -> None:
+        self._needs_all = needs_all
         compared = [name for name in variants if name != baseline]
         self.gates = {
             index: SequentialGate(
@@ -142,7 +156,8 @@ class SequentialGates:
     def decided(self) -> bool:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
-        return bool(outcomes) and (GateOutcome.FAIL in outcomes or None not in outcomes)
+        passed = bool(outcomes) and None not in outcomes and not self._needs_all
+        return GateOutcome.FAIL in outcomes or passed
 
     def add(self, values: Sequence[SeenValue]) -> None:
         """Take the values of the next case, unless all is decided."""

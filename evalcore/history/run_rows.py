@@ -13,7 +13,7 @@ import _duckdb as duckdb
 import orjson
 
 from evalcore.analytics.named_queries import query_text
-from evalcore.analytics.spread import read_samples
+from evalcore.analytics.spread import Measures, read_measures, read_samples
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.gate import Gate
@@ -35,8 +35,12 @@ from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
-from evalcore.statistics.estimates import estimate_mean
-from evalcore.statistics.intervals import mean_interval, plain_moments
+from evalcore.statistics.estimates import (
+    Estimate,
+    estimate_mean,
+    estimate_rate,
+    estimate_total,
+)
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.runs import StoredRun
@@ -160,10 +164,15 @@ class _RunTables:
         rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
         variants = {int(row.pop("variant_number")): row for row in rows}
         cluster = self._definition.policy.cluster
-        if cluster is not None:
-            samples = read_samples(self._connection, self._manifest.plan, cluster).variants
-            for number, row in variants.items():
-                row["clustered"] = samples.get(number, (NO_SAMPLE,))[0]
+        plan = self._manifest.plan
+        samples = read_samples(self._connection, plan, cluster).variants
+        measures = read_measures(
+            self._connection, plan, clustered=cluster is not None, by_variant=True
+        )
+        for number, row in variants.items():
+            row["sample"], passes = samples.get(number, (NO_SAMPLE, NO_SAMPLE))
+            row["pass_rate_low"], row["pass_rate_high"], *_ = estimate_rate(passes)
+            row.update(_measure_ends(row, measures.get(number, Measures())))
         return variants
 
     def _run_rows(self, variants: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -202,7 +211,7 @@ class _RunTables:
                 # What was not committed when the run was stopped has no row.
                 ended = sum(measured[name] for name in ("completed", "error", "skipped"))
                 measured["cancelled"] = shared["planned"] - ended
-            low, high = _interval(measured, measured.pop("clustered", None))
+            low, high = _interval(measured.get("groups"), measured.pop("sample", NO_SAMPLE))
             cases = measured["cases"]
             rate = measured["passed_cases"] / cases if cases else None
             identity = {
@@ -302,23 +311,33 @@ def _no_rows(table: HistoryTable) -> str:
     return f"SELECT {columns} WHERE false"
 
 
-def _interval(
-    measured: Mapping[str, Any], clustered: Sample | None
-) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of the score; None where groups or too few cases leave none.
+def _measure_ends(row: Mapping[str, Any], measures: Measures) -> dict[str, float | None]:
+    """Return the ends of the 95 % intervals of latency's percentiles, of cost and of tokens."""
+    p50, p95 = measures.p50 or (None, None), measures.p95 or (None, None)
+    counted = [row[name] for name in ("input_tokens", "output_tokens") if row[name] is not None]
+    cost = tokens = Estimate()
+    if row["cost_usd"] is not None:
+        cost = estimate_total(measures.cost, row["cost_usd"])
+    if counted:
+        tokens = estimate_total(measures.tokens, sum(counted))
+    return {
+        "p50_latency_low_ms": p50[0],
+        "p50_latency_high_ms": p50[1],
+        "p95_latency_low_ms": p95[0],
+        "p95_latency_high_ms": p95[1],
+        "cost_low_usd": cost.low,
+        "cost_high_usd": cost.high,
+        "tokens_low": tokens.low,
+        "tokens_high": tokens.high,
+    }
 
-    `clustered` is the sample of a suite whose cases come in clusters.
-    """
-    if measured.get("groups") != 1:
+
+def _interval(groups: int | None, sample: Sample) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the score; None where groups or too few cases leave none."""
+    if groups != 1:
         return None, None
-    if clustered is not None:
-        estimate = estimate_mean(clustered)
-        return estimate.low, estimate.high
-    moments = plain_moments(measured["n"], measured["mean"], measured["square_sum"])
-    if moments is None:
-        return None, None
-    interval = mean_interval(moments)
-    return interval.low, interval.high
+    estimate = estimate_mean(sample)
+    return estimate.low, estimate.high
 
 
 def _stored_gates(run: StoredRun) -> list[dict[str, Any]]:

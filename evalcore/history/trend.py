@@ -31,11 +31,19 @@ class RunPoint(NamedTuple):
     score_low: float | None
     score_high: float | None
     pass_rate: float | None
+    pass_rate_low: float | None
+    pass_rate_high: float | None
     cases: int
     passed_cases: int
     p50_latency_ms: float | None
+    p50_latency_low_ms: float | None
+    p50_latency_high_ms: float | None
     cost_usd: float | None
+    cost_low_usd: float | None
+    cost_high_usd: float | None
     tokens: int | None
+    tokens_low: float | None
+    tokens_high: float | None
     part: str | None
     fingerprint: Fingerprint
 
@@ -289,10 +297,16 @@ def _bounds(metric: Metric, point: RunPoint) -> tuple[float | None, float | None
     match metric:
         case Metric.SCORE:
             return point.score_low, point.score_high
-        case Metric.PASS_RATE:
+        case Metric.PASS_RATE if point.pass_rate_low is not None:
+            return point.pass_rate_low, point.pass_rate_high
+        case Metric.PASS_RATE:  # rows of earlier versions have no ends
             return wilson_ends(point.passed_cases, point.cases) or (None, None)
-        case _:
-            return None, None
+        case Metric.LATENCY:
+            return point.p50_latency_low_ms, point.p50_latency_high_ms
+        case Metric.COST:
+            return point.cost_low_usd, point.cost_high_usd
+        case Metric.TOKENS:
+            return point.tokens_low, point.tokens_high
 
 
 def _case_history(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from evalcore.frozen import frozen
+from evalcore.model.sample import UnitSums
 
 
 class DifferenceKind(StrEnum):
@@ -89,16 +90,15 @@ class Measure(NamedTuple):
 class Paired(NamedTuple):
     """Candidate − baseline of the scores of the cases that both measured.
 
-    `square_sum` is of the distances from the mean; `cluster_square_sum` of their sums by cluster
-    (None without clusters). `noise` is the variance that a case's difference has of its
+    `sums` are those of the differences' distances from the mean, by case or by cluster. `noise` is
+    the variance that a case's difference has of its
     `iterations`; None where they are not repeated on both sides.
     """
 
     cases: int
     mean: float
-    square_sum: float
-    clusters: int | None = None
-    cluster_square_sum: float | None = None
+    sums: UnitSums
+    clustered: bool = False
     noise: float | None = None
     iterations: int = 1
 

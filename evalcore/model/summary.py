@@ -91,18 +91,21 @@ class Summary:
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
-    `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
-    rows are those of the planned items, one each. `refused` counts the items that were not tried
+    `asserted_errors` counts assertions in error in completed items, `unjudged` those of saved evals
+    that are blocked because their judge gave no answer. `each_item_once` says that the rows are
+    those of the planned items, one each. `refused` counts the items that were not tried
     since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
-    baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
+    baseline; `no_baseline` says why where one could be expected, and `is_first_run` is false where
+    one is named but was left out, deleted or damaged. `gate_rows` are the rows of the
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
-    The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
-    from. `quarantined` are the cases that are left out of every other value here: the summary that
-    gates decide over has some, the one that reports show has none. `tokens` are the sums
-    of what was counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without
-    a price; `cut` counts the items with an answer that was cut, by the provider's reason.
+    The samples are what the intervals of score, pass rate, and of latency, cost and tokens (means
+    and totals) are computed from; `…_ends_ms` are the 95 % intervals of the percentiles.
+    `quarantined` are the cases that are left out of every other value here: the summary that gates
+    decide over has some, the one that reports show has none. `tokens` are the sums of what was
+    counted, by kind (`input_tokens`, `cached_tokens`, …); `unpriced` the models without a price;
+    `cut` counts the items with an answer that was cut, by the provider's reason.
     `awaiting` says which labels of people are missing, None if none are; `agreement` how well those
     agree who answered the same.
     """
@@ -112,6 +115,7 @@ class Summary:
     passed_cases: int
     score: float | None
     asserted_errors: int = 0
+    unjudged: int = 0
     variants: tuple[VariantSummary, ...] = ()
     avg_latency_ms: float | None = None
     p50_latency_ms: float | None = None
@@ -136,12 +140,16 @@ class Summary:
     required_cases: tuple[RequiredCase, ...] = ()
     comparison: Comparison | None = None
     no_baseline: str | None = None
+    is_first_run: bool = True
     past: PastRuns | None = None
     gate_rows: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     score_sample: Sample = NO_SAMPLE
     pass_sample: Sample = NO_SAMPLE
     latency_sample: Sample = NO_SAMPLE
     cost_sample: Sample = NO_SAMPLE
+    token_sample: Sample = NO_SAMPLE
+    p50_latency_ends_ms: tuple[float, float] | None = None
+    p95_latency_ends_ms: tuple[float, float] | None = None
     quarantined: tuple[str, ...] = ()
     awaiting: AwaitedLabels | None = None
     agreement: tuple[QuestionAgreement, ...] = ()
@@ -157,7 +165,7 @@ class Summary:
         counts = self.counts
         if not counts.planned or counts.measured or self.awaiting is not None:
             return False
-        return not counts.completed or self.asserted_errors > 0
+        return not counts.completed or self.asserted_errors + self.unjudged > 0
 
     @property
     def adds_up(self) -> bool:

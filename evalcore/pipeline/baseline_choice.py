@@ -44,6 +44,11 @@ def settle_baseline(
         raise UsageError(
             f"baseline: run {name} is {earlier.state}; only a completed run can be one"
         )
+    if earlier.suite != definition.name:
+        raise UsageError(
+            f"baseline: run {name} is of suite '{earlier.suite}', not of '{definition.name}'; "
+            "`evalcore compare` compares runs of any two suites"
+        )
     if warn is not None and not definition.part and (reasons := partial_reasons(run, earlier)):
         warn(
             f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}): cases "

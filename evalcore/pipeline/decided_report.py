@@ -61,7 +61,9 @@ class ReportSources:
 
     def summary(self, tables: Aggregates) -> Summary:
         """Return the summary of the tables."""
-        return replace(tables.summary(), no_baseline=self.no_baseline)
+        return replace(
+            tables.summary(), no_baseline=self.no_baseline, is_first_run=self.no_baseline is None
+        )
 
 
 def decided_report(

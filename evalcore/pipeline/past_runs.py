@@ -119,7 +119,10 @@ def _unusable(store: ObjectStore, suite: str, run_id: str) -> str | None:
         return "deleted"
     except EvalError:
         return "damaged"
-    return None if manifest.settings.get("reuse") in {None, HISTORY} else "graded again"
+    if manifest.settings.get("reuse") not in {None, HISTORY}:
+        return "graded again"
+    copied = sum(int(source["items"]) for source in manifest.settings.get("reused") or ())
+    return "with reused results only" if copied >= manifest.plan.items else None
 
 
 @contextmanager

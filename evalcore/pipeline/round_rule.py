@@ -23,8 +23,8 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
-from evalcore.pipeline.stop_rule import has_failed, open_tables
-from evalcore.pipeline.stopping_order import round_rules
+from evalcore.pipeline.stop_rule import has_failed, late_result, open_tables
+from evalcore.pipeline.stopping_order import late_gates, round_rules
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
 
@@ -115,8 +115,11 @@ def decide_rounds(
     gates = _gates(run.definition, manifest)
     _take(gates, run, manifest, parts)
     most = manifest.plan.iterations
+    late = late_gates(run.definition, groups=1)
     decided = tuple(
-        result if (gate := gates.gates.get(index)) is None else _result(result, gate, gates, most)
+        late_result(result, late.get(index), stopped=gates.rounds < most)
+        if (gate := gates.gates.get(index)) is None
+        else _result(result, gate, gates, most)
         for index, result in enumerate(results)
     )
     cases = tuple(
@@ -129,7 +132,9 @@ def decide_rounds(
 def _gates(definition: SuiteDefinition, manifest: Manifest) -> RoundGates:
     variants = [variant.id for variant in definition.variants]
     most = manifest.plan.iterations
-    return RoundGates(round_rules(definition), variants, definition.baseline, most)
+    needs_all = bool(late_gates(definition, groups=1))
+    rules = round_rules(definition)
+    return RoundGates(rules, variants, definition.baseline, most, needs_all=needs_all)
 
 
 def _take(gates: RoundGates, run: StoredRun, manifest: Manifest, parts: Sequence[Path]) -> None:

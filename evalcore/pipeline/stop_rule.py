@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from evalcore.model.mode import HISTORY
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
-from evalcore.pipeline.stopping_order import sequential_rules
+from evalcore.pipeline.stopping_order import late_gates, sequential_rules
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
 
@@ -106,11 +107,17 @@ def _required_ids(definition: SuiteDefinition, manifest: Manifest) -> frozenset[
 
 
 def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
-    order: Mapping[str, int] = manifest.settings.get("order") or {}
-    rules = sequential_rules(definition, int(order.get("groups", 1)))
+    groups = _groups(manifest)
+    rules = sequential_rules(definition, groups)
     variants = [variant.id for variant in definition.variants]
     cases = max(1, manifest.plan.cases - len(quarantine_of(manifest.settings).case_ids))
-    return SequentialGates(rules, variants, definition.baseline, cases)
+    needs_all = bool(late_gates(definition, groups))
+    return SequentialGates(rules, variants, definition.baseline, cases, needs_all=needs_all)
+
+
+def _groups(manifest: Manifest) -> int:
+    order: Mapping[str, int] = manifest.settings.get("order") or {}
+    return int(order.get("groups", 1))
 
 
 def open_tables(
@@ -160,7 +167,15 @@ def early_results(
 
     A run that went to its end has the results that it has without stopping.
     """
-    if not definition.policy.stop_when_decided or not tables.stopped_items():
+    if not definition.policy.stop_when_decided:
+        return tuple(results)
+    late = late_gates(definition, _groups(manifest))
+    stopped = bool(tables.stopped_items())
+    results = [
+        late_result(result, late.get(index), stopped=stopped)
+        for index, result in enumerate(results)
+    ]
+    if not stopped:
         return tuple(results)
     gates = _gates(definition, manifest)
     _take(gates, tables)
@@ -168,6 +183,16 @@ def early_results(
         result if index not in gates.gates else _early(result, gates.gates[index], gates, manifest)
         for index, result in enumerate(results)
     )
+
+
+def late_result(result: GateResult, reason: str | None, *, stopped: bool) -> GateResult:
+    """Return the result of a gate that needs the whole run; inconclusive where that was stopped."""
+    if reason is None:
+        return result
+    message = f"{result.message}; {reason}"
+    if not stopped:
+        return replace(result, message=message)
+    return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message, remedy=None)
 
 
 def _early(

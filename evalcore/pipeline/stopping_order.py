@@ -8,7 +8,7 @@ from typing import Any
 
 from evalcore.errors import UsageError
 from evalcore.gates.registry import GATES, restore_gate
-from evalcore.gates.sequential import CaseValue, SequentialRule
+from evalcore.gates.sequential import DIFFERENCES, CaseValue, SequentialRule
 from evalcore.model.run import Plan
 from evalcore.model.suite import Reducer, Suite, SuiteDefinition
 
@@ -17,29 +17,41 @@ _LOOKS = 50
 
 
 def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, SequentialRule]:
-    """Return the rules of the gates that can be decided early, by their place in the policy.
+    """Return the rules of the gates that can be decided early, by their place in the policy."""
+    late = late_gates(definition, groups)
+    gates = map(restore_gate, definition.policy.gates)
+    return {
+        index: gate.sequential
+        for index, gate in enumerate(gates)
+        if gate.sequential is not None and index not in late
+    }
 
-    Of several groups the run's score is the mean of their means: it is not decided early.
+
+def late_gates(definition: SuiteDefinition, groups: int) -> dict[int, str]:
+    """Return why gates that have a sequential rule need the whole run, by their place.
+
+    The sequential tests take cases one by one: they know neither clusters nor the mean of groups.
     """
-    rules = {}
+    reasons = {}
     for index, gate in enumerate(map(restore_gate, definition.policy.gates)):
-        rule = gate.sequential
-        if rule is not None and not (rule.value is CaseValue.SCORE and groups > 1):
-            rules[index] = rule
-    return rules
+        value = None if gate.sequential is None else gate.sequential.value
+        if value in DIFFERENCES and definition.policy.cluster is not None:
+            reasons[index] = "not decided early, because the cases come in clusters"
+        elif value is CaseValue.SCORE and groups > 1:
+            reasons[index] = "not decided early, because the score is a mean over groups"
+    return reasons
 
 
-def require_sequential(definition: SuiteDefinition, groups: int) -> None:
+def require_sequential(definition: SuiteDefinition) -> None:
     """Raise `UsageError` if no gate of the suite can be decided early."""
-    fails_early = any(restore_gate(gate).fails_early for gate in definition.policy.gates)
-    if not sequential_rules(definition, groups) and not fails_early:
+    gates = map(restore_gate, definition.policy.gates)
+    if not any(gate.fails_early or gate.is_sequential for gate in gates):
         names = ", ".join(
             sorted(name for name, kind in GATES.items() if kind.is_sequential or kind.fails_early)
         )
-        several = " (a score over several groups cannot)" if groups > 1 else ""
         raise UsageError(
-            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early"
-            f"{several}: {names}"
+            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early: "
+            f"{names}"
         )
 
 
@@ -58,7 +70,7 @@ def require_decidable(definition: SuiteDefinition) -> None:
             f"{suite} needs the reducer 'mean', not '{reducer}': a score that depends on the "
             "number of iterations cannot be decided before the last; give a number of iterations"
         )
-    if not round_rules(definition):
+    if not any(restore_gate(gate).is_sequential for gate in definition.policy.gates):
         names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
         raise UsageError(f"{suite} needs a gate that can be decided early: {names}")
 
@@ -73,7 +85,7 @@ def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dic
     from evalcore.planning.random_order import in_random_order
 
     groups = len({case.group for case in suite.cases})
-    require_sequential(suite.definition, groups)
+    require_sequential(suite.definition)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     cases_sha256, _ = digest_cases(suite.cases.parts())
     order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}

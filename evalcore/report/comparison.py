@@ -13,7 +13,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.statistics.exact import mcnemar
-from evalcore.statistics.intervals import t_interval
+from evalcore.statistics.intervals import DIFFERENCES, bounded_interval
 from evalcore.statistics.paired import paired_moments
 
 
@@ -103,8 +103,8 @@ def _score(candidate: VariantComparison) -> dict[str, Any]:
         "cases": 0 if candidate.paired is None else candidate.paired.cases,
     }
     if moments is None:
-        clustered = candidate.paired is not None and candidate.paired.clusters is not None
+        clustered = candidate.paired is not None and candidate.paired.clustered
         few = "clusters" if clustered else "cases"
         return {**values, "reason": f"fewer than two shared {few}"}
-    low, high, method = t_interval(moments)
+    low, high, method = bounded_interval(moments, DIFFERENCES)
     return {**values, "low": low, "high": high, "method": f"paired difference, {method}, 95 %"}

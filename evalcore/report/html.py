@@ -34,7 +34,14 @@ from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_data
 from evalcore.report.html_data import page_data
 from evalcore.report.html_templates import html_templates
-from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
+from evalcore.report.intervals import (
+    figure_texts,
+    latency_ends_text,
+    rate_text,
+    score_text,
+    total_text,
+    variant_texts,
+)
 from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.variant_measures import measure_columns
@@ -182,11 +189,16 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
         score, interval = figure_texts(score_text(summary.score, summary.score_sample))
         threshold = "" if report.threshold is None else f"threshold {report.threshold:g}"
         yield figure("Score", score, ", ".join(filter(None, (interval, threshold))))
-    for label, value in (("p50", summary.p50_latency_ms), ("p95", summary.p95_latency_ms)):
+    for label, value, ends in (
+        ("p50", summary.p50_latency_ms, summary.p50_latency_ends_ms),
+        ("p95", summary.p95_latency_ms, summary.p95_latency_ends_ms),
+    ):
         if value is not None:
-            yield figure(f"Latency {label}", latency_text(value), "ms")
-    if summary.total_cost_usd is not None:
-        yield figure("Cost", usd_text(summary.total_cost_usd), "USD")
+            unit = ", ".join(filter(None, ("ms", latency_ends_text(ends))))
+            yield figure(f"Latency {label}", latency_text(value), unit)
+    if (cost := summary.total_cost_usd) is not None:
+        unit = ", ".join(filter(None, ("USD", total_text(cost, summary.cost_sample))))
+        yield figure("Cost", usd_text(cost), unit)
     if summary.judge_cost_usd is not None:
         yield figure("Judges", usd_text(summary.judge_cost_usd), "USD")
     if summary.total_tokens is not None:

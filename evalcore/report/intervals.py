@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalcore.model.latency_text import latency_text
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary, VariantSummary
-from evalcore.statistics.estimates import Estimate, estimate_mean, estimate_rate
+from evalcore.report.costs import usd_text
+from evalcore.statistics.estimates import (
+    Estimate,
+    estimate_amount,
+    estimate_mean,
+    estimate_rate,
+    estimate_total,
+)
 
 _DIGITS = 6
 
@@ -18,6 +26,10 @@ def interval_entries(summary: Summary) -> dict[str, Any]:
         "score": _entry(estimate_mean(summary.score_sample)),
         "avg_latency_ms": _measure(summary.avg_latency_ms, summary.latency_sample),
         "avg_cost_usd": _measure(summary.avg_cost_usd, summary.cost_sample),
+        "p50_latency_ms": _percentile(summary.p50_latency_ends_ms, summary.latency_sample),
+        "p95_latency_ms": _percentile(summary.p95_latency_ends_ms, summary.latency_sample),
+        "total_cost_usd": _total(summary.total_cost_usd, summary.cost_sample),
+        "total_tokens": _total(summary.total_tokens, summary.token_sample),
         "variants": {
             variant.variant: {
                 "pass_rate": _entry(estimate_rate(variant.pass_sample)),
@@ -31,7 +43,32 @@ def interval_entries(summary: Summary) -> dict[str, Any]:
 def _measure(mean: float | None, sample: Sample) -> dict[str, Any]:
     if mean is None:
         return _entry(Estimate(reason="nothing is measured"))
-    return _entry(estimate_mean(sample._replace(mean=mean), most=None))
+    return _entry(estimate_amount(sample._replace(mean=mean)))
+
+
+def _total(total: float | None, sample: Sample) -> dict[str, Any]:
+    if total is None:
+        return _entry(Estimate(reason="nothing is measured"))
+    return _entry(estimate_total(sample, total))
+
+
+def _percentile(ends: tuple[float, float] | None, sample: Sample) -> dict[str, Any]:
+    if ends is None:
+        return _entry(Estimate(reason=sample.reason or "nothing is measured"))
+    return _entry(Estimate(*ends, method="woodruff"))
+
+
+def total_text(total: float, sample: Sample) -> str:
+    """Return `95 %: 0.021–0.032`, the interval of a cost in USD; empty without one."""
+    estimate = estimate_total(sample, total)
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"95 %: {usd_text(estimate.low)}–{usd_text(estimate.high)}"
+
+
+def latency_ends_text(ends: tuple[float, float] | None) -> str:
+    """Return `95 %: 1,200–1,900`, the interval of a percentile in ms; empty without one."""
+    return "" if ends is None else f"95 %: {latency_text(ends[0])}–{latency_text(ends[1])}"
 
 
 def _entry(estimate: Estimate) -> dict[str, Any]:

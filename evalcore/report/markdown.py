@@ -27,7 +27,13 @@ from evalcore.report.document import Report
 from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
-from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.intervals import (
+    latency_ends_text,
+    rate_text,
+    score_text,
+    total_text,
+    variant_texts,
+)
 from evalcore.report.notes import note_lines
 from evalcore.report.quarantine import quarantine_lines, quarantine_mark
 from evalcore.report.variant_measures import measure_columns
@@ -115,9 +121,11 @@ def _counts(report: Report) -> Iterator[str]:
     columns["score"] = score_text(summary.score, summary.score_sample)
     if summary.p50_latency_ms is not None:
         columns["latency p50"] = f"{latency_text(summary.p50_latency_ms)} ms"
-        columns["p95"] = f"{latency_text(summary.p95_latency_ms)} ms"
-    if summary.total_cost_usd is not None:
-        columns["cost"] = f"{usd_text(summary.total_cost_usd)} USD"
+        ends = latency_ends_text(summary.p95_latency_ends_ms)
+        columns["p95"] = f"{latency_text(summary.p95_latency_ms)} ms" + (ends and f" ({ends})")
+    if (cost := summary.total_cost_usd) is not None:
+        ends = total_text(cost, summary.cost_sample)
+        columns["cost"] = f"{usd_text(cost)} USD" + (ends and f" ({ends})")
     if summary.judge_cost_usd is not None:
         columns["judges"] = f"{usd_text(summary.judge_cost_usd)} USD"
     if tokens := tokens_text(summary):

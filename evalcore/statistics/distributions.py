@@ -51,6 +51,21 @@ def _fraction(a: float, b: float, x: float) -> float:
     return value
 
 
+@lru_cache(maxsize=1024)
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """Return the x that I_x(a, b) = `probability`, for 0 < `probability` < 1 and a, b > 0."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in {low, high} or high - low < _CLOSE:
+            break
+        if incomplete_beta(a, b, middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
 def t_cdf(t: float, df: float) -> float:
     """Return P(T ≤ t) for Student's t with `df` degrees of freedom."""
     tail = incomplete_beta(df / 2, 0.5, df / (df + t * t)) / 2

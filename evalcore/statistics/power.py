@@ -9,7 +9,8 @@ import math
 
 from evalcore.frozen import frozen
 from evalcore.model.tolerance import ROUNDING
-from evalcore.statistics.distributions import two_sided_z
+from evalcore.statistics.distributions import two_sided_t, two_sided_z
+from evalcore.statistics.intervals import smallest
 
 
 @frozen
@@ -37,31 +38,47 @@ class PowerTest:
     alpha: float = 0.05
     power: float = 0.8
 
-    @property
-    def quantiles(self) -> float:
-        """z₁₋α/₂ + z₁₋β."""
+    def quantiles(self, clusters: int | None = None) -> float:
+        """Return z₁₋α/₂ + z₁₋β; of few clusters t₁₋α/₂ at their degrees of freedom + z₁₋β."""
         from statistics import NormalDist
 
-        return two_sided_z(self.alpha) + NormalDist().inv_cdf(self.power)
+        level = two_sided_z(self.alpha)
+        if clusters is not None:
+            level = two_sided_t(self.alpha, max(clusters - 1, 1))
+        return level + NormalDist().inv_cdf(self.power)
 
 
 def cases_needed(test: PowerTest, difference_variance: float, drop: float) -> int:
     """Return how many cases find a drop of this size."""
-    needed = test.quantiles**2 * difference_variance / drop**2
+    needed = test.quantiles() ** 2 * difference_variance / drop**2
     return max(1, math.ceil(needed - ROUNDING))
 
 
-def smallest_drop(test: PowerTest, difference_variance: float, cases: int) -> float:
-    """Return the smallest drop that so many cases find."""
-    return test.quantiles * math.sqrt(difference_variance / cases)
+def clusters_needed(test: PowerTest, cluster_variance: float, drop: float) -> int:
+    """Return how many clusters find a drop of this size, two at least."""
+    return smallest(
+        lambda n: test.quantiles(n) * math.sqrt(cluster_variance / n) <= drop + ROUNDING, 2
+    )
 
 
-def iterations_needed(test: PowerTest, spread: Spread, cases: int, drop: float) -> int | None:
+def smallest_drop(
+    test: PowerTest, difference_variance: float, units: int, *, clustered: bool = False
+) -> float:
+    """Return the smallest drop that so many cases, or clusters, find."""
+    quantiles = test.quantiles(units if clustered else None)
+    return quantiles * math.sqrt(difference_variance / units)
+
+
+def iterations_needed(
+    test: PowerTest, spread: Spread, units: int, drop: float, *, clustered: bool = False
+) -> int | None:
     """Return how many iterations on each side find a drop of this size over so many cases.
 
-    None where no number does: the cases themselves differ too much.
+    None where no number does: the cases themselves differ too much. Of clusters, `units` is their
+    number, and the spread is that of a cluster's mean.
     """
-    left = cases * (drop / test.quantiles) ** 2 - spread.between
+    quantiles = test.quantiles(units if clustered else None)
+    left = units * (drop / quantiles) ** 2 - spread.between
     noise = spread.baseline + spread.candidate
     if noise == 0:
         return 1 if left >= 0 else None

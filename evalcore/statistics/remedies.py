@@ -1,4 +1,7 @@
-"""What would settle a decision that the cases at hand leave open: more cases, more iterations."""
+"""What would decide a gate that the cases at hand leave open: more cases, more iterations.
+
+All sizes have 80 % power: if mean and spread stay as they are, four of five such runs decide.
+"""
 
 from __future__ import annotations
 
@@ -6,77 +9,92 @@ import math
 
 from evalcore.model.sample import Sample
 from evalcore.model.tolerance import ROUNDING, reaches
-from evalcore.statistics.distributions import two_sided_t
-from evalcore.statistics.estimates import estimate_mean, estimate_rate, moments_of
-from evalcore.statistics.intervals import Moments, cases_to_decide, t_interval
+from evalcore.statistics.distributions import two_sided_t, two_sided_z
+from evalcore.statistics.estimates import effective_cases, estimate_mean, estimate_rate, moments_of
+from evalcore.statistics.intervals import SCORES, Z_OF_POWER, Moments, cases_to_decide
 
 _MOST_CASES = 1_000_000
 _MOST_ITERATIONS = 1_000
 
 
 def remedy_of_threshold(sample: Sample, threshold: float, alpha: float = 0.05) -> str | None:
-    """Return what would settle whether a score or pass rate reaches a threshold.
+    """Return what would decide whether a score or pass rate reaches a threshold.
 
-    None where the interval does not hold the threshold (it is settled), where the spread is not
+    None where the interval does not hold the threshold (it is decided), where the spread is not
     known, and for the thresholds 0 and 1, of which each case decides by itself.
     """
-    moments = moments_of(sample)
-    if moments is None or reaches(0.0, threshold) or reaches(threshold, 1.0):
+    if reaches(0.0, threshold) or reaches(threshold, 1.0):
         return None
-    if sample.passed is None:
-        estimate = estimate_mean(sample, alpha=alpha)
-    else:
+    estimate = estimate_mean(sample, alpha=alpha)
+    if sample.passed is not None:
         estimate = estimate_rate(sample, alpha)
-    if estimate.low is None or estimate.high is None:
+    moments = moments_of(sample)
+    if moments is None or estimate.low is None or estimate.high is None:
         return None
     if not estimate.low < threshold < estimate.high:
         return None
-    noise = None if sample.noise is None else sample.noise / sample.iterations
-    return remedy(moments, threshold, alpha, noise=noise, iterations=sample.iterations)
+    if sample.passed is not None:
+        # Further iterations change what a case has to do to pass: no number of them is known.
+        more, repeats = _cases_of_rate(sample, threshold, alpha), None
+    else:
+        more = cases_to_decide(moments, threshold, alpha, values=SCORES)
+        noise = None if sample.noise is None else sample.noise / sample.iterations
+        repeats = iterations_to_decide(
+            moments, threshold, alpha, noise=noise, iterations=sample.iterations
+        )
+    text = sizes(more, repeats, clustered=sample.clustered)
+    return None if text is None else f"may be chance: {text} would tell"
 
 
-def remedy(
-    moments: Moments,
-    boundary: float,
-    alpha: float = 0.05,
-    *,
-    noise: float | None = None,
-    iterations: int = 1,
-) -> str | None:
-    """Return what would move the interval of a mean off the boundary, if mean and spread stay.
+def _cases_of_rate(sample: Sample, threshold: float, alpha: float) -> int | None:
+    """Return how many more cases move Wilson's interval of the rate off the threshold.
 
-    None if it is off the boundary already. `noise` is the part of a case's variance that comes of
-    its `iterations`; None if it is not known.
+    Its end reaches the threshold where the rate is z₁₋α/₂·√(t(1 − t)/n) away, at 80 % power:
+    n = ((z₁₋α/₂·√(t(1 − t)) + z₀.₈·√(p(1 − p))) / (p − t))², times cases per effective case.
     """
-    low, high, _ = t_interval(moments, alpha)
-    if not low <= boundary <= high:
+    rate = sample.mean
+    distance = abs(rate - threshold)
+    if reaches(0.0, distance):
         return None
-    more = cases_to_decide(moments, boundary, alpha)
-    if more is None:
-        return "the value lies on the boundary: neither cases nor iterations would settle it"
+    spread = two_sided_z(alpha) * math.sqrt(threshold * (1 - threshold))
+    spread += Z_OF_POWER * math.sqrt(rate * (1 - rate))
+    needed = (spread / distance) ** 2 * sample.n / effective_cases(sample)
+    return max(1, math.ceil(needed - ROUNDING) - sample.n)
+
+
+def remedy(more_cases: int | None, iterations: int | None, *, clustered: bool = False) -> str:
+    """Return what would decide an inconclusive gate."""
+    text = sizes(more_cases, iterations, clustered=clustered)
+    if text is None:
+        return "undecided: the value lies on the boundary, which no number of cases decides"
+    return f"undecided: {text} would decide this gate"
+
+
+def sizes(more_cases: int | None, iterations: int | None, *, clustered: bool) -> str | None:
+    """Return `about 42 more cases or 3 iterations each`; None where no number decides."""
+    if more_cases is None:
+        return None
     ways = []
-    if more <= _MOST_CASES:
-        clusters = "" if moments.clusters is None else " in as many new clusters"
-        ways.append(f"about {more} more {'case' if more == 1 else 'cases'}{clusters}")
-    repeats = iterations_to_settle(moments, boundary, alpha, noise=noise, iterations=iterations)
-    if repeats is not None:
-        ways.append(f"{repeats} iterations each")
-    if not ways:
-        return f"fewer than {_MOST_CASES} more cases would not settle it"
-    return f"{' or '.join(ways)} would settle it"
+    if more_cases <= _MOST_CASES:
+        clusters = " in new clusters of the same size" if clustered else ""
+        ways.append(f"about {more_cases} more {'case' if more_cases == 1 else 'cases'}{clusters}")
+    if iterations is not None:
+        ways.append(f"{iterations} iterations each")
+    return " or ".join(ways) if ways else f"only more than {_MOST_CASES} more cases"
 
 
-def iterations_to_settle(
+def iterations_to_decide(
     moments: Moments, boundary: float, alpha: float, *, noise: float | None, iterations: int
 ) -> int | None:
-    """Return how many iterations of each case would; None where no number up to 1 000 does.
+    """Return how many iterations of each case would decide; None where no number up to 1 000 does.
 
-    Iterations take away noise only: the cases' own spread stays.
+    Iterations take away noise only: the cases' own spread stays. `noise` is the part of a case's
+    variance that comes of its `iterations`; None if it is not known.
     """
     if noise is None or noise <= 0 or moments.clusters is not None:
         return None
     distance = abs(moments.mean - boundary)
-    quantile = two_sided_t(alpha, moments.df)
+    quantile = two_sided_t(alpha, moments.df) + Z_OF_POWER
     total = moments.standard_error**2 * moments.n
     left = moments.n * (distance / quantile) ** 2 - max(0.0, total - noise)
     if left <= 0:

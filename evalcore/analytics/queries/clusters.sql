@@ -1,4 +1,5 @@
--- The sums of the paired differences' distances from their mean, by cluster: the value that a case's
+-- The sums of the paired differences' distances from their mean, by cluster: how many, the sum of
+-- their squares, the least, the greatest, the sum of their fourth powers. A cluster is the value that a case's
 -- metadata has at $path (its group for $key 'group'); a case without one stands for itself.
 WITH named AS (
     SELECT case_id, any_value(coalesce(
@@ -27,7 +28,9 @@ sums AS (
     FROM shared JOIN means USING (place)
     GROUP BY place, cluster
 )
-SELECT place, count(*), fsum(total * total ORDER BY cluster)
+SELECT
+    place, count(*), fsum(total * total ORDER BY cluster),
+    min(total), max(total), fsum(pow(total, 4) ORDER BY cluster)
 FROM sums
 GROUP BY place
 ORDER BY place

@@ -13,6 +13,7 @@ SELECT
     count(*) FILTER (awaiting) AS awaiting,
     count(*) FILTER (refused) AS refused,
     sum(asserted_errors) AS asserted_errors,
+    sum(unjudged) AS unjudged,
     sum(len(missed)) AS missed,
     count(latency_ms) AS measured_latency,
     avg(latency_ms) AS avg_latency_ms,

@@ -1,6 +1,5 @@
 -- A run's row of the history for each variant that has items: counts, measures, score.
--- Over the tables `items` and `cases`. `n`, `mean`, `square_sum`, `groups`: what the score's
--- interval needs.
+-- Over the tables `items` and `cases`. `groups`: how many groups the score is a mean of.
 WITH counted AS (
     SELECT
         variant_number,
@@ -45,24 +44,12 @@ passes AS (
     SELECT
         variant_number,
         count(*) FILTER (counted) AS cases,
-        count(*) FILTER (passed) AS passed_cases,
-        count(score) AS n,
-        fsum(score ORDER BY case_number) / nullif(count(score), 0) AS mean
+        count(*) FILTER (passed) AS passed_cases
     FROM cases
-    GROUP BY variant_number
-),
-spread AS (
-    SELECT
-        variant_number,
-        fsum((score - mean) * (score - mean) ORDER BY case_number) AS square_sum
-    FROM cases
-    JOIN passes USING (variant_number)
-    WHERE score IS NOT NULL
     GROUP BY variant_number
 )
-SELECT counted.*, cases, passed_cases, score, n, mean, square_sum, groups
+SELECT counted.*, cases, passed_cases, score, groups
 FROM counted
 LEFT JOIN passes USING (variant_number)
 LEFT JOIN scores USING (variant_number)
-LEFT JOIN spread USING (variant_number)
 ORDER BY variant_number

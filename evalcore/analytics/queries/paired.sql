@@ -21,6 +21,7 @@ means AS (
 SELECT
     place, any_value(compared), any_value(n), any_value(mean),
     fsum((d - mean) * (d - mean) ORDER BY case_number, case_id),
+    min(d - mean), max(d - mean), fsum(pow(d - mean, 4) ORDER BY case_number, case_id),
     any_value(means.worse), any_value(means.better), any_value(means.noise),
     any_value(means.iterations)
 FROM shared JOIN means USING (place)

@@ -1,7 +1,8 @@
 -- Each candidate's case beside the baseline's of the same id; either side may be missing.
 -- $candidates, $baselines: variants of `measured` and of `baseline_measured`, matched by place.
 -- $same_run: of variants of one run those cases are no pair that are for the target of one of them.
--- A side that was not completed (in error, skipped) is missing. `shared`: both sides are measured.
+-- A side that was not completed (in error, skipped) is missing. `shared`: both sides are measured;
+-- `lost`: the baseline is, and the candidate is not or does not have the case any more.
 CREATE OR REPLACE TEMP TABLE pairs AS
 WITH matched AS (
     SELECT
@@ -23,7 +24,8 @@ SELECT
     coalesce(now.completed_count > 0, false) AS has_now,
     was.state AS was_state, now.state AS now_state,
     coalesce(was.state = 'measured' AND now.state = 'measured', false) AS shared,
-    coalesce(was.state = 'measured' AND now.state <> 'measured' AND now.counted, false) AS lost,
+    coalesce(was.state = 'measured', false)
+        AND coalesce(now.state <> 'measured' AND now.counted, now.place IS NULL) AS lost,
     was.passed AS was_passed, now.passed AS now_passed, now.errored AS now_errored,
     was.measured_passed AS was_measured_passed, now.measured_passed AS now_measured_passed,
     was.score AS was_score, now.score AS now_score,

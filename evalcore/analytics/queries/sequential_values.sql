@@ -1,6 +1,6 @@
--- What sequential gates read of each case that is evaluated, in the order of the plan: the score and
--- whether it passed (mean over the variants for '' and of each variant), and pass^$k of its
--- iterations. Over the tables `items` and `cases`.
+-- What sequential gates read of each case that is evaluated, in the order of the plan: the score,
+-- whether it passed, and pass^$k of its iterations, of each variant and summed over the variants
+-- (''), with the number of variants in the sum. Over the tables `items` and `cases`.
 WITH tried AS (
     SELECT
         case_number, variant_number,
@@ -19,12 +19,10 @@ known AS (
     FROM cases JOIN tried USING (case_number, variant_number)
     WHERE counted
 ),
-subjects AS (
-    FROM known
-    UNION ALL
-    SELECT case_number, '', avg(score), avg(passed), avg(reliability)
-    FROM known
-    GROUP BY case_number
+values AS (
+    UNPIVOT known ON score, passed, reliability INTO NAME name VALUE number
 )
-UNPIVOT subjects ON score, passed, reliability INTO NAME name VALUE number
+SELECT case_number, variant, name, number, 1 AS variants FROM values
+UNION ALL
+SELECT case_number, '', name, sum(number), count(*) FROM values GROUP BY case_number, name
 ORDER BY case_number, variant, name

@@ -2,14 +2,17 @@
 -- group. `spread_units.sql` is the same for clusters and for cases with several variants.
 -- Scores are counted in units of a hundred millionth, so that sums are exact in any order of the rows.
 -- `units`: scored cases, `n`: their scores, `s`: the sum, `nn`, `ns`, `ss`: the sums over the units
--- of n², n·s, s²; then the same of the cases that count (`m`) and of those that passed (`p`).
+-- of n², n·s, s²; then the same of the cases that count (`m`) and of those that passed (`p`); then
+-- the least and the greatest mean of a unit, and the sums of the powers of what each lacks to 1.
 WITH scores AS (
     SELECT
         variant_number,
         coalesce(case_group, '') AS name,
         round(score * 100000000)::BIGINT::HUGEINT AS s,
         counted::BIGINT AS m,
-        passed::BIGINT AS p
+        passed::BIGINT AS p,
+        score,
+        1 - score AS lack
     FROM cases
 )
 SELECT
@@ -17,7 +20,10 @@ SELECT
     count(s) AS units, count(s)::HUGEINT AS n, sum(s) AS s,
     count(s)::HUGEINT AS nn, sum(s) AS ns, sum(s * s) AS ss,
     sum(m)::BIGINT AS counted_units, sum(m)::HUGEINT AS m, sum(p)::HUGEINT AS p,
-    sum(m)::HUGEINT AS mm, sum(p)::HUGEINT AS mp, sum(p)::HUGEINT AS pp
+    sum(m)::HUGEINT AS mm, sum(p)::HUGEINT AS mp, sum(p)::HUGEINT AS pp,
+    min(score) AS least, max(score) AS most,
+    sum(lack) AS lack1, sum(pow(lack, 2)) AS lack2, sum(pow(lack, 3)) AS lack3,
+    sum(pow(lack, 4)) AS lack4
 FROM scores
 GROUP BY variant_number, name
 ORDER BY variant_number, name

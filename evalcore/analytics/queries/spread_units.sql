@@ -9,7 +9,9 @@ WITH unit_sums AS (
         count(score)::HUGEINT AS n,
         coalesce(sum(round(score * 100000000)::BIGINT), 0)::HUGEINT AS s,
         count(*) FILTER (counted)::HUGEINT AS m,
-        count(*) FILTER (passed)::HUGEINT AS p
+        count(*) FILTER (passed)::HUGEINT AS p,
+        avg(score) AS score,
+        1 - avg(score) AS lack
     FROM cases
     LEFT JOIN case_units USING (case_id)
     GROUP BY ALL
@@ -19,7 +21,10 @@ SELECT
     count(*) FILTER (n > 0) AS units, sum(n) AS n, sum(s) AS s,
     sum(n * n) AS nn, sum(n * s) AS ns, sum(s * s) AS ss,
     count(*) FILTER (m > 0) AS counted_units, sum(m) AS m, sum(p) AS p,
-    sum(m * m) AS mm, sum(m * p) AS mp, sum(p * p) AS pp
+    sum(m * m) AS mm, sum(m * p) AS mp, sum(p * p) AS pp,
+    min(score) AS least, max(score) AS most,
+    sum(lack) AS lack1, sum(pow(lack, 2)) AS lack2, sum(pow(lack, 3)) AS lack3,
+    sum(pow(lack, 4)) AS lack4
 FROM unit_sums
 GROUP BY variant_number, name
 ORDER BY variant_number, name

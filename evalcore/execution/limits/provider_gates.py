@@ -71,18 +71,17 @@ class ProviderGate:
         What the provider asks for beyond `longest_s` is not waited for.
         """
         period = await self._period_of_entry()
+        asked_s = 0.0
         try:
             yield
         except ProviderError as error:
-            if error.retryable and 0 < (error.retry_after_s or 0) <= longest_s:
-                self._hold(error.retry_after_s or 0, period)
+            asked_s = (error.retry_after_s or 0.0) if error.retryable else 0.0
+            raise
+        finally:
+            if 0 < asked_s <= longest_s:
+                self._hold(asked_s, period)
             else:
                 self._leave(period)
-            raise
-        except BaseException:
-            self._leave(period)
-            raise
-        self._leave(period)
 
     async def _period_of_entry(self) -> int:
         period = self._try_enter()

@@ -191,7 +191,7 @@ def test_the_paired_difference_is_of_the_shared_cases() -> None:
     assert paired is not None
     assert paired.cases == 2
     assert paired.mean == pytest.approx(0.05)
-    assert paired.square_sum == pytest.approx(2 * 0.15**2)
+    assert paired.sums.squares == pytest.approx(2 * 0.15**2)
 
 
 def test_cases_that_passed_on_one_side_only_are_counted() -> None:

@@ -162,13 +162,28 @@ def scores(values: list[float]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("was", "now", "expected"),
     [
-        ([0.8] * 10, [0.8] * 10, "pass"),
-        ([0.8] * 10, [0.7] * 10, "fail"),
-        ([0.8] * 10, [0.79] * 10, "pass"),
+        ([0.8] * 200, [0.8] * 200, "pass"),
+        # 0 of n differences bound their rate by 1 − .025^(1/n): below .02 from 183 cases on.
+        ([0.8] * 183, [0.8] * 183, "pass"),
+        ([0.8] * 182, [0.8] * 182, "inconclusive"),
+        ([0.8] * 2, [0.8] * 2, "inconclusive"),
+        ([1.0] * 10, [0.7, 0.5] * 5, "fail"),
+        ([1.0] * 200, [1.0] * 198 + [0.0] * 2, "inconclusive"),
+        ([0.8] * 10, [0.785, 0.795] * 5, "pass"),
         ([0.8] * 10, [0.9, 0.7] * 5, "inconclusive"),
         ([0.8], [0.8], "inconclusive"),
     ],
-    ids=["equal", "surely worse", "within the margin", "may be worse", "a single case"],
+    ids=[
+        "equal",
+        "just enough equal cases",
+        "one equal case too few",
+        "two equal cases",
+        "surely worse",
+        "few are worse",
+        "within the margin",
+        "may be worse",
+        "a single case",
+    ],
 )
 def test_no_significant_regression(was: list[float], now: list[float], expected: str) -> None:
     gate, _ = decide("noSignificantRegression", base=scores(was), cand=scores(now))
@@ -176,12 +191,26 @@ def test_no_significant_regression(was: list[float], now: list[float], expected:
 
 
 def test_an_undecided_difference_says_how_many_cases_would_decide() -> None:
-    # Δ = 0, SE = .0333: the half-width t·SE has to fall below the margin of .02.
+    # Δ = 0, SE = .0333: (t + z₀.₈)·SE of the larger sample has to fall below the margin of .02.
     gate, _ = decide(
         "no_significant_regression", base=scores([0.8] * 10), cand=scores([0.9, 0.7] * 5)
     )
-    assert gate.details["variants"][0]["more_cases"] == 100
-    assert "100 more cases would decide" in gate.message
+    assert gate.details["variants"][0]["more_cases"] == 210
+    assert gate.remedy == "undecided: about 210 more cases would decide this gate"
+
+
+def test_of_many_candidates_only_those_fail_that_holm_rejects() -> None:
+    # Alone its p is .0207 (t = −2.2, 39 degrees of freedom): below .025, above .025 / 10.
+    was = [0.5] * 40
+    chance = [0.5 - 0.0349 + (0.1 if number % 2 else -0.1) for number in range(40)]
+    alone, _ = decide(
+        {"gate": "no_significant_regression", "margin": 0}, base=scores(was), cand=scores(chance)
+    )
+    others = {f"k{number}": scores([0.6, 0.4] * 20) for number in range(9)}
+    variants: dict[str, Any] = {"base": scores(was), "cand": scores(chance), **others}
+    together, _ = decide({"gate": "no_significant_regression", "margin": 0}, **variants)
+    assert (alone.outcome, together.outcome) == ("fail", "inconclusive")
+    assert "may be chance among 10 variants" in together.message
 
 
 OTHER: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [

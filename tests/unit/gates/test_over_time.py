@@ -99,9 +99,37 @@ def test_a_case_that_is_not_measured_now_is_no_pass() -> None:
 def test_a_case_that_was_blocked_before_is_no_evidence() -> None:
     before = results({"a": 1.0, "b": 1.0, "c": 1.0}, c={"blocked": True})
     now = results({"a": 1.0, "b": 1.0, "c": 0.0})
-    assert decide("no_new_failures:runs=2", now, [before] * 2).outcome == "pass"
+    decided = decide("no_new_failures:runs=2", now, [before] * 2)
+    assert (decided.outcome, decided.details["new_and_failing"]) == (
+        "inconclusive",
+        ["c [default]"],
+    )
     decided = decide("no_drop_from_history", now, [before] * 2)
     assert (decided.outcome, "1 case not measured" in decided.message) == ("inconclusive", True)
+
+
+def test_a_case_is_looked_up_in_the_runs_that_measured_it() -> None:
+    passed = results({"a": 1.0, "b": 1.0})
+    blocked = results({"a": 1.0, "b": 1.0}, b={"blocked": True})
+    decided = decide("no_new_failures", results({"a": 1.0, "b": 0.0}), [passed] * 5 + [blocked])
+    assert (decided.outcome, decided.details["cases"]) == ("fail", ["b [default]"])
+
+
+def test_a_new_variant_that_fails_is_no_pass() -> None:
+    history = [results({"a": 1.0, "b": 1.0})] * 6
+    decided = decide("no_new_failures", results({"a": 0.0, "b": 1.0}, variant="renamed"), history)
+    assert decided.outcome == "inconclusive"
+    assert "1 new and failing: a [renamed]" in decided.message
+
+
+def test_the_window_is_the_gates_own_whatever_others_freeze() -> None:
+    # 12 cases failed once, 30 runs ago or earlier: the last 20 runs show no noise.
+    names = [f"c{number}" for number in range(30)]
+    good = results(dict.fromkeys(names, 1.0))
+    noisy = [results(dict.fromkeys(names, 1.0) | {f"c{night}": 0.0}) for night in range(12)]
+    now = results(dict.fromkeys(names, 1.0) | {"c20": 0.0, "c21": 0.0})
+    decided = decide("no_new_failures", now, noisy + [good] * 28)
+    assert decided.outcome == "fail"
 
 
 def test_a_new_failure_fails() -> None:

@@ -181,20 +181,20 @@ def test_a_baseline_of_other_cases_lost_all_of_them() -> None:
     ("errors", "outcome"), [("fail", "inconclusive"), ("zero", "inconclusive"), ("exclude", "pass")]
 )
 def test_scores_of_errors_are_no_measurement(errors: str, outcome: str) -> None:
-    # Counted as 0 on both sides, the difference of c3 would be 0; on one, it would be −1.
-    base, cand = good(4), [*good(3), {"caseId": "c3", **ERROR}]
+    # Counted as 0 on both sides, the difference of c200 would be 0; on one, it would be −1.
+    base, cand = good(201), [*good(200), {"caseId": "c200", **ERROR}]
     summary = summarise(errors, base=base, cand=cand)
     assert decide(summary, "no_significant_regression").outcome == outcome
     assert summary.comparison is not None
     paired = summary.comparison.variants[0].paired
     assert paired is not None
-    assert (paired.cases, paired.mean) == (3, 0.0)
+    assert (paired.cases, paired.mean) == (200, 0.0)
 
 
 def test_a_blocked_baseline_does_not_hide_a_loss() -> None:
-    base = [*good(2), *({"caseId": f"b{one}", **BLOCKED} for one in range(100))]
+    base = [*good(9), *({"caseId": f"b{one}", **BLOCKED} for one in range(100))]
     cand = [
-        *({**row, **FAILED} for row in good(2)),
+        *({**row, **FAILED} for row in good(9)),
         *({"caseId": f"b{one}", **FAILED} for one in range(100)),
     ]
     summary = summarise(base=base, cand=cand)

@@ -16,6 +16,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.sample import UnitSums
 from evalcore.report.compared_view import ComparedView
 from evalcore.report.html_comparison import render_comparison
 from evalcore.report.view import CaseFacts
@@ -29,7 +30,14 @@ def compared_view(baseline: MadeRun, candidate: MadeRun, *variants: str) -> Comp
     """Return the view of two runs in which `b` is a regression of the first variant."""
     difference = Difference(variants[0], "b", DifferenceKind.ASSERTION, 1.0, 0.0)
     compared = [
-        VariantComparison(name, name, EARLIER, compared=2, worse=1, paired=Paired(2, -0.5, 0.1))
+        VariantComparison(
+            name,
+            name,
+            EARLIER,
+            compared=2,
+            worse=1,
+            paired=Paired(2, -0.5, UnitSums(2, 0.1, -0.2, 0.2, 0.005)),
+        )
         for name in variants
     ]
     compared[0] = replace(compared[0], regressed_cases=1, regressions=(difference,))

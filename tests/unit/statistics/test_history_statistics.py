@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from evalcore.statistics.bootstrap import bootstrap_mean
 from evalcore.statistics.cusum import cusum, self_starting
 from evalcore.statistics.distributions import (
     binomial_half_cdf,
@@ -139,32 +138,6 @@ def test_fisher_is_that_of_scipy(table: tuple[int, int, int, int], stats: Any) -
     passed_a, n_a, passed_b, n_b = table
     expected = stats.fisher_exact([[passed_a, n_a - passed_a], [passed_b, n_b - passed_b]]).pvalue
     assert fisher(*table) == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_bootstrap_gives_itself_again() -> None:
-    values = [random.Random(seed).random() for seed in range(40)]
-    first, again = bootstrap_mean(values, seed=3), bootstrap_mean(values, seed=3)
-    assert first == again
-    assert first is not None
-    assert (first.seed, first.resamples) == (3, 10_000)
-    mean = math.fsum(values) / 40
-    assert first.low < mean < first.high
-    normal = 1.96 * math.sqrt(sum((value - mean) ** 2 for value in values)) / 40
-    assert first.high - first.low == pytest.approx(2 * normal, rel=0.1)
-
-
-def test_a_bootstrap_draws_whole_clusters() -> None:
-    values = [0.0] * 20 + [1.0] * 20
-    clusters = ["a"] * 20 + ["b"] * 20
-    drawn = bootstrap_mean(values, clusters, seed=1)
-    assert drawn is not None
-    assert (drawn.low, drawn.high) == (0.0, 1.0)
-    assert bootstrap_mean(values, ["a"] * 40, seed=1) is None
-
-
-def test_a_bootstrap_of_few_resamples_is_refused() -> None:
-    with pytest.raises(ValueError, match="10000"):
-        bootstrap_mean([0.0, 1.0], seed=1, resamples=999)
 
 
 def test_cusum_grows_while_values_fall() -> None:

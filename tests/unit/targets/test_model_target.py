@@ -47,6 +47,8 @@ def test_the_models_answer_is_the_output_with_its_measures(kind: str) -> None:
         "attempts": 1,
         "recorded": False,
         "error": None,
+        "finish_reason": {"openai": "stop", "anthropic": "end_turn"}[kind],
+        "unpriced": "m",
     }
 
 

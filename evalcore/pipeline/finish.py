@@ -144,11 +144,13 @@ def finish_run(
             options or DecideOptions(),
         ) as view,
     ):
-        _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
         skipped = dict(view.reasons()) if summary.counts.skipped else {}
-        facts[PART] = reasons_of_part(run.definition, summary.counts, skipped)
+        part = reasons_of_part(run.definition, summary.counts, skipped)
+        facts[PART] = part
+        view.report = replace(view.report, run=replace(view.report.run, part=part))
+        _store_report(view, keep_json=keep_json)
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,
@@ -301,4 +303,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
         evidence=manifest.settings.get("evidence"),
+        part=tuple(manifest.execution.get(PART) or ()),
     )

@@ -94,8 +94,9 @@ class Summary:
     `asserted` counts the results of assertions, `asserted_errors` assertions in error in completed
     items, `unjudged` those of saved evals that are blocked because their judge gave no answer.
     `each_item_once` says that the rows are those of the planned items, one each.
-    `refused` counts the items that were not tried since a provider refused every call. `costliest`, alone and with its judges, and
-    `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
+    `refused` counts the items that were not tried since a provider refused every call.
+    `costliest`, alone and with its judges, and `required_cases` (those that did not pass) are there
+    for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected, and `is_first_run` is false where
     one is named but was left out, deleted or damaged. `gate_rows` are the rows of the

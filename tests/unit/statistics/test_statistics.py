@@ -7,11 +7,11 @@ import statistics
 
 import pytest
 
+from evalcore.model.sample import Shape
 from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile, two_sided_t
 from evalcore.statistics.exact import fisher, iterations_to_decide, mcnemar
 from evalcore.statistics.intervals import (
     Moments,
-    Shape,
     cases_to_decide,
     clustered_moments,
     mean_interval,

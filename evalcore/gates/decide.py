@@ -40,7 +40,7 @@ def decide_gates(
     if summary.nothing_gates:
         why = "every case is quarantined"
         return tuple(
-            GateResult(restore_gate(spec).gate, GateOutcome.INCONCLUSIVE, why)
+            GateResult(restore_gate(spec).result_name, GateOutcome.INCONCLUSIVE, why)
             for spec in policy.gates
         )
     functions = functions or GateFunctions()
@@ -64,7 +64,7 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
     return tuple(
         gate.decide(summary, policy)
         if gate.about_errors
-        else GateResult(gate.gate, GateOutcome.INCONCLUSIVE, why)
+        else GateResult(gate.result_name, GateOutcome.INCONCLUSIVE, why)
         for gate in gates
     )
 

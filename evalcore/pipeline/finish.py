@@ -35,7 +35,7 @@ from evalcore.pipeline.integrity import (
 from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
-from evalcore.pipeline.run_gates import DecideOptions
+from evalcore.pipeline.run_gates import DecideOptions, has_evaluated_nothing
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
@@ -144,11 +144,15 @@ def finish_run(
             options or DecideOptions(),
         ) as view,
     ):
-        _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
         skipped = dict(view.reasons()) if summary.counts.skipped else {}
-        facts[PART] = reasons_of_part(run.definition, summary.counts, skipped)
+        part = reasons_of_part(run.definition, summary.counts, skipped)
+        if not part and has_evaluated_nothing(run.definition, summary):
+            part = ("nothing was evaluated",)
+        facts[PART] = part
+        view.report = replace(view.report, run=replace(view.report.run, part=part))
+        _store_report(view, keep_json=keep_json)
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,
@@ -301,4 +305,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
         evidence=manifest.settings.get("evidence"),
+        part=tuple(manifest.execution.get(PART) or ()),
     )

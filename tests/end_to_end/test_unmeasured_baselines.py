@@ -96,6 +96,9 @@ def test_saved_evals_whose_judge_gives_no_answer_are_an_error(tmp_path: Path, st
     assert (ended.code, ended.report["decision"]) == (4, "error")
     assert ended.report["counts"]["blocked"] == 1
     assert "1 assertion without an answer of the judge" in ended.report["gates"][0]["message"]
+    refused = evalcore("baseline", "set", "saved", "last", store=store)
+    assert (refused.code, "no completed run of a whole suite" in refused.err) == (2, True)
+    assert "nothing was evaluated" in evalcore("history", "w", store=store).out
 
 
 def test_a_run_whose_budget_allows_no_item_is_an_error(tmp_path: Path, store: Path) -> None:
@@ -121,7 +124,8 @@ def test_no_run_in_error_is_better_or_worse_than_another(
         assert (compared.code, compared.report["outcome"]) == (3, "inconclusive")
         assert "of 3 cases 3 in error" in compared.report["message"]
     against = run(write(tmp_path, GOOD), store, "--baseline", dead)
-    assert (against.code, outcomes(against)) == (3, OPEN)
+    assert (against.code, against.out) == (2, "")
+    assert "of a part of its suite (3 of 3 items in error) and cannot be a baseline" in against.err
 
 
 def test_a_run_in_error_is_made_a_baseline_only_by_force(

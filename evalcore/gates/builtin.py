@@ -11,7 +11,7 @@ from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import compared, number
+from evalcore.gates.wording import compared, number, unmeasured_items
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
@@ -195,7 +195,9 @@ class RequiredCases(Gate, example="case-1,case-2"):
 
 @frozen(slots=False)
 class RequiredAssertions(Gate):
-    """Every required assertion of every completed item reaches its threshold."""
+    """Every required assertion of every completed item reaches its threshold. It is inconclusive if
+    errors, blocks or limits left none that was evaluated.
+    """
 
     value_key: ClassVar[str] = "failures"
 
@@ -212,7 +214,11 @@ class RequiredAssertions(Gate):
         if missed:
             below = f"{counted(missed, 'required assertion')} below threshold"
             message = f"{below}: {'; '.join(examples[:_MAX_EXAMPLES])}"
-        return self.passes_if(not missed, message, {"failures": missed, "examples": examples})
+        details = {"failures": missed, "examples": examples}
+        if not missed and summary.required_unmeasured:
+            why = f"no required assertion was evaluated: {unmeasured_items(summary.counts)}"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, details)
+        return self.passes_if(not missed, message, details)
 
 
 @frozen(slots=False)

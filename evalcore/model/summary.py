@@ -90,7 +90,8 @@ class Summary:
     """Aggregates of a run, all computed in SQL. None means not measured, never zero.
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
-    passed. Under the error policy `exclude`, cases without any measured item are in neither.
+    passed. `required_unmeasured`: no required assertion was evaluated, and there may be some, since
+    items or assertions are blocked, in error or skipped. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
     rows are those of the planned items, one each. `refused` counts the items that were not tried
     since a provider refused every call. `costliest`, alone and with its judges, and
@@ -132,6 +133,7 @@ class Summary:
     cut: Mapping[str, int] = field(default_factory=dict)
     judge_cost_usd: float | None = None
     required_failures: int = 0
+    required_unmeasured: bool = False
     required_examples: tuple[RequiredFailure, ...] = field(default=())
     costliest: Extreme | None = None
     costliest_with_judges: Extreme | None = None

@@ -74,8 +74,8 @@ def open_past(
     if past.cases:
         connection.execute(_MARK_CHANGES)
     if left_out:
-        among = "case_id IN (SELECT unnest($1::VARCHAR[]))"
-        connection.execute(f"DELETE FROM past_cases WHERE {among}", [list(left_out)])
+        leave_out = "DELETE FROM past_cases WHERE case_id IN (SELECT unnest($1::VARCHAR[]))"
+        connection.execute(leave_out, [list(left_out)])
     for view in ("measured_cases", "variant_figures", "variant_measures", "vanished_cases"):
         connection.execute(query_text(view))
 

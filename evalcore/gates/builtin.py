@@ -11,7 +11,7 @@ from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import compared, number, unmeasured_items
+from evalcore.gates.wording import compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
@@ -196,7 +196,7 @@ class RequiredCases(Gate, example="case-1,case-2"):
 @frozen(slots=False)
 class RequiredAssertions(Gate):
     """Every required assertion of every completed item reaches its threshold. It is inconclusive if
-    errors, blocks or limits left none that was evaluated.
+    all of them are blocked or in error.
     """
 
     value_key: ClassVar[str] = "failures"
@@ -216,7 +216,7 @@ class RequiredAssertions(Gate):
             message = f"{below}: {'; '.join(examples[:_MAX_EXAMPLES])}"
         details = {"failures": missed, "examples": examples}
         if not missed and summary.required_unmeasured:
-            why = f"no required assertion was evaluated: {unmeasured_items(summary.counts)}"
+            why = "each required assertion is blocked or in error"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, details)
         return self.passes_if(not missed, message, details)
 

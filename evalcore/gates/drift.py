@@ -40,7 +40,7 @@ class NoDrift(
     PastGate,
     query="""
 SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished
-FROM past_runs
+FROM past_runs SEMI JOIN past_cases USING (number, variant)
 WHERE number > (SELECT max(number) FROM past_runs) - 100
 UNION ALL
 SELECT

@@ -90,9 +90,9 @@ class Summary:
     """Aggregates of a run, all computed in SQL. None means not measured, never zero.
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
-    passed. `required_unmeasured`: no required assertion was evaluated, and there may be some, since
-    items or assertions are blocked, in error or skipped. Under the error policy `exclude`, cases without any measured item are in neither.
-    `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
+    passed. Under the error policy `exclude`, cases without any measured item are in neither.
+    `asserted_errors` counts assertions in error in completed items; `required_unmeasured`: each of
+    the required assertions is blocked or in error. `each_item_once` says that the
     rows are those of the planned items, one each. `refused` counts the items that were not tried
     since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is

@@ -148,6 +148,7 @@ class Aggregates:
             passed_cases=sum(variant.passed for variant in variants),
             score=self._run("score").fetchone()[0],
             asserted_errors=int(row["asserted_errors"] or 0),
+            unjudged=int(row["unjudged"] or 0),
             variants=variants,
             avg_latency_ms=row["avg_latency_ms"],
             p50_latency_ms=row["p50_latency_ms"],

@@ -45,6 +45,8 @@ def scored(
     least = DEFAULT_THRESHOLD if threshold is None else threshold
     reached = reaches(score, least)
     unmet = [entry["text"] for entry in aspects if not entry["passed"]]
+    if not unmet and not reached:  # each holds, and the score is below all the same
+        unmet = [entry["text"] for entry in aspects]
     parts = [f"score {score:.4g} < {least:g}"] if not reached else []
     parts.extend([message] if message else unmet[:_MAX_LISTED])
     if len(unmet) > _MAX_LISTED and not message:

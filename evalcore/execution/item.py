@@ -105,11 +105,16 @@ class ItemRunner:
         if inputs.reused is None or (reused := inputs.reused.find(item.number)) is None:
             return None
         finished = reused.finished(item, wall_clock_us())
-        if finished is not None and self._truncation(finished.evidence) is not None:
+        graded = finished is not None and finished.status is State.COMPLETED
+        if finished is not None and graded and self._truncation(finished.evidence) is not None:
             return None
         if finished is not None:
             inputs.reused.forget(item.number)
-            if finished.evidence is not None and any(map(is_human, item.case.assertions)):
+            if (
+                finished.evidence is not None
+                and graded
+                and any(map(is_human, item.case.assertions))
+            ):
                 # Labels are no part of an item's identity: there may be others by now.
                 results = self._grading.judge_again(item, finished.evidence, finished.results)
                 rule = self._suite.policy.score_rule

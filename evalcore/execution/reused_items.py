@@ -28,13 +28,15 @@ REUSE_ITEMS = 10_000
 class Reused(NamedTuple):
     """What an earlier run left of the same execution.
 
-    `evidence` is None where that run got none; `row` then holds its error. `graded` says that the
-    row's results hold as well.
+    `evidence` is None where that run got none; `row` then holds its error, and `kept` what was
+    measured and kept of it all the same: an answer that was cut. `graded` says that the row's
+    results hold as well.
     """
 
     row: Mapping[str, Any]
     evidence: Evidence | None
     graded: bool
+    kept: Evidence | None = None
 
     def finished(self, item: WorkItem, now_us: int) -> FinishedItem | None:
         """Return the item as it was finished then; None if it has to be graded again."""
@@ -43,7 +45,8 @@ class Reused(NamedTuple):
             return skipped._replace(reason=DECIDED)
         if self.evidence is None:
             error = self.row["error"] or {"kind": "evidence", "message": "no evidence is stored"}
-            return FinishedItem(item, State.ERROR, now_us, now_us, error=error, attempts=0)
+            failed = FinishedItem(item, State.ERROR, now_us, now_us, self.kept, attempts=0)
+            return failed._replace(error=error)
         if not self.graded or self.row["outcome"] is None:
             return None
         results = tuple(_result(entry) for entry in self.row["assertions"] or ())
@@ -110,8 +113,12 @@ class ReusedItems:
         return reused
 
     def _reused(self, row: Mapping[str, Any]) -> Reused:
-        if row["status"] != State.COMPLETED:
-            return Reused(row, None, False)
+        if row["status"] == State.COMPLETED:
+            return Reused(row, self._evidence(row), bool(row["graded"]))
+        is_error = row["status"] == State.ERROR
+        return Reused(row, None, False, self._evidence(row) if is_error else None)
+
+    def _evidence(self, row: Mapping[str, Any]) -> Evidence:
         text = row["evidence"]
         if row["evidence_ref"] is not None:
             text = self._blob(row["evidence_ref"])
@@ -122,7 +129,7 @@ class ReusedItems:
             if row["output_ref"] is not None:
                 output = self._blob(row["output_ref"])
             evidence = Evidence(output)
-        return Reused(row, evidence._replace(metrics=row_metrics(row)), bool(row["graded"]))
+        return evidence._replace(metrics=row_metrics(row))
 
     def _blob(self, digest: str) -> str:
         return self._run.store.get(blob_key(digest)).data.decode("utf-8", "surrogatepass")

@@ -336,6 +336,7 @@ class P95LatencyUnder(_MaximumGate, example="2000"):
 class CostUnder(_MaximumGate, example="0.5"):
     """The cost was measured, and the run cost less; with `per_case`: the most expensive work item
     cost less. The costs of judges count with `include_judges`; otherwise the message names them.
+    A pass is inconclusive where models without a known price answered.
     """
 
     max_usd: Annotated[Amount, Key("max", "USD")]
@@ -364,7 +365,12 @@ class CostUnder(_MaximumGate, example="0.5"):
         if judged_usd is not None and not self.include_judges:
             message += f"; {number(judged_usd)} USD of judges not counted"
         details = {**result.details, "include_judges": self.include_judges}
-        return replace(result, message=message, details=details)
+        result = replace(result, message=message, details=details)
+        # What has no price may have cost anything; fixtures cost nothing.
+        if result.passed and summary.unpriced and (unmeasured or self.include_judges):
+            message += f"; no price is known for {', '.join(summary.unpriced)}"
+            return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message)
+        return result
 
 
 @frozen(slots=False)

@@ -41,7 +41,7 @@ def decide_gates(
     if summary.nothing_gates:
         why = "every case is quarantined"
         return tuple(
-            GateResult(restore_gate(spec).gate, GateOutcome.INCONCLUSIVE, why)
+            GateResult(restore_gate(spec).result_name, GateOutcome.INCONCLUSIVE, why)
             for spec in policy.gates
         )
     functions = functions or GateFunctions()
@@ -80,11 +80,13 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
     why = f"not evaluated: {unmeasured_items(summary.counts)}"
     if summary.asserted_errors:
         why += f"; {counted(summary.asserted_errors, 'assertion')} in error"
+    if summary.unjudged:
+        why += f"; {counted(summary.unjudged, 'assertion')} without an answer of the judge"
     gates = map(restore_gate, policy.gates)
     return tuple(
         _measured(gate, gate.decide(summary, policy), summary)
         if gate.about_errors
-        else GateResult(gate.gate, GateOutcome.INCONCLUSIVE, why)
+        else GateResult(gate.result_name, GateOutcome.INCONCLUSIVE, why)
         for gate in gates
     )
 

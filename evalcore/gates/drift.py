@@ -33,20 +33,22 @@ class _DriftRow(NamedTuple):
     latency: float | None
     cost: float | None
     vanished: int
+    number: int | None
 
 
 @frozen(slots=False)
 class NoDrift(
     PastGate,
     query="""
-SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished
+SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished, number
 FROM past_runs SEMI JOIN past_cases USING (number, variant)
 WHERE number > (SELECT max(number) FROM past_runs) - 100
 UNION ALL
 SELECT
     variant, NULL, cases, score, pass_rate, latency, cost,
-    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant)
+    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
 FROM variant_measures AS m
+ORDER BY number NULLS LAST
 """,
 ):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,

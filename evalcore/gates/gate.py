@@ -43,6 +43,11 @@ class Gate:
     is_sequential: ClassVar[bool] = False
     fails_early: ClassVar[bool] = False
 
+    @property
+    def result_name(self) -> str:
+        """The name of its results."""
+        return self.gate
+
     def __init_subclass__(
         cls, *, example: str = "", compares: bool = False, query: str = ""
     ) -> None:

@@ -32,9 +32,14 @@ class CustomGate(Gate, example="module:function"):
     description: MaybeText = None
     fn: Annotated[str | Callable[..., Any], FUNCTION, Key("callable")] = REQUIRED
 
+    @property
+    def result_name(self) -> str:
+        """Its own name, else the function's."""
+        return self.name or str(self.fn)
+
     def call(self, functions: GateFunctions) -> GateResult:
         """Return what the function decides; an exception of it fails the gate."""
-        name = self.name or str(self.fn)
+        name = self.result_name
         try:
             if functions.elsewhere is not None:
                 decided = functions.elsewhere(self, functions.report())

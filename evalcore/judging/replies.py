@@ -14,38 +14,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evalcore.judging.echoes import is_echo
+from evalcore.model.exchange import split_reasoning
 
 _SPACE = " \t\r\n"
 _BLOCK = re.compile(r"```(?:json|JSON)?\s(.*?)\s?```", re.DOTALL)
 _FENCE = re.compile(r"```[ \t]*([\w+-]*)")
 _FENCE_LINE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[ \t]*\r?$", re.MULTILINE)
-_OPENED = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(?:</\1>|\Z)", re.DOTALL)
-_CLOSED = re.compile(r"(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
 _ANY_SPACE = re.compile(r"\s+")
 _LONGEST = 200_000
 
 
 class ReplyError(ValueError):
     """A reply is no verdict; the message says why, for the judge to do better."""
-
-
-def split_reasoning(text: str) -> tuple[str, str]:
-    """Return the reasoning that stands before a model's answer ("" if none does), and the answer.
-
-    Reasoning stands between `<think>` and `</think>` (`thinking`, `reasoning`). Servers whose
-    prompt ends with the opening tag leave it out; without the closing one all is reasoning.
-    """
-    parts: list[str] = []
-    end = 0
-    while (block := _OPENED.match(text, end)) is not None:
-        parts.append(block[2])
-        end = block.end()
-    if not parts and (closed := _CLOSED.match(text)) is not None:
-        parts.append(closed[1])
-        end = closed.end()
-    if not end:
-        return "", text
-    return "\n\n".join(part.strip() for part in parts), text[end:].lstrip()
 
 
 def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:

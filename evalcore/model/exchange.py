@@ -20,6 +20,8 @@ from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, Metrics
 
 _SLASHES: Final = re.compile("(?<!:)//+")
+_OPENED: Final = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(?:</\1>|\Z)", re.DOTALL)
+_CLOSED: Final = re.compile(r"(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
 # What evalcore adds to a request by itself, unless its parameter is null.
 ADDED_PARAMETERS: Final = ("temperature", "max_tokens", "response_format")
 
@@ -261,7 +263,7 @@ def _truncated(request: Request, reply: Reply) -> str | None:
     cut = cut_of(reply.finish_reason)
     if cut is None:
         return None
-    if not reply.tool_calls and not _without_reasoning(reply.text):
+    if not reply.tool_calls and not split_reasoning(reply.text)[1].strip():
         return f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
     bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
     if cut is Cut.LENGTH and not bounded and _has_default_bound(request):
@@ -278,12 +280,23 @@ def _has_default_bound(request: Request) -> bool:
     return protocol == "anthropic" or (protocol == "any-llm" and "anthropic" in model.split(":")[0])
 
 
-def _without_reasoning(text: str) -> str:
-    """Return what a text has behind reasoning that it begins with; "" if that does not end."""
-    text = text.strip()
-    if not text.startswith("<think>"):
-        return text
-    return text.partition("</think>")[2].strip()
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return the reasoning that stands before a model's answer ("" if none does), and the answer.
+
+    Reasoning stands between `<think>` and `</think>` (`thinking`, `reasoning`). Servers whose
+    prompt ends with the opening tag leave it out; without the closing one all is reasoning.
+    """
+    parts: list[str] = []
+    end = 0
+    while (block := _OPENED.match(text, end)) is not None:
+        parts.append(block[2])
+        end = block.end()
+    if not parts and (closed := _CLOSED.match(text)) is not None:
+        parts.append(closed[1])
+        end = closed.end()
+    if not end:
+        return "", text
+    return "\n\n".join(part.strip() for part in parts), text[end:].lstrip()
 
 
 class ErrorKind(StrEnum):

@@ -91,9 +91,10 @@ class Summary:
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
-    `asserted_errors` counts assertions in error in completed items; `required_unmeasured`: each of
-    the required assertions is blocked or in error. `each_item_once` says that the
-    rows are those of the planned items, one each. `refused` counts the items that were not tried
+    `asserted_errors` counts assertions in error in completed items, `unjudged` those of saved evals
+    that are blocked because their judge gave no answer; `required_unmeasured`: each of the required
+    assertions is blocked or in error. `each_item_once` says that the rows are those of the planned
+    items, one each. `refused` counts the items that were not tried
     since a provider refused every call. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
@@ -115,6 +116,7 @@ class Summary:
     passed_cases: int
     score: float | None
     asserted_errors: int = 0
+    unjudged: int = 0
     variants: tuple[VariantSummary, ...] = ()
     avg_latency_ms: float | None = None
     p50_latency_ms: float | None = None
@@ -165,7 +167,7 @@ class Summary:
         counts = self.counts
         if not counts.planned or counts.measured or self.awaiting is not None:
             return False
-        return not counts.completed or self.asserted_errors > 0
+        return not counts.completed or self.asserted_errors + self.unjudged > 0
 
     @property
     def adds_up(self) -> bool:

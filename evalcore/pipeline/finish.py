@@ -35,7 +35,7 @@ from evalcore.pipeline.integrity import (
 from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
-from evalcore.pipeline.run_gates import DecideOptions
+from evalcore.pipeline.run_gates import DecideOptions, has_evaluated_nothing
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
@@ -148,7 +148,10 @@ def finish_run(
         summary = view.report.summary
         facts |= _figures(summary)
         skipped = dict(view.reasons()) if summary.counts.skipped else {}
-        facts[PART] = reasons_of_part(run.definition, summary.counts, skipped)
+        part = reasons_of_part(run.definition, summary.counts, skipped)
+        if not part and has_evaluated_nothing(run.definition, summary):
+            part = ("nothing was evaluated",)
+        facts[PART] = part
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,

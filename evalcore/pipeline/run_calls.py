@@ -202,8 +202,9 @@ class RunCalls:
                 self._pool.close()
             gates = None if self._context is None else self._context.limits.gates
             if gates is not None and gates.left_out and (refusal := gates.ended_by) is not None:
+                words = refusal.message.rstrip(".")
                 self._options.warn(
-                    f"the run ended early, every call is refused: {refusal.message}. Items that "
+                    f"the run ended early, every call is refused: {words}. Items that "
                     "were not tried are skipped. Correct the key or add credit, then: "
                     f"evalcore run --resume {self._run.run_id}"
                 )

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from evalcore.errors import SettingsError
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.network import CERTIFICATES, Proxy, proxy_for
 from evalcore.providers.additions import named_in
 from evalcore.providers.failures import kind_of_status, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
@@ -126,6 +129,8 @@ def _named(request: Request, error: Exception) -> ProviderError:
     elif _is_broken_connection(original):
         kind = ErrorKind.CONNECTION
     text = " ".join(str(error).split()) or type(error).__name__
+    if status is None and (on_the_way := _on_the_way(request, error)) is not None:
+        kind, text = on_the_way
     if isinstance(error, ImportError):
         provider = request.model.partition(":")[0]
         text = f"{text}; install its SDK: pip install 'any-llm-sdk[{provider}]'"
@@ -148,6 +153,48 @@ def _headers_of(error: Exception, original: object) -> dict[str, str]:
 def _is_broken_connection(error: object) -> bool:
     name = type(error).__name__
     return isinstance(error, OSError) or "Connect" in name or "Timeout" in name
+
+
+def _on_the_way(request: Request, error: BaseException) -> tuple[ErrorKind, str] | None:
+    """Return the kind and the words for what a proxy or a certificate did wrong."""
+    proxy = _proxy(request)
+    for problem in _causes(error):
+        if isinstance(problem, ssl.SSLCertVerificationError):
+            what = f"the certificate is not trusted: {problem.verify_message}; name the file of "
+            return ErrorKind.REQUEST, f"{what}your authority in {CERTIFICATES[0]}"
+        if isinstance(problem, ssl.SSLError):
+            reason = problem.reason or problem
+            return ErrorKind.REQUEST, f"no TLS: {reason}; does it speak https?"
+        if type(problem).__name__ == "ProxyError":
+            # A gateway's 502, 503 and 504 are about what lies behind it, and may pass.
+            passes = str(problem).startswith("5")
+            kind = ErrorKind.CONNECTION if passes else ErrorKind.REQUEST
+            return kind, f"the proxy {proxy} refused the connection: {problem}"
+        if proxy is not None and isinstance(problem, ConnectionRefusedError):
+            what = f"no connection to the proxy {proxy}: {problem.strerror}; is it right? NO_PROXY "
+            return ErrorKind.REQUEST, what + "names hosts that need none"
+    return None
+
+
+def _proxy(request: Request) -> Proxy | None:
+    """Return the proxy of the environment that an SDK asks, as far as the address is known."""
+    try:
+        return proxy_for(request.endpoint.address or "https://unknown.invalid")
+    except SettingsError:
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception of an SDK and what caused it, the innermost last."""
+    seen: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        problem = waiting.pop()
+        if isinstance(problem, BaseException) and problem not in seen:
+            seen.append(problem)
+            yield problem
+            original = getattr(problem, "original_exception", None)
+            waiting += [problem.__context__, problem.__cause__, original]
 
 
 def _failed(

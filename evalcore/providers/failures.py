@@ -259,7 +259,7 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
     if status == 407:
-        return f" (the answer of the proxy {proxy_for(url)}; write http://USER:PASSWORD@HOST:PORT)"
+        return f" (the answer of the proxy {proxy_for(url)}; check its user and password there)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

@@ -6,11 +6,11 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
+from yarl import URL
 
 from evalcore.model.exchange import ProviderError
 from evalcore.network import proxy_for
@@ -37,8 +37,12 @@ class PublicAddresses(AbstractResolver):
 
     async def admit(self, url: str) -> None:
         """Prepare for a request to `url`; raise `ProviderError` for one that may not be called."""
-        self._is_allowed = is_allowed_address(url, self._allowed)
-        host = urlsplit(url).hostname or ""
+        try:
+            sent = URL(url)  # as the session reads it: digits of full width are digits
+        except ValueError as error:
+            raise self._refused(f"'{url}' is no URL that can be called: {error}") from error
+        self._is_allowed = is_allowed_address(str(sent), self._allowed)
+        host = sent.host or ""
         if self._is_allowed:
             return
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
-from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.foreign_text import one_line, shorten
 from evalcore.model.failure import cut_mark
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
@@ -171,10 +171,11 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
 def _assertion_lines(assertion: Mapping[str, Any]) -> Iterator[str]:
     block = f"{assertion['block']}: " if assertion["block"] else ""
     message = assertion["message"] or assertion["outcome"]
-    yield f"{block}{assertion['name']} ({assertion['type']}, {assertion['outcome']}): {message}"
-    for name in ("expected", "actual"):
-        if assertion[name] is not None:
-            yield f"  {name + ':':<9} {assertion[name]}"
+    name = one_line(assertion["name"])
+    yield f"{block}{name} ({assertion['type']}, {assertion['outcome']}): {message}"
+    for key in ("expected", "actual"):
+        if assertion[key] is not None:
+            yield f"  {key + ':':<9} {assertion[key]}"
 
 
 def _problem(kind: str, lines: Sequence[str], record: Mapping[str, Any]) -> str:

@@ -104,7 +104,7 @@ class ModelTool(WaitingTool):
         texts: list[str] = []
         for _ in range(_MOST_TURNS):
             request = chat.request(messages, parameters=parameters, tools=self._described())
-            reply = await run.complete(request)
+            reply = chat.read(await run.complete(request))
             if reply.text:
                 texts.append(reply.text)
             if not reply.tool_calls or not self.tools:

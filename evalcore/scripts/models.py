@@ -17,6 +17,7 @@ from evalcore.trust.literal_secrets import literals_of_target
 VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
+_REASONING: Final = ("strip", "keep")
 # Providers that answer at an address of their own in OpenAI's protocol, and their keys.
 _ADDRESSES: Final = {
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -59,11 +60,15 @@ _OWN: Final = ("name", *(key for key in WrittenModel.model_fields if key != "mod
 
 
 class ModelEntry(NamedTuple):
-    """A model: its protocol and the options of a chat model; calls per minute if it says so."""
+    """A model: its protocol and the options of a chat model; calls per minute if it says so.
+
+    `reasoning` says whether answers keep the reasoning before them.
+    """
 
     protocol: str
     options: dict[str, Any]
     requests_per_minute: float | None = None
+    reasoning: str = "keep"
 
 
 def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dict[str, Any]]:
@@ -138,7 +143,9 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
 
     from evalcore.providers.chat import ChatOptions
 
-    options = model_entry(entry).options
+    options, reasoning = model_entry(entry).options, model_entry(entry).reasoning
+    if reasoning not in _REASONING:
+        mistakes.add((*loc, "reasoning"), f"expected 'strip' or 'keep', got {describe(reasoning)}")
     key = options.get("api_key")
     if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
         message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
@@ -168,6 +175,8 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
     parameters: dict[str, Any] = {}
     for key, value in flat.items():
         name = _RENAMED.get(key, key)
+        if name == "reasoning" and isinstance(value, str):
+            continue  # any other value is a parameter of the provider
         if key in _DROPPED or value is None:
             continue
         if name in ChatOptions.model_fields:
@@ -181,7 +190,13 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}
     rate = (entry.get("rate_limiter") or {}).get("requests_per_second")
     per_minute = rate * 60 if isinstance(rate, int | float) and rate > 0 else None
-    return ModelEntry(provider if provider in PROTOCOLS else "openai", options, per_minute)
+    reasoning = flat.get("reasoning")
+    return ModelEntry(
+        provider if provider in PROTOCOLS else "openai",
+        options,
+        per_minute,
+        reasoning if isinstance(reasoning, str) else "keep",
+    )
 
 
 def merged_models(

@@ -185,7 +185,7 @@ class _GaffkeBound(NamedTuple):
         shape = moments.shape or Shape(mean, mean, math.inf)
         low = min(least, shape.least)
         width = max(shape.most, mean) - low
-        if width <= 0:
+        if width <= ROUNDING:
             return cls(low, 0.0, 1.0, 1.0)
         square_sum = moments.standard_error**2 * units * (units - 1)
         centre = (units * mean + low) / (units + 1)

@@ -41,17 +41,21 @@ def complete_in_worker(engine: Engine) -> Complete:
     return complete
 
 
-def request_in_engine(raw: Mapping[str, Any], models: ChatModels) -> Request:
-    """Return the request that a worker asks for, with what only the engine knows of it."""
+async def complete_in_engine(
+    raw: Mapping[str, Any], models: ChatModels, complete: Complete
+) -> Reply:
+    """Make the call that a worker asks for, with what only the engine knows of its model."""
     endpoint = raw["endpoint"]
     if endpoint["protocol"] != _ENGINE:
         parts = {name: tuple(raw[name]) for name in ("messages", "tools")}
-        return Request(**{**raw, **parts, "endpoint": Endpoint(**endpoint)})
+        return await complete(Request(**{**raw, **parts, "endpoint": Endpoint(**endpoint)}))
     chat = models(endpoint["provider"], raw["model"] or None)
     request = chat.request(
         raw["messages"], parameters=raw["parameters"], response_schema=raw["response_schema"]
     )
-    return replace(request, tools=tuple(raw["tools"])) if raw["tools"] else request
+    if raw["tools"]:
+        request = replace(request, tools=tuple(raw["tools"]))
+    return chat.read(await complete(request))
 
 
 def _values_of(request: Request) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from evalcore.model.target import Target, Variant
 from evalcore.planning.codec import decode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.case_messages import Message
-from evalcore.targets.engine_calls import COMPLETE, request_in_engine
+from evalcore.targets.engine_calls import COMPLETE, complete_in_engine
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
@@ -79,7 +79,7 @@ async def answer_in_worker(
 
     async def answer(question: str, value: Any) -> Any:
         if question == COMPLETE:
-            return await work.complete(request_in_engine(value, flow.chat))
+            return await complete_in_engine(value, flow.chat, work.complete)
         if question == ANSWER:
             target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
             return await flow.answered(target, work)

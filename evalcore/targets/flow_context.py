@@ -173,7 +173,7 @@ class FlowContext(Mapping[str, Any]):
         request = chat.request(messages, parameters=parameters, response_schema=response_schema)
         if tools:
             request = replace(request, tools=tuple(tools))
-        return await live.complete(request)
+        return chat.read(await live.complete(request))
 
     def chat_sync(self, **arguments: Any) -> Reply:
         """Ask a model from a function that is not async, as `chat` does."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.target import Target
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.build_context import BuildContext
+from evalcore.targets.reasoning import strips_reasoning
 from evalcore.targets.registry import MODEL_KINDS, build
 
 _PROTOCOLS: Final = ("openai", "anthropic")
@@ -52,4 +54,4 @@ def chat_model_of(
     except EvalError as error:
         raise TargetError("provider", str(error)) from error
     chat: ChatModel = built.chat
-    return chat
+    return replace(chat, strips_reasoning=strips_reasoning(target, DEFAULT_VARIANT))

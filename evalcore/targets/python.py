@@ -13,7 +13,7 @@ from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.targets.build_context import BuildContext
-from evalcore.targets.engine_calls import COMPLETE, default_provider, request_in_engine
+from evalcore.targets.engine_calls import COMPLETE, complete_in_engine, default_provider
 from evalcore.targets.flow_context import FlowContext, FlowVariant
 from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.python_call import PythonCall, PythonFunctions, evidence_of
@@ -89,7 +89,7 @@ class PythonTarget:
 
         async def answer(question: str, value: Any) -> Any:
             if question == COMPLETE:
-                return await work.complete(request_in_engine(value, self._chat))
+                return await complete_in_engine(value, self._chat, work.complete)
             return await no_answer(question, value)
 
         job = Job(_ENTRY, PythonCall(reference, work.imports, context), answer)

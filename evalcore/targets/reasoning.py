@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evalcore.judging.replies import split_reasoning
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint
+from evalcore.model.exchange import Endpoint, split_reasoning
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.targets.work import AsksServers, Runnable, Work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,7 +128,7 @@ class ScriptTarget:
                 names = ", ".join(self._models)
                 raise TargetError("model", f"there is no model '{name}'; the script has {names}")
             entry = self._unnamed(name, mode)
-        protocol, written, _ = model_entry(entry)
+        protocol, written, _, reasoning = model_entry(entry)
         options, context = context_for(
             name, written, self._context.folder, self._context.surroundings
         )
@@ -138,7 +139,8 @@ class ScriptTarget:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise TargetError("model", f"model '{name}': {where}: {first['msg']}") from error
-        return chat_model(protocol, name, checked, context.environment, context.secret_headers())
+        chat = chat_model(protocol, name, checked, context.environment, context.secret_headers())
+        return replace(chat, strips_reasoning=reasoning == "strip")
 
     def _unnamed(self, name: str, mode: str) -> Mapping[str, Any]:
         """Return what answers where no script names a model: the provider of the environment."""

@@ -230,6 +230,10 @@ class Block(WorkflowPart):
         """Return the exit that an output of this type always states; None if it states none."""
         return None
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the texts whose placeholders are filled, and where they stand."""
+        yield from ()
+
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - of a type
         """Yield what blocks of this type name and the workflow does not have."""
         yield from ()
@@ -333,6 +337,27 @@ class WorkflowDefinition:
             ways = {decision: self.end(to) for decision, to in edge.edges.items()}
             edges.setdefault(edge.source, {}).update(ways)
         return edges
+
+    @cached_property
+    def upstream(self) -> dict[str, set[str]]:
+        """The blocks that may have run before each block; those of a loop run after each other."""
+        ways: dict[str, set[str]] = {name: set() for name in self.blocks}
+        for name, block in self.blocks.items():
+            goes = [self.plain.get(name), *self.conditional.get(name, {}).values()]
+            goes += [block.error_route, *(self.end(branch.goto) for branch in block.branches)]
+            inner = [each for each in getattr(block, "inner_block_refs", ()) if each in ways]
+            ways[name].update(to for to in (*goes, *inner) if to in ways)
+            for each in inner:
+                ways[each].update(inner, (name,))
+        before: dict[str, set[str]] = {name: set() for name in self.blocks}
+        for name in self.blocks:
+            reached, ahead = before, [*ways[name]]
+            while ahead:
+                to = ahead.pop()
+                if name not in reached[to]:
+                    reached[to].add(name)
+                    ahead += ways[to]
+        return before
 
     def end(self, to: str | None) -> str | None:
         """Return where an edge leads: None for the end, which `END` stands for, too."""

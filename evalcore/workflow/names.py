@@ -30,9 +30,9 @@ class Names:
     def __init__(self, blocks: Mapping[str, Block], souls: Mapping[str, Soul] | None) -> None:
         self.blocks, self.souls = blocks, souls
         self._shared = {Carry().inject_as}
-        self._outputs = set(blocks)
+        self._outputs = {name: name for name in blocks}
         for name, block in blocks.items():
-            self._outputs.update(f"{name}.{way.id}" for way in block.exits or ())
+            self._outputs.update({f"{name}.{way.id}": name for way in block.exits or ()})
             carry = getattr(block, "carry_context", None)
             if isinstance(carry, Carry):
                 self._shared.add(carry.inject_as)
@@ -52,23 +52,31 @@ class Names:
         )
         yield WorkflowMistake(loc, f"unknown soul '{name}'.{hint}")
 
+    def owner(self, path: str) -> str | None:
+        """Return the block whose output a path begins with; None if it begins with none."""
+        return next((self._outputs[head] for head in heads_of(path) if head in self._outputs), None)
+
     def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if a path begins with no block, exit, input or shared value."""
         head = path
         if head.partition(".")[0] in _ROOTS or head.startswith("__"):
             return
-        while head not in self._outputs and head not in self._shared:
-            cut = max(head.rfind("."), head.rfind("["))
-            if cut <= 0:
-                break
-            head = head[:cut]
-        else:
-            return
+        for head in heads_of(path):
+            if head in self._outputs or head in self._shared:
+                return
         if head.endswith("_round") and head.removesuffix("_round") in self.blocks:
             return
         hint = suggest(head, [*self.blocks, "workflow"])
         message = f"'{path}' begins with '{head}', which is neither a block nor 'workflow'.{hint}"
         yield WorkflowMistake(loc, message)
+
+
+def heads_of(path: str) -> Iterator[str]:
+    """Yield a path and each shorter one that it begins with: ids may hold dots."""
+    yield path
+    while (cut := max(path.rfind("."), path.rfind("["))) > 0:
+        path = path[:cut]
+        yield path
 
 
 def condition_mistakes(

@@ -197,9 +197,14 @@ def lookup(name: str, inputs: Mapping[str, Any], state: WorkflowState, where: st
     raise BlockError("template", f"{message} (a literal brace is written {{{{ or }}}})")
 
 
+def placeholders(template: str) -> list[str]:
+    """Return the names in the `{name}` placeholders of a template."""
+    return [match[1] for match in _PLACEHOLDER.finditer(template) if match[1]]
+
+
 def has_placeholder(template: str) -> bool:
     """Whether the template has a `{name}`."""
-    return any(match[1] for match in _PLACEHOLDER.finditer(template))
+    return bool(placeholders(template))
 
 
 def sole_placeholder(template: str) -> str | None:

@@ -16,7 +16,7 @@ from tests.support.shell import ROOT, Ended, evalcore
 FIELDS = [
     "timestamp", "suite", "test_id", "target", "variant", "iteration", "score", "verdict",
     "status", "scores", "error", "failure_stage", "failure_reason", "artifacts",
-    "group", "input", "output", "metrics", "tags",
+    "group", "input", "output", "metrics", "tags", "finish_reason",
 ]  # fmt: skip
 SCORE_FIELDS = [
     "name", "type", "block", "score", "weight", "verdict", "required", "assertions", "details",

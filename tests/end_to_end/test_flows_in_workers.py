@@ -43,6 +43,12 @@ async def asks(case_input, context):
 def asks_sync(case_input, context):
     return f"said {context.chat_sync(messages=case_input, model='m').text}"
 
+async def asks_named(case_input, context):
+    return f"said {(await context.chat(messages=case_input, provider='named')).text}"
+
+def asks_named_sync(case_input, context):
+    return f"said {context.chat_sync(messages=case_input, provider='named').text}"
+
 def waits(case_input, context):
     context.logger.info("waiting for %s", context.case_id)
     stopped = context.cancel.wait(600)
@@ -71,14 +77,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, flow: object, server: ModelServer | None = None, *flags: str) -> Json:
+def run(
+    folder: Path, flow: object, server: ModelServer | None = None, *flags: str, **more: object
+) -> Json:
     """Return the one item of a suite with this flow."""
-    check = {"type": "output.contains", "value": ""}
+    check = {"type": "not-contains", "value": "never said"}
     suite = {
         "name": "flows",
         "flow": flow,
         "variants": [{"id": "v", "config": {"tone": "kind"}}],
         "cases": [{"id": "c", "input": "hello", "assertions": [check]}],
+        **more,
     }
     path = folder / "suite.yaml"
     path.write_text(json.dumps(suite))
@@ -129,6 +138,22 @@ def test_a_model_call_of_a_function_is_recorded_and_replayed(
     assert recorded["metrics"]["output_tokens"] > 0
     assert replayed == recorded
     assert server.stats() == calls
+
+
+@pytest.mark.parametrize("isolation", [{}, {"isolation": "inline"}], ids=["worker", "inline"])
+@pytest.mark.parametrize(
+    ("reasoning", "said"), [("strip", "said Rome"), ("keep", "said <think>Berlin?</think> Rome")]
+)
+@pytest.mark.parametrize("function", ["asks_named", "asks_named_sync"])
+def test_a_model_that_a_function_asks_strips_its_reasoning(
+    folder: Path, function: str, isolation: Json, reasoning: str, said: str
+) -> None:
+    with model_server(script=lambda _: "<think>Berlin?</think> Rome") as thinking:
+        model = {"name": "named", "provider": "openai", "model": "m", "reasoning": reasoning}
+        flow = {"callable": f"flows_here:{function}", **isolation}
+        item = run(folder, flow, thinking, targets=[model])
+
+    assert item["assertions"][0]["actual"] == said
 
 
 def test_a_function_is_told_that_nothing_waits_and_logs_with_the_ids_of_its_item(

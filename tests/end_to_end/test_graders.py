@@ -456,7 +456,7 @@ def test_a_field_that_no_expected_output_has_is_an_error(tmp_path: Path) -> None
 
     assert {one["outcome"] for one in results(ended).values()} == {"error"}
     assert "no test's 'expected_output' has 'totle'" in results(ended)["a"]["message"]
-    assert ended.code == 1
+    assert ended.code == 4
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,7 @@ def test_judges_have_a_cost_line_of_their_own(tmp_path: Path) -> None:
 
 def test_cost_under_counts_judges_when_it_is_told_to(tmp_path: Path) -> None:
     gate = {"gate": "cost_under", "max": 0}
-    with model_server(script=replies(reply(1))) as server:
+    with model_server(script=replies("hello", reply(1))) as server:
         target = judge(server, name="t", model="gpt-4o")
         test = {"id": "a", "input": "hello", "criteria": "c"}
         gates = [

@@ -62,7 +62,13 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
                 "id": "a",
                 "input": "hello",
                 "assertions": [{"type": "python", "callable": f"own:{name}"} for name in checks],
-            }
+            },
+            # Else nothing is evaluated, and no gate is decided.
+            {
+                "id": "b",
+                "input": "hello",
+                "assertions": [{"type": "python", "callable": "own:good"}],
+            },
         ],
         "gates": [{"gate": "custom", "callable": f"own:{name}"} for name in ("gate", "dying_gate")],
     }

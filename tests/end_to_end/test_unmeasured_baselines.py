@@ -72,6 +72,36 @@ def test_a_run_that_evaluated_nothing_is_an_error(
     assert {messages[name] for name in gates if gates[name] == "inconclusive"} == {unevaluated}
 
 
+def test_saved_evals_whose_judge_gives_no_answer_are_an_error(tmp_path: Path, store: Path) -> None:
+    judge_target = {"name": "judge", "provider": "command", "command": DEAD}
+    (tmp_path / "targets.yaml").write_text(json.dumps([judge_target]))
+    code = "def main(data):\n    return {'text': data['text']}"
+    block = {"type": "code", "inputs": {"text": {"from": "workflow.text"}}, "code": code}
+    workflow = {"name": "w", "entry": "say", "transitions": [{"from": "say", "to": None}]}
+    saved = {
+        "name": "polite",
+        "target": {"type": "block", "block_id": "say"},
+        "source": {
+            "type": "manual",
+            "handle_inputs": {"input-json-0": {"type": "json", "data": "Hello"}},
+        },
+        "assertion": {
+            "target": {"output_handle_id": "output-json-0", "path": "text"},
+            "condition": {"kind": "llm_judged_as", "rubric": "is polite"},
+        },
+    }
+    definition = {"version": "1.0", "blocks": {"say": block}, "workflow": workflow}
+    path = tmp_path / "saved.yaml"
+    path.write_text(json.dumps({"workflow": definition, "evals": [saved]}))
+    ended = run(path, store)
+    assert (ended.code, ended.report["decision"]) == (4, "error")
+    assert ended.report["counts"]["blocked"] == 1
+    assert "1 assertion without an answer of the judge" in ended.report["gates"][0]["message"]
+    refused = evalcore("baseline", "set", "saved", "last", store=store)
+    assert (refused.code, "no completed run of a whole suite" in refused.err) == (2, True)
+    assert "nothing was evaluated" in evalcore("history", "w", store=store).out
+
+
 def test_a_run_whose_budget_allows_no_item_is_an_error(tmp_path: Path, store: Path) -> None:
     path = write(tmp_path, GOOD, errors="fail", limits={"max_duration_s": 0.000001})
     ended = run(path, store)

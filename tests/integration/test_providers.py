@@ -504,10 +504,12 @@ def test_an_answer_that_was_cut_is_visible(
         path = cut_suite(tmp_path, server.base_url, kind, f"stream: {stream}, {options}", section)
         ended = evalcore("run", path, "--json", "--mode", "record", store=store)
     replayed = evalcore("run", path, "--json", "--mode", "replay", store=store)
+    regraded = evalcore("regrade", "latest", "--json", store=store)
     shown = evalcore("report", "latest", store=store)
 
-    for report in (ended.report, replayed.report):
+    for report in (ended.report, replayed.report, regraded.report):
         item = report["cases"][0]["items"][0]
+        assert item["metrics"] == ended.report["cases"][0]["items"][0]["metrics"]
         assert item["finish_reason"] == answer.finish_reason
         if error is not None:
             assert item["output"] == answer.text

@@ -85,6 +85,7 @@ def test_a_worker_of_prefect_executes_a_run(served: tuple[Service, PrefectServer
     log = (running.folder / "service.log").read_text()
     assert run["counts"]["outcome"] == {"passed": 1, "failed": 1, "blocked": 0}, log
     assert "own process" not in log
+    assert run["timing"]["started_at"] is not None
     run_id, deadline = engine_run_of(running), time.monotonic() + _RECORDED_S
     while flow_states(server, run_id) != ["GateFailed"]:
         assert time.monotonic() < deadline, flow_states(server, run_id)
@@ -100,6 +101,7 @@ def test_the_service_executes_a_run_that_no_worker_takes(
         running.save(workflow, DOUBLED)
         run = running.run(workflow)
         assert run["counts"]["outcome"]["passed"] == 1
+        assert run["timing"]["started_at"] is not None
         assert flow_states(paused, engine_run_of(running)) == ["Cancelled"]
     log = (tmp_path / "service.log").read_text()
     assert "no worker has begun it within 1 s (EVALCORE_TAKE_UP_S)" in log
@@ -113,6 +115,12 @@ def test_a_cancelled_run_cancels_its_flow_run(paused: PrefectServer, tmp_path: P
         body = {"workflow_id": workflow}
         run = running.post("/v1/workflows/evals/runs", body, status=202)
         wait_for_states(running, paused, ["Scheduled", "Late"])
+        waiting = running.get(f"{RUNS}/{run['id']}")
+        assert (waiting["lifecycle"], waiting["timing"]["started_at"]) == (
+            {"status": "queued"},
+            None,
+        )
+        assert waiting["counts"]["lifecycle_counts"]["queued"] == 1
         running.post(f"/v1/workflows/evals/runs/{run['id']}/cancel", status=200)
         wait_for_states(running, paused, ["Cancelled"])
 

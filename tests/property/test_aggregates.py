@@ -253,7 +253,7 @@ def worse_kinds(was: dict[str, Any], now: dict[str, Any]) -> set[str]:
 
 
 def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[Any]]:
-    """Return (case, kind) of the regressions and of the improvements that SQL finds."""
+    """Return (case, kind) of what SQL finds worse and better, the measures too."""
     variants = [
         {"variantId": name, "cases": [{"caseId": case, **row} for case, row in rows.items()]}
         for name, rows in (("base", base), ("cand", cand))
@@ -261,7 +261,7 @@ def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[
     question = {"gate": "noRegressions", "baseline": "base", "variants": variants}
     _, summary = decide_question(read_question(question), lambda _: print)
     lists = [
-        (one.regressions, one.improvements)
+        (one.regressions + one.worse_measures, one.improvements + one.better_measures)
         for one in (summary.comparison.variants if summary.comparison else ())
     ]
     worse = {(entry.case, str(entry.kind)) for found, _ in lists for entry in found}

@@ -55,7 +55,10 @@ others: st.SearchStrategy[Mapping[str, Any]] = st.one_of(
 tests = st.fixed_dictionaries(
     {
         "input": texts.filter(bool) | st.just([{"role": "user", "content": "a"}]),
-        "assertions": st.lists(plain | others, min_size=1, max_size=5),
+        # A test without any weight does not load.
+        "assertions": st.lists(plain | others, min_size=1, max_size=5).filter(
+            lambda written: any(each.get("weight", 1) for each in written)
+        ),
         "fixtures": st.fixed_dictionaries(
             {"output": outputs},
             optional={"metrics": st.just({"latency_ms": 3, "cost_usd": 0.5})},

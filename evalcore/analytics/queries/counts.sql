@@ -13,6 +13,7 @@ SELECT
     count(*) FILTER (awaiting) AS awaiting,
     count(*) FILTER (refused) AS refused,
     sum(asserted_errors) AS asserted_errors,
+    sum(unjudged) AS unjudged,
     sum(len(missed)) AS missed,
     coalesce(sum(required_measured) = 0 AND sum(required_open) > 0, false) AS required_unmeasured,
     count(latency_ms) AS measured_latency,

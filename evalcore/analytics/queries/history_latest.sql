@@ -2,11 +2,11 @@
 -- those of `history_trend.sql` after the suite's name.
 SELECT
     suite, run_id, started_at, variant, coalesce(decision, state) AS decision,
-    score, score_low, score_high, pass_rate, cases, passed_cases,
-    p50_latency_ms, cost_usd,
+    score, score_low, score_high, pass_rate, pass_rate_low, pass_rate_high, cases, passed_cases,
+    p50_latency_ms, p50_latency_low_ms, p50_latency_high_ms, cost_usd, cost_low_usd, cost_high_usd,
     CASE WHEN coalesce(input_tokens, output_tokens) IS NOT NULL
         THEN coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)
-    END AS tokens,
+    END AS tokens, tokens_low, tokens_high,
     target, model, target_sha256, cases_sha256, judges_sha256, suite_sha256, engine,
     git_commit, git_dirty, part
 FROM runs

@@ -29,6 +29,12 @@ SELECT
     coalesce(status = 'skipped' AND reason = 'refused', false) AS refused,
     awaiting,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
+    len(list_filter(
+        assertions,
+        a -> a.outcome = 'blocked' AND json_extract_string(
+            a.details, '$.assertion_result.failure.code'
+        ) = 'judge_unavailable'
+    )) AS unjudged,
     list_transform(
         list_filter(
             assertions,

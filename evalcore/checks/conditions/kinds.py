@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from evalcore.checks.base import Fault
 from evalcore.checks.conditions.base import Condition, ConditionServices, type_error
 from evalcore.checks.conditions.judged import LlmJudgedAs, LlmNotJudgedAs
 from evalcore.checks.conditions.splits import SplitIouGte
@@ -48,6 +49,11 @@ class _NestedCondition(Condition):
     def mistakes(self) -> Iterable[str]:
         """Return those of the nested condition."""
         return self.condition.mistakes()
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield those of the nested condition."""
+        for fault in self.condition.faults():
+            yield fault._replace(path=("condition", *fault.path))
 
     @property
     def expected_value(self) -> Any:

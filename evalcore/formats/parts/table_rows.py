@@ -27,7 +27,7 @@ _FIELDS: Final = (
 
 _TABLES: Final = frozenset({".csv", ".parquet"})
 _JSON: Final = frozenset({".json", ".jsonl"})
-# What a test holds that no cell does: rows of JSON may.
+# What a test holds that no cell does: rows of JSON may. As a column it is a mistake.
 _PARTS: Final = frozenset(
     {"assert", "evaluators", "execution", "expected_outcome", "fixtures", "input_files"}
     | {"rubrics", "turns", "vars", "workspace"}
@@ -35,10 +35,11 @@ _PARTS: Final = frozenset(
 
 # Columns that people call by another name, and what they may mean.
 _OTHER_NAMES: Final = {
-    "assertion": "assertions",
-    "expect": "expected_output",
-    "expected": "expected_output",
-    "ideal": "expected_output",
+    **dict.fromkeys(("assert", "assertion", "evaluator", "evaluators"), "assertions"),
+    **dict.fromkeys(("expect", "expected", "expectedanswer", "ideal"), "expected_output"),
+    **dict.fromkeys(("expectedresponse", "expectedresult"), "expected_output"),
+    "expectedoutcome": "criteria",
+    "rubric": "rubrics",
 }
 # Near names are compared from this many letters on: `cost` and `host` are both words.
 _SHORTEST_NEAR: Final = 5
@@ -293,12 +294,15 @@ _TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": Fa
 def _meaning(column: str) -> str | None:
     """Return what a column's name probably means, if that is a check; None for any other."""
     written = _letters(column)
+    word = written.rstrip("0123456789")  # `contains.1`, promptfoo's `__expected2`
     types = {_letters(name): name for name in column_types()}
-    others = {_letters(word): word for word in assertion_words()} | _OTHER_NAMES
-    others |= {_letters(name): name for name in _FIELDS if name not in REQUIRED}
-    near = types.get(written) or others.get(written) or _nearest(written, types)
+    checks = {_letters(name): name for name in assertion_words()} | _OTHER_NAMES
+    fields = {_letters(name): name for name in (*_FIELDS, *_PARTS) if name not in REQUIRED}
+    near = types.get(word) or checks.get(word) or fields.get(written) or _nearest(word, types)
     if near is None:
         return None
+    if near in _PARTS - {"rubrics"}:
+        return f"is '{near}' of a test, which no cell can hold: write the tests as YAML or JSON"
     if near in _FIELDS:
         return f"is no field of a test: call the column '{near}'"
     if near in column_types():

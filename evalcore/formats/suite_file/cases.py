@@ -53,6 +53,7 @@ class CaseReader:
         """
         self._blocks = blocks
         self.executes = False
+        self.inputs: set[str] = set()
         self._verbatim = verbatim
         self._warnings = CaseWarnings(strict=strict)
         self.assertions = SuiteAssertions(graders, renames, self._warnings)
@@ -94,6 +95,10 @@ class CaseReader:
             # As in a workflow file: the blocks that are given yield that, the others run.
             case = case._replace(fixture=None, block_fixtures=fixture)
         self.executes = self.executes or case.fixture is None
+        if self._blocks:
+            from evalcore.targets.workflow import inputs_of
+
+            self.inputs.update(inputs_of(case.input))
         return case
 
     def _expected(self, assertions: Sequence[Assertion]) -> set[str]:

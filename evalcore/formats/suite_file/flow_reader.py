@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from evalcore.isolation.mode import ISOLATIONS
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import CALLABLE
-from evalcore.mistakes.wording import shown_path, suggest
+from evalcore.mistakes.wording import path_text, shown_path, suggest
 from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS, MODEL_KINDS
 from evalcore.trust.files import repository_root, resolve_inside
@@ -70,6 +70,21 @@ def check_function(
             key = next((key for key in ("flow", "target", "callable") if key in written), "")
             loc, written = (*loc, key), written.get(key)
         problems.add(loc, str(error))
+
+
+def check_prompts(flow: Flow, inputs: Collection[str], written: Any, problems: Problems) -> None:
+    """Note the placeholders in a workflow's prompts that no input of the cases can fill."""
+    if not blocks_of(flow):
+        return
+    from evalcore.workflow.read_definition import read_definition
+    from evalcore.workflow.references import unknown_placeholders
+
+    definition = read_definition(flow.targets[str(flow.default)].options["definition"])
+    for mistake in unknown_placeholders(definition, inputs):
+        if isinstance(written, Mapping) and "blocks" in written:
+            problems.add(("flow", *mistake.loc), mistake.message)
+        else:
+            problems.add(("flow",), f"{path_text(mistake.loc)}: {mistake.message}")
 
 
 class FlowReader:

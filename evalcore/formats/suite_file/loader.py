@@ -27,6 +27,7 @@ from evalcore.formats.suite_file.flow_reader import (
     FlowReader,
     blocks_of,
     check_function,
+    check_prompts,
 )
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.test_file.input_messages import (
@@ -142,6 +143,7 @@ def read_suite(
     check_required_cases(definition.policy, reader.ids.names, problems, level.loc("gates"))
     if reader.executes:
         check_function(flow, sound.get("flow"), folder, options, problems)
+        check_prompts(flow, reader.inputs, sound.get("flow"), problems)
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -134,19 +134,25 @@ def _workflow_case(case: Any, origin: InputOrigin) -> Any:
 
 def _given(fixture: Any, origin: InputOrigin) -> Any:
     """Return what is given instead of an answer; of an output with its measures the output."""
-    if isinstance(fixture, dict):
+    if isinstance(fixture, dict) and "output" in fixture:
         return read_named_texts(fixture, origin)
     return named_text(fixture, origin)
 
 
 def named_text(value: Any, origin: InputOrigin) -> Any:
-    """Return a text, those of a list, and the contents of messages, read from files named."""
+    """Return a text, those of a list or an object, and of messages, read from files named."""
     if isinstance(value, list):
         return [named_text(each, origin.below(index)) for index, each in enumerate(value)]
-    if isinstance(value, dict):  # a message, a segment of it, a criterion
-        inner = ("value",) if value.get("type") == "text" else _INNER_TEXTS
+    if isinstance(value, dict):
+        inner: Container[str] = value
+        if value.get("type") == "text":
+            inner = ("value",)
+        elif "type" in value or is_message(value):  # another segment, a schema
+            inner = _INNER_TEXTS
         return {
-            key: named_text(each, origin.below(key)) if key in inner else each
+            key: named_text(each, origin.below(key))
+            if key in inner and not key.startswith("$")  # as a schema's `$ref`
+            else each
             for key, each in value.items()
         }
     if not isinstance(value, str) or not value.startswith(_FILE):

@@ -182,6 +182,9 @@ def _decimal(text: str) -> float:
 
 
 def whole_number(text: str, number: float) -> float:
-    """Return the integer that a text such as `1e3` means; any other number as it is."""
-    is_whole = "e" in text.lower() and number.is_integer() and abs(number) <= MAX_INT
+    """Return the integer that a text such as `1e3` means; any other number as it is.
+
+    Above 2⁵³ it stays a float: not every integer has a float there, and floats are written so.
+    """
+    is_whole = "e" in text.lower() and number.is_integer() and abs(number) <= 2**53
     return int(number) if is_whole else number

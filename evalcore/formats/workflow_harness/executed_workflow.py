@@ -28,7 +28,7 @@ from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.workflow.blocks.registry import asks_model
 from evalcore.workflow.definition import MAX_DEPTH
 from evalcore.workflow.read_definition import behaviour_of
-from evalcore.workflow.references import find_mistakes
+from evalcore.workflow.references import find_mistakes, unknown_placeholders
 from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
@@ -57,12 +57,20 @@ class ExecutedWorkflow:
         self._workflows: dict[str, dict[str, Any]] = {}
         self._root = repository_root(path.resolve().parent)
         self._with_souls = True
+        self._inputs: Collection[str] | None = None
 
-    def options(self, fixtures: frozenset[str], variants: Sequence[Variant] = ()) -> dict[str, Any]:
+    def options(
+        self,
+        fixtures: frozenset[str],
+        variants: Sequence[Variant] = (),
+        inputs: Collection[str] | None = None,
+    ) -> dict[str, Any]:
         """Return the options of the target; `fixtures` are the blocks that never run.
 
-        Mistakes are noted; the options are unusable then.
+        `inputs` are those of the cases, if they are known. Mistakes are noted; the options are
+        unusable then.
         """
+        self._inputs = inputs
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
@@ -90,6 +98,9 @@ class ExecutedWorkflow:
             return False
         for mistake in find_mistakes(workflow, fixtures, with_souls=self._with_souls):
             problems.add((*prefix, *mistake.loc), mistake.message)
+        if self._inputs is not None and problems is self._problems:  # not of a sub-workflow
+            for mistake in unknown_placeholders(workflow, self._inputs, fixtures):
+                problems.add((*prefix, *mistake.loc), mistake.message)
         return True
 
     def _behaviour(

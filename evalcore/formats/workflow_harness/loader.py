@@ -84,7 +84,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     selection = Selection(options)
     execution = _Execution(raw, path, problems, options, variants, graders)
     spool = reader.spool(selection, execution)
-    target, file_problems = execution.target(reader.fixture_blocks)
+    target, file_problems = execution.target(reader.fixture_blocks, reader.inputs)
     threshold = threshold_of(
         options.threshold, evals.get("threshold"), section.get("threshold"), default=1.0
     )
@@ -161,10 +161,12 @@ class _Execution:
         self.needed |= begins
         return begins
 
-    def target(self, fixture_blocks: frozenset[str]) -> tuple[Target, list[Problems]]:
+    def target(
+        self, fixture_blocks: frozenset[str], inputs: Collection[str]
+    ) -> tuple[Target, list[Problems]]:
         """Return the target, and the collectors of the other files that it was read from.
 
-        The `fixture_blocks` never run.
+        The `fixture_blocks` never run; the cases have these `inputs`.
         """
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self.raw))}
         file_problems: list[Problems] = []
@@ -174,7 +176,7 @@ class _Execution:
             workflow = ExecutedWorkflow(
                 self.raw, self.path, self.problems, self.options, self.graders
             )
-            options = workflow.options(fixture_blocks, self.variants)
+            options = workflow.options(fixture_blocks, self.variants, inputs)
             file_problems = workflow.file_problems
             self._warn(workflow.warned)
         custom = self.custom.file_problems if self.custom else ()
@@ -250,6 +252,7 @@ class _CaseReader:
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
         self._fixture_blocks: frozenset[str] | None = None
+        self.inputs: set[str] = set()
 
     @property
     def warnings(self) -> list[str]:
@@ -296,6 +299,7 @@ class _CaseReader:
         before = self._problems.count
         self.ids.note(raw.get("id"), loc, self._problems)
         fixtures, expected = raw.get("fixtures") or {}, raw.get("expected") or {}
+        self.inputs.update(raw.get("inputs") or ())
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
         assertions = self._assertions(expected, (*loc, "expected"))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import case, or_, select, update
+from sqlalchemy import case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
@@ -54,6 +55,7 @@ class EvalWorker(QueueWorker[EvalRunRow]):
     def __init__(self, parts: Parts, settings: Settings, runner: Runner | None = None) -> None:
         super().__init__(parts, settings)
         self.runner = runner
+        self.waits_elsewhere = runner is not None
 
     async def execute(self, row: EvalRunRow, lease: RowLease) -> None:
         """Execute a run to its end, unless it is cancelled or the service ends."""
@@ -157,6 +159,8 @@ class _RunExecution:
         # How many attempts there were since a result that is written now: this one, until it has
         # given one itself. Said once.
         self._attempts, self._counts = 1, True
+        self._began = threading.Event()
+        self._is_marked = False
 
     async def run(self) -> None:
         """Execute the run; raises what the store or the engine raises."""
@@ -166,13 +170,16 @@ class _RunExecution:
             await self._end()
             return
         run = planned_run(self._parts.store, self._row.workflow_id, engine_run)
-        await self._mark_running()
+        if self._runner is None:
+            await self._mark_running()
         # What an earlier worker has committed counts as progress, also if this one dies.
         await self._write_committed(run)
         self._attempts, self._counts = 0, True
         executing = asyncio.ensure_future(self._execution(run))
 
         async def look() -> None:
+            if self._began.is_set() and not self._is_marked:
+                await self._mark_running()
             await self._write_committed(run)
 
         try:
@@ -200,11 +207,16 @@ class _RunExecution:
         if self._runner is not None:
             # What other processes execute does not end this one.
             await self._count_attempt(-1)
-            reason = await in_thread(attend_submitted, *arguments, self._runner)
+            began = self._began.set
+            reason = await in_thread(attend_submitted, *arguments, self._runner, began)
             if reason is None:
-                return await in_thread(is_complete, run)
+                complete = await in_thread(is_complete, run)
+                if complete:
+                    began()
+                return complete
             LOG.warning("run %s goes on in the service's own process: %s", run.run_id, reason)
             await self._count_attempt(1)
+            await self._mark_running()
         return await in_thread(execute_evals, *arguments)
 
     async def _count_attempt(self, more: int) -> None:
@@ -292,13 +304,21 @@ class _RunExecution:
         return FrozenEval(child.eval_id, revision.block_id, inputs, assertion)
 
     async def _mark_running(self) -> None:
+        """Say that the run and what is left of it are executed: here, or by another's worker."""
         now = datetime.now(UTC)
         async with self._parts.database.transaction() as session:
+            started = func.coalesce(EvalRunRow.started_at, now)
+            await session.execute(
+                update(EvalRunRow)
+                .where(*self._lease.mine)
+                .values(status=LifecycleStatus.RUNNING, started_at=started)
+            )
             await session.execute(
                 update(EvalResultRow)
                 .where(EvalResultRow.run_id == self._row.id, EvalResultRow.status.in_(OPEN))
                 .values(status=LifecycleStatus.RUNNING, started_at=now)
             )
+        self._is_marked = True
 
     async def _write_committed(self, run: StoredRun) -> None:
         shards = await asyncio.to_thread(lambda: [*committed_results(run, self._done)])

@@ -41,6 +41,7 @@ class QueueWorker(Generic[Row]):
     """Takes one row at a time and executes it, until it is stopped."""
 
     table: ClassVar[Any]
+    waits_elsewhere = False  # whether a row that was claimed waits for a worker of another queue
 
     def __init__(self, parts: Parts, settings: Settings) -> None:
         self.parts = parts
@@ -138,8 +139,11 @@ class QueueWorker(Generic[Row]):
             row.worker = self.name
             row.lease_until = self.parts.database.moment(self.parts.lease_s)
             row.attempts += 1
-            row.status = LifecycleStatus.RUNNING
-            row.started_at = row.started_at or datetime.now(UTC)
+            if self.waits_elsewhere:
+                row.status = LifecycleStatus.QUEUED
+            else:
+                row.status = LifecycleStatus.RUNNING
+                row.started_at = row.started_at or datetime.now(UTC)
             await self.claimed(session, row)
         if row.attempts > 1:
             suspects.in_execution = row.id

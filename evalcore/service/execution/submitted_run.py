@@ -24,20 +24,24 @@ _ASK_S: Final = 2.0
 
 
 def attend_submitted(
-    run: StoredRun, settings: Settings, end_signals: EndSignals, runner: Runner
+    run: StoredRun,
+    settings: Settings,
+    end_signals: EndSignals,
+    runner: Runner,
+    began: Callable[[], None],
 ) -> str | None:
     """Have a planned run executed by the runner's workers; return None once it is complete.
 
-    Returns the reason if this process has to go on with it: no worker begins it within
-    `settings.take_up_s`, the server does not answer, or the workers end without completing it.
-    Stopped, it returns None and leaves the flow run alone. Raises `RunConflictError` if the
-    orchestrator's user has cancelled it.
+    `began` is called once a worker has begun it. Returns the reason if this process has to go on
+    with it: no worker begins it within `settings.take_up_s`, the server does not answer, or the
+    workers end without completing it. Stopped, it returns None and leaves the flow run alone.
+    Raises `RunConflictError` if the orchestrator's user has cancelled it.
     """
     try:
         runner.submit(run)
     except RunnerAwayError as error:
         return str(error)
-    return _Watch(run, settings, runner).until_ended(end_signals.is_stopped)
+    return _Watch(run, settings, runner, began).until_ended(end_signals.is_stopped)
 
 
 def cancel_submitted(run: StoredRun, runner: Runner) -> None:
@@ -50,8 +54,11 @@ def cancel_submitted(run: StoredRun, runner: Runner) -> None:
 class _Watch:
     """The clocks of one submitted run: since when it waits, since when its server is away."""
 
-    def __init__(self, run: StoredRun, settings: Settings, runner: Runner) -> None:
+    def __init__(
+        self, run: StoredRun, settings: Settings, runner: Runner, began: Callable[[], None]
+    ) -> None:
         self._run, self._settings, self._runner = run, settings, runner
+        self._began = began
         self._submitted_at = time.monotonic()
         self._away_at: float | None = None
         self._committed = 0
@@ -78,6 +85,7 @@ class _Watch:
         except RunnerAwayError as error:
             return self._away_too_long(str(error))
         if submission.stage is Stage.RUNNING or is_complete(self._run):
+            self._began()
             return None
         if submission.stage is Stage.CANCELLED:
             raise RunConflictError(submission.reason)

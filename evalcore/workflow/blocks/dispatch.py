@@ -32,6 +32,11 @@ class DispatchBlock(ModelBlock):
                 yield WorkflowMistake(("exits", number), "an exit of a dispatch needs a 'task'")
             yield from names.soul(way.soul_ref, ("exits", number, "soul_ref"))
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the tasks of the exits."""
+        for number, way in enumerate(self.exits or ()):
+            yield ("exits", number, "task"), way.task
+
     async def run(self, context: Context) -> Any:
         """Return the answers by exit; each stands at `block.exit` as well.
 

@@ -43,6 +43,13 @@ class HttpBlock(Block):
         for literal in literal_secrets(self.headers, self.url, bodies):
             yield WorkflowMistake(literal.path, literal.message())
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the URL and the texts of headers and body, without references to variables."""
+        key = "body" if self.body_template is None else "body_template"
+        parts = {"url": self.url, "headers": self.headers, key: getattr(self, key)}
+        for loc, text in _texts(parts, ()):
+            yield loc, substituted(text, lambda _: " ")
+
     async def run(self, context: Context) -> Any:
         """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
 
@@ -72,6 +79,15 @@ class HttpBlock(Block):
             message = "the answer has an integer of more than 64 bits, which cannot be stored"
             raise BlockError("output", message)
         return parsed(answer)
+
+
+def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, Mapping | list):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, member in pairs:
+            yield from _texts(member, (*loc, key))
 
 
 class _References:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evalcore.workflow.definition import ModelBlock
@@ -20,6 +21,11 @@ class LlmBlock(ModelBlock):
 
     type: Literal["llm"]
     prompt_template: str | None = None
+
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the prompt."""
+        if self.prompt_template is not None:
+            yield ("prompt_template",), self.prompt_template
 
     async def run(self, context: Context) -> Any:
         """Return the answer to the filled template; without one, to what the block sees as JSON."""

@@ -346,6 +346,15 @@ def test_the_share_of_a_threshold_aggregator_decides() -> None:
     assert graded({**written, "aggregator": "mean"}, "a red rose").outcome is FAILED
 
 
+def test_a_composite_whose_members_all_passed_says_their_scores() -> None:
+    half = {"type": "composite", "name": "half", "assertions": [member("red"), member("blue")]}
+    members = [{**half, "threshold": 0.5}, member("rose")]
+    result = graded({"type": "composite", "threshold": 0.9, "members": members}, "a red rose")
+    assert result.outcome is FAILED
+    assert result.message.startswith("score 0.75 < 0.9; half 0.5: blue 0: ")
+    assert result.message.endswith("; rose 1")
+
+
 def test_a_required_member_that_fails_fails_the_composite() -> None:
     members = [member("red"), member("blue", required=True, weight=0)]
     result = graded({"type": "composite", "evaluators": members}, "a red rose")

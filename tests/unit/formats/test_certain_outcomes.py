@@ -210,6 +210,10 @@ def test_paths_of_suites_are_no_way_round(tmp_path: Path, assertion: str, place:
     ("condition", "place"),
     [
         ("{kind: matches_regex, pattern: '('}", ".pattern"),
+        (
+            "{kind: all_items_match, condition: {kind: matches_regex, pattern: '('}}",
+            ".condition.pattern",
+        ),
         ("{kind: json_schema_valid, schema: {type: strng}}", ".schema.type"),
         ("{kind: json_schema_valid, schema: {$ref: 'x.json'}}", ".schema.$ref"),
     ],

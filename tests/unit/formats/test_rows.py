@@ -586,6 +586,9 @@ def test_columns_named_like_negated_or_complete_assertions_add_them(
         ("word-count", "'assertions'"),
         ("output.equals", "'assertions'"),
         ("Not-LLM-Judge", "'assertions'"),
+        ("contains.1", "'contains'"),
+        ("__expected2", "'expected_output'"),
+        ("rubric", "'assertions'"),
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
@@ -609,6 +612,15 @@ def test_a_column_that_may_mean_a_check_is_a_mistake(
     assert problem.path == column
     assert meant in problem.message
     assert f"'metadata.{column}'" in problem.message
+
+
+@pytest.mark.parametrize("column", ["vars", "fixtures", "execution", "turns", "Input Files"])
+def test_a_column_of_what_no_cell_holds_is_a_mistake(tmp_path: Path, column: str) -> None:
+    write(tmp_path, {"rows.csv": f"id,input,output,contains,{column}\na,i,o,o,1\n"})
+    (problem,) = problems_of(tmp_path, "tests: rows.csv")
+
+    assert problem.path == column
+    assert "which no cell can hold: write the tests as YAML or JSON" in problem.message
 
 
 def test_a_column_that_is_called_metadata_is_metadata(tmp_path: Path) -> None:

@@ -580,11 +580,51 @@ def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:
 def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     write(tmp_path, {"q.txt": "Who?", "a.txt": "Ada"})
     case = "{id: a, input: 'file://q.txt', expected_output: 'file://a.txt', assertions: ["
-    case += "{type: equals, value: 'file://a.txt'}]}"
+    case += "{type: equals, value: 'file://a.txt'}, "
+    case += "{type: output.equals, path: output, value: {b: ['file://a.txt']}}], "
+    case += "fixtures: {a: {text: 'file://a.txt'}}}"
     (found,) = load(tmp_path, f"{HEAD}\n    cases: [{case}]\n").cases
 
     assert (found.input, found.expected_output) == ("Who?", "Ada")
-    assert found.assertions[0].params["value"] == "Ada"
+    assert [each.params["value"] for each in found.assertions] == ["Ada", {"b": ["Ada"]}]
+    assert found.fixture is not None
+    assert found.fixture.outputs["a"] == '{"text": "Ada"}'
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("input", "{a: {b: ['file://none.txt']}}"),
+        ("fixtures", "{a: {b: 'file://none.txt'}}"),
+        ("expected_output", "{a: 'file://none.txt'}"),
+    ],
+)
+def test_a_missing_file_within_a_value_is_a_mistake(tmp_path: Path, key: str, text: str) -> None:
+    given = "" if key == "input" else "input: x, "
+    (found,) = problems_of(tmp_path, f"{HEAD}\n    cases: [{{id: a, {given}{key}: {text}}}]\n")
+
+    assert found.path.startswith(f"cases[0].{key}.a")
+    assert "there is no file 'none.txt'" in found.message
+
+
+@pytest.mark.parametrize(
+    ("inline", "place"),
+    [
+        pytest.param(True, "flow.blocks.a.prompt_template", id="in the suite"),
+        pytest.param(False, "flow", id="in a file"),
+    ],
+)
+def test_an_unknown_placeholder_of_a_suites_workflow_is_a_mistake(
+    tmp_path: Path, inline: bool, place: str
+) -> None:
+    flow = "{blocks: {a: {type: llm, prompt_template: '{q} {topci}'}}, workflow: {entry: a}}"
+    write(tmp_path, {"flow.yaml": flow})
+    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
+    cases = "[{id: a, input: {q: 1}}, {id: b, input: {topic: 1}}]"
+    (found,) = problems_of(tmp_path, f"{head}\n    cases: {cases}\n")
+
+    assert found.path == place
+    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["in the suite", "in a file"])

@@ -60,6 +60,26 @@ def test_gate_decides(written: dict[str, Any], expected: str) -> None:
     assert result.message
 
 
+@pytest.mark.parametrize(
+    ("written", "unmeasured", "expected"),
+    [
+        ({"max": 0.51}, 0, "pass"),
+        ({"max": 0.51}, 1, "inconclusive"),
+        ({"max": 0.5}, 1, "fail"),
+        ({"max": 0.51, "include_judges": True}, 0, "inconclusive"),
+    ],
+    ids=["of a judge alone", "of a target", "too much already", "of a judge that counts"],
+)
+def test_costs_without_a_price_are_not_below_a_maximum(
+    written: dict[str, Any], unmeasured: int, expected: str
+) -> None:
+    policy = replace(POLICY, gates=(parse_gate({"gate": "cost_under", **written}),))
+    summary = replace(SUMMARY, unpriced=("new-model",), unmeasured_cost=unmeasured)
+    (result,) = decide_gates(policy, summary)
+    assert result.outcome == expected
+    assert ("no price is known for new-model" in result.message) == (expected == "inconclusive")
+
+
 VALUES: dict[str, Any] = {
     "threshold": 0.5,
     "max": 0.5,

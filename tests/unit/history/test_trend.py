@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from evalcore.cli.history import history
 from evalcore.errors import UsageError
 from evalcore.history.changes import Fingerprint, describe_changes
+from evalcore.history.latest_runs import latest_runs
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
 from evalcore.model.trend import Metric
@@ -69,6 +70,11 @@ def test_a_trend_has_a_point_for_each_run_with_interval_and_changes(store: Local
     assert rate.points[2].high == pytest.approx(0.9385, abs=1e-4)
     assert cost.points[0].value == pytest.approx(0.03)
     assert cost.points[0].low is None
+
+
+def test_the_newest_run_of_each_suite_has_its_decision_and_what_changed(store: LocalStore) -> None:
+    newest = {suite: (run.decision, run.before) for suite, run in latest_runs(store).items()}
+    assert newest == {"support": ("fail", "fail"), "Other": ("pass", None)}
 
 
 def test_a_case_says_since_when_it_fails_and_what_changed(store: LocalStore) -> None:

@@ -21,9 +21,11 @@ async def _sent(request: Request) -> Reply:
         return await send(session, request)
 
 
-def sent(endpoint: Endpoint) -> Reply:
+def sent(endpoint: Endpoint, model: str = "m") -> Reply:
     """Return the reply of whoever listens at an endpoint."""
-    return asyncio.run(_sent(Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=20.0)))
+    return asyncio.run(
+        _sent(Request(endpoint, model=model, messages=HELLO, attempt_timeout_s=20.0))
+    )
 
 
 def ask(server: ModelServer, protocol: str = "openai", **fields: Any) -> Reply:

@@ -86,6 +86,13 @@ def test_a_failure_says_what_was_expected_and_what_came() -> None:
     assert "b (contains" not in found.text
 
 
+def test_the_message_of_a_failure_has_the_reason_after_a_name_of_several_lines() -> None:
+    checks = [assertion("equals-a\nb", "failed")]
+    found = verdict(junit(run_of(case("bad", item("failed", assertions=checks)))), "bad")
+    assert found is not None
+    assert found.get("message") == "equals-a b (contains, failed): does not contain 'yes'"
+
+
 def test_an_error_has_its_kind_and_message() -> None:
     found = verdict(junit(MIXED), "broken")
     assert found is not None

@@ -7,6 +7,7 @@ import statistics
 
 import pytest
 
+from evalcore.model.sample import Shape
 from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile, two_sided_t
 from evalcore.statistics.exact import fisher, iterations_to_decide, mcnemar
 from evalcore.statistics.intervals import (
@@ -114,6 +115,16 @@ def test_the_interval_of_a_mean_of_scores_is_clipped() -> None:
     interval = mean_interval(Moments(3, 0.9, 0.1, 2))
     assert (interval.high, interval.method) == (1.0, "student-t")
     assert interval.low == pytest.approx(0.9 - 4.302652730 * 0.1, abs=1e-8)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("off", [-1.1e-16, 1.1e-16, 2.2e-16])
+def test_scores_that_differ_by_rounding_are_the_same(score: float, off: float) -> None:
+    shape = Shape(min(score, score + off), max(score, score + off), 1.0)
+    moments = plain_moments(3, score + off / 3, 0.0, shape)
+    assert moments is not None
+    exact = mean_interval(Moments(3, score, 0.0, 2, shape=Shape(score, score, math.inf)))
+    assert mean_interval(moments)[:2] == pytest.approx(exact[:2], abs=1e-6)
 
 
 @pytest.mark.parametrize(

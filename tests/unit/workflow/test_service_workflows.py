@@ -126,6 +126,10 @@ PRIVATE = [
     "http://10.0.0.1/",
     "http://[fd00::1]/",
     "http://[64:ff9b::7f00:1]/",
+    "http://127\u30020\u30020\u30021:{port}/",
+    "http://\u2460\u2461\u2466.0.0.1:{port}/",
+    "http://\uff11\uff12\uff17.0.0.1:{port}/",
+    "http://\uff1169.254.169.254/latest/meta-data",
 ]
 
 

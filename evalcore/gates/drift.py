@@ -36,6 +36,11 @@ class _DriftRow(NamedTuple):
     number: int | None
 
 
+def _place(row: _DriftRow) -> int:
+    """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
+    return row.number or 0
+
+
 @frozen(slots=False)
 class NoDrift(
     PastGate,
@@ -48,7 +53,6 @@ SELECT
     variant, NULL, cases, score, pass_rate, latency, cost,
     (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
 FROM variant_measures AS m
-ORDER BY number NULLS LAST
 """,
 ):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
@@ -66,7 +70,7 @@ ORDER BY number NULLS LAST
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = [_DriftRow(*row) for row in self.rows(summary)]
+        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_place)
         current = [row for row in rows if row.run_id is None]
         if not any(row.cases for row in current):
             return self.undecided("no case was evaluated", past)

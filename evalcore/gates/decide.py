@@ -91,6 +91,20 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
     )
 
 
+def without_assertions(policy: Policy, results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """Return the results of a run of which no case has an assertion: passes say nothing then."""
+    return tuple(
+        replace(
+            result,
+            outcome=GateOutcome.INCONCLUSIVE,
+            message=f"no case has an assertion ({result.message})",
+        )
+        if result.passed and gate.needs_assertions
+        else result
+        for gate, result in zip(map(restore_gate, policy.gates), results, strict=True)
+    )
+
+
 def decide_run(
     gates: Sequence[GateResult],
     summary: Summary,

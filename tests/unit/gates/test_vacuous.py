@@ -76,8 +76,8 @@ def good(count: int = 6, first: int = 0, **more: Any) -> Rows:
     return [{"caseId": f"c{n}", "passed": True, "overall": 1.0, **CHEAP, **more} for n in numbers]
 
 
-def state(count: int = 6, **facts: Any) -> Rows:
-    return [{"caseId": f"c{number}", **facts} for number in range(count)]
+def state(**facts: Any) -> Rows:
+    return [{"caseId": f"c{number}", **facts} for number in range(6)]
 
 
 ERROR = state(error="boom", **CHEAP)

@@ -24,6 +24,7 @@ _FIELD_OF_TEXT: Final = re.compile(
 _AMBIGUOUS: Final = frozenset({"key", "auth", "sig", "signature", "token"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _BODIES: Final = ("body", "parameters")
+_HEADER_OF_COMMAND: Final = re.compile(r"\b([\w-]+):\s+((?:\w+\s+)?[^\s\"'$`]+)(?=[\s\"']|$)")
 _WEB_ADDRESS: Final = re.compile(r"https?://[^\s\"'`\\]+")
 
 Path = tuple[str | int, ...]
@@ -112,6 +113,23 @@ class _Search(NamedTuple):
             if self._is_name(name) and self.is_secret(written):
                 yield LiteralSecret(path, f"'{name}'")
 
+    def command(self, command: Any, path: Path) -> Iterator[LiteralSecret]:
+        """Search a command for addresses, keys, headers and `--api-key=…`, but not for `$KEY`."""
+        words = command if isinstance(command, list) else [command]
+        for text in filter(lambda word: isinstance(word, str), words):
+            for match in _WEB_ADDRESS.finditer(text):
+                yield from self.address(match[0], path)
+            for match in _HEADER_OF_COMMAND.finditer(text):
+                for literal in self.headers({match[1]: match[2]}, path):
+                    yield literal._replace(path=path)
+            for word in text.split():
+                name, _, value = word.strip("\"';,").lstrip("-").partition("=")
+                named = name.lower() not in _AMBIGUOUS and self._is_name(name)
+                for part in (name, value.strip("\"'")):
+                    is_value = named and part != name
+                    if not part.startswith(("$", "`")) and self.is_secret(part, named=is_value):
+                        yield LiteralSecret(path, f"'{name}'" if is_value else "the command")
+
     def _is_name(self, name: str) -> bool:
         return SECRET_FIELD.fullmatch(name) is not None and name.lower() not in self.untelling
 
@@ -132,13 +150,19 @@ def literal_secrets(
 def literals_of_target(
     options: Mapping[str, Any], variable_values: Iterable[str] = ()
 ) -> Iterator[LiteralSecret]:
-    """Yield the same for the addresses, body and parameters of a target, and a function's `config`.
+    """Yield the same for a target's addresses, body, parameters and commands, and a `config`.
 
     `api_key`, `headers` and `env` are `secret_options`, and no address of a target may have a
     password. `variable_values` are what references may have stood for.
     """
     search = _Search(sorted(filter(is_telling, variable_values), key=len, reverse=True))
     yield from _of_request(options, search, ())
+    yield from search.command(options.get("command"), ("command",))
+    check = options.get("healthcheck")
+    if isinstance(check, Mapping):
+        yield from search.command(check.get("command"), ("healthcheck", "command"))
+        if isinstance(check.get("url"), str):
+            yield from search.address(check["url"], ("healthcheck", "url"))
     config = options.get("config")
     if isinstance(config, Mapping):
         yield from _of_request(config, search, ("config",), login=True)

@@ -306,6 +306,13 @@ AZURE = "https://x.example/v1?api-version=2024-06-01"
          "config.url"),
         ("provider: python, callable: 'a:b', config: {headers: {X-Session: hunter2hunter2x}}",
          "config.headers.X-Session"),
+        ("provider: cli, command: 'x {PROMPT}', healthcheck: {url: 'http://x?token=hunter2hunt-er'}",
+         "healthcheck.url"),
+        ("provider: command, command: [x, '--api-key=hunter2hunter2x', '{prompt}']", "command"),
+        (f"provider: command, command: [x, --key, {KEY}, '{{prompt}}']", "command"),
+        ("provider: command, command: 'curl -H \"Authorization: Bearer hunter2hunter2x\" {prompt}'",
+         "command"),
+        ("provider: cli, command: 'curl http://x?sig=hunter2hunter2x -d {PROMPT}'", "command"),
     ],
 )  # fmt: skip
 def test_a_literal_secret_in_what_the_plan_stores_is_a_mistake(
@@ -329,6 +336,9 @@ def test_a_literal_secret_in_what_the_plan_stores_is_a_mistake(
         "provider: http, url: 'http://x', body: 'Say the key: open-sesame-1 {prompt}'",
         "provider: openai, model: m, parameters: {prompt_cache_key: suite-2024-11}",
         "provider: python, callable: 'a:b', config: {key: customer_id-1, token: '[CLS]-01'}",
+        "provider: command, command: [x, '--api_key=${{ EVAL_K }}', --key=user_id-1, '{prompt}']",
+        """provider: command, command: 'curl -H "Authorization: Bearer $EVAL_KEY" {prompt}'""",
+        "provider: command, command: 'API_KEY=$OTHER_KEY-1 x --token=\"$TOKEN_OF_X1\" {prompt}'",
     ],
 )  # fmt: skip
 def test_references_placeholders_and_plain_values_are_no_literal_secrets(

@@ -147,6 +147,7 @@ class Aggregates:
             cases=sum(variant.cases for variant in variants),
             passed_cases=sum(variant.passed for variant in variants),
             score=self._run("score").fetchone()[0],
+            asserted=int(row["asserted"] or 0),
             asserted_errors=int(row["asserted_errors"] or 0),
             unjudged=int(row["unjudged"] or 0),
             variants=variants,

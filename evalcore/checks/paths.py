@@ -87,7 +87,7 @@ class OutputEquals(_PathCheck):
         if isinstance(value, Verdict):
             return value
         value, expected, actual = value.value, self.value, value.text
-        is_output = self.path is None or self.path.startswith("outputs")
+        is_output = self.path is None or self.path.startswith("output")
         if is_output and isinstance(value, str) and not isinstance(expected, str):
             try:
                 value = parse(value)
@@ -97,7 +97,8 @@ class OutputEquals(_PathCheck):
             return _passed(actual)
         is_text = isinstance(expected, str)
         sought = quote(expected) if is_text else shorten(json_text(expected), QUOTED_LENGTH)
-        return failed(f"is not {sought}", actual=actual)
+        other = "" if is_text or not isinstance(value, str) else f", but the text {quote(value)}"
+        return failed(f"is not {sought}{other}", actual=actual)
 
 
 class OutputMatches(_PathCheck):

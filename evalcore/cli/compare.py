@@ -22,6 +22,7 @@ from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.report.changes import variant_measures
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
+from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import choose_two
 from evalcore.storage.runs import StoredRun
 
@@ -61,6 +62,10 @@ def compare(
         raise UsageError("-o: only a page is written to a file: --html -o FILE")
     chosen = choose_two(chosen_store(store), baseline, candidate)
     runs = compare_runs(*chosen)
+    for run, manifest in zip(chosen, (runs.baseline, runs.candidate), strict=True):
+        if reasons := partial_reasons(run, manifest):
+            text = f"warning: run {manifest.id} is of a part of its suite ({'; '.join(reasons)})"
+            click.echo(one_line(text), err=True)
     if html:
         _write_page(runs, *chosen, output)
     elif as_json:

@@ -120,5 +120,7 @@ def _line(entry: dict[str, Any]) -> str:
         _ABSENT if rate is None else f"{rate:.1%}",
         _ABSENT if entry["duration_s"] is None else duration_text(entry["duration_s"]),
         _ABSENT if cost is None else f"{cost:,.4f}",
-        entry["suite"],
+        f"{entry['suite']}  partial: {'; '.join(entry['part'])}"
+        if entry["part"]
+        else entry["suite"],
     )

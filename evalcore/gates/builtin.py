@@ -45,7 +45,7 @@ def _without_score(summary: Summary, policy: Policy) -> str | None:
 
 
 @frozen(slots=False)
-class ScoreAtLeast(Gate, example="0.8"):
+class ScoreAtLeast(Gate, example="0.8", outcomes=True):
     """The run's score is at least this. Without a score the gate fails. Where a limit left cases
     out, or errors left fewer than `k` iterations of a case, a pass is inconclusive.
     """
@@ -91,7 +91,7 @@ class Threshold(ScoreAtLeast, example="0.8"):
 
 
 @frozen(slots=False)
-class PassRate(Gate, example="0.9"):
+class PassRate(Gate, example="0.9", outcomes=True):
     """The share of cases that passed is at least this; with `per_variant` in every variant.
     Without cases the gate fails. Default of test files, with 1.0.
     """
@@ -153,7 +153,7 @@ CaseIds = Annotated[
 
 
 @frozen(slots=False)
-class RequiredCases(Gate, example="case-1,case-2"):
+class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
     """Each of these cases passed in every variant. An id that the suite does not have is a
     mistake.
     """
@@ -194,7 +194,7 @@ class RequiredCases(Gate, example="case-1,case-2"):
 
 
 @frozen(slots=False)
-class RequiredAssertions(Gate):
+class RequiredAssertions(Gate, outcomes=True):
     """Every required assertion of every completed item reaches its threshold."""
 
     value_key: ClassVar[str] = "failures"

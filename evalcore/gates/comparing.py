@@ -57,6 +57,10 @@ class NoRegressions(Gate, compares=True):
     allow_metric_regressions: Flag = True
     first_run: FirstRun = "inconclusive"
 
+    @property
+    def needs_assertions(self) -> bool:
+        return self.allow_metric_regressions
+
     def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
         # Whether several iterations differ by chance depends on how many cases do. Cases of an
         # earlier run that have not run yet look as if they were missing.
@@ -269,7 +273,7 @@ def _measure_text(measure: Measure) -> str:
 
 
 @frozen(slots=False)
-class NoSignificantRegression(Gate, compares=True):
+class NoSignificantRegression(Gate, compares=True, outcomes=True):
     """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
     above −`margin`, for every candidate.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evalcore.errors import ExitCode
 from evalcore.gates.builtin import Errors
@@ -65,6 +66,20 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
         if gate.about_errors
         else GateResult(gate.result_name, GateOutcome.INCONCLUSIVE, why)
         for gate in gates
+    )
+
+
+def without_assertions(policy: Policy, results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """Return the results of a run of which no case has an assertion: passes say nothing then."""
+    return tuple(
+        replace(
+            result,
+            outcome=GateOutcome.INCONCLUSIVE,
+            message=f"no case has an assertion ({result.message})",
+        )
+        if result.passed and gate.needs_assertions
+        else result
+        for gate, result in zip(map(restore_gate, policy.gates), results, strict=True)
     )
 
 

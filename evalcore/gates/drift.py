@@ -54,6 +54,10 @@ FROM variant_measures
     sigmas: Amount = 5.0
 
     @property
+    def needs_assertions(self) -> bool:
+        return self.metric in {"score", "pass_rate"}
+
+    @property
     def wanted_runs(self) -> int:
         """The longest series."""
         return _DRIFT_RUNS

@@ -27,7 +27,8 @@ class Gate:
     parameters as `$key`.
     `rows` returns its rows. `value_key` and `threshold_key` are the keys of its details that hold
     the number it looks at and the bound of that number, for the history.
-    `about_errors`: it is decided also if nothing was evaluated. `defaults_before` are parameters
+    `about_errors`: it is decided also if nothing was evaluated; `about_outcomes` (the argument
+    `outcomes`): by passes or scores. `defaults_before` are parameters
     whose default was another one when plans without them were made.
     `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
@@ -39,6 +40,7 @@ class Gate:
     value_key: ClassVar[str] = "value"
     threshold_key: ClassVar[str] = "threshold"
     about_errors: ClassVar[bool] = False
+    about_outcomes: ClassVar[bool] = False
     defaults_before: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     is_sequential: ClassVar[bool] = False
     fails_early: ClassVar[bool] = False
@@ -49,13 +51,14 @@ class Gate:
         return self.gate
 
     def __init_subclass__(
-        cls, *, example: str = "", compares: bool = False, query: str = ""
+        cls, *, example: str = "", compares: bool = False, query: str = "", outcomes: bool = False
     ) -> None:
         name = cls.__name__.removesuffix("Gate")
         cls.gate = snake_case(name[0].lower() + name[1:])
         cls.example = example
         cls.compares = compares
         cls.query = query
+        cls.about_outcomes = outcomes or cls.about_outcomes
         cls.is_sequential = cls.sequential is not Gate.sequential
         cls.fails_early = cls.has_failed is not Gate.has_failed
 
@@ -68,6 +71,11 @@ class Gate:
     def spec(self) -> GateSpec:
         """The form in which a policy and a stored plan hold the gate."""
         return GateSpec(self.gate, self.params)
+
+    @property
+    def needs_assertions(self) -> bool:
+        """Whether the gate cannot pass if no case has an assertion."""
+        return self.about_outcomes
 
     @property
     def sequential(self) -> SequentialRule | None:

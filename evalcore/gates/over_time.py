@@ -72,6 +72,7 @@ class _PairedRow(NamedTuple):
 @frozen(slots=False)
 class NoDropFromHistory(
     PastGate,
+    outcomes=True,
     query="""
 WITH past AS (
     SELECT
@@ -199,6 +200,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
 @frozen(slots=False)
 class NoNewFailures(
     PastGate,
+    outcomes=True,
     query="""
 WITH recent AS (
     SELECT *, row_number() OVER (PARTITION BY variant, case_id ORDER BY number DESC) AS back

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Reliable(
     Gate,
     example="3",
+    outcomes=True,
     query="""
 WITH tried AS (
     SELECT

@@ -91,11 +91,12 @@ class Summary:
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
-    `asserted_errors` counts assertions in error in completed items, `unjudged` those of saved evals
-    that are blocked because their judge gave no answer. `each_item_once` says that the rows are
-    those of the planned items, one each. `refused` counts the items that were not tried
-    since a provider refused every call. `costliest`, alone and with its judges, and
-    `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
+    `asserted` counts the results of assertions, `asserted_errors` assertions in error in completed
+    items, `unjudged` those of saved evals that are blocked because their judge gave no answer.
+    `each_item_once` says that the rows are those of the planned items, one each.
+    `refused` counts the items that were not tried since a provider refused every call.
+    `costliest`, alone and with its judges, and `required_cases` (those that did not pass) are there
+    for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected, and `is_first_run` is false where
     one is named but was left out, deleted or damaged. `gate_rows` are the rows of the
@@ -114,6 +115,7 @@ class Summary:
     cases: int
     passed_cases: int
     score: float | None
+    asserted: int | None = None
     asserted_errors: int = 0
     unjudged: int = 0
     variants: tuple[VariantSummary, ...] = ()

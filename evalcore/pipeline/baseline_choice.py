@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from evalcore.errors import UsageError
@@ -15,14 +14,12 @@ from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
 
 
-def settle_baseline(
-    store: ObjectStore, definition: SuiteDefinition, warn: Callable[[str], None] | None = None
-) -> dict[str, Any] | None:
+def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
     """Return the earlier run that a run of the suite is compared with: `{name, suite, run}`.
 
     None if its baseline is a variant, or if none is asked for. The name that the caller gave is
-    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither. `latest`
-    means the newest whole run, as `last` does. `warn` is told of a partial run.
+    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither, or if the
+    run is a partial one. `latest` means the newest whole run, as `last` does.
     """
     if definition.baseline is not None or definition.dropped_baseline is not None:
         return None
@@ -49,10 +46,11 @@ def settle_baseline(
             f"baseline: run {name} is of suite '{earlier.suite}', not of '{definition.name}'; "
             "`evalcore compare` compares runs of any two suites"
         )
-    if warn is not None and not definition.part and (reasons := partial_reasons(run, earlier)):
-        warn(
-            f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}): cases "
-            "that it has not measured are not compared; `last` names the newest whole run"
+    if reasons := partial_reasons(run, earlier):
+        raise UsageError(
+            f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}) and "
+            "cannot be a baseline; `last` names the newest whole run, and `evalcore baseline set "
+            f"{definition.name} {earlier.id} --force` takes this one as it is"
         )
     return {"name": None, "suite": earlier.suite, "run": earlier.id}
 

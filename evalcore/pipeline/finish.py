@@ -144,7 +144,6 @@ def finish_run(
             options or DecideOptions(),
         ) as view,
     ):
-        _store_report(view, keep_json=keep_json)
         summary = view.report.summary
         facts |= _figures(summary)
         skipped = dict(view.reasons()) if summary.counts.skipped else {}
@@ -152,6 +151,8 @@ def finish_run(
         if not part and has_evaluated_nothing(run.definition, summary):
             part = ("nothing was evaluated",)
         facts[PART] = part
+        view.report = replace(view.report, run=replace(view.report.run, part=part))
+        _store_report(view, keep_json=keep_json)
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,
@@ -304,4 +305,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
         evidence=manifest.settings.get("evidence"),
+        part=tuple(manifest.execution.get(PART) or ()),
     )

@@ -180,7 +180,7 @@ def plan_run(
     check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)
     definition = _definition_with_code(suite, store, options, regraded=regraded)
     suite = replace(suite, definition=definition)
-    baseline = settle_baseline(store, definition, options.warn)
+    baseline = settle_baseline(store, definition)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
     quarantine = quarantine_on(suite.quarantine, definition.name, now.astimezone(UTC).date())
     latency_s = 0.0 if regraded else _latency_in_history(store, definition)

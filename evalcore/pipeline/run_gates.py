@@ -10,12 +10,12 @@ import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.frozen import frozen
-from evalcore.gates.decide import decide_gates, unevaluated_gates
+from evalcore.gates.decide import decide_gates, unevaluated_gates, without_assertions
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.run import Manifest
-from evalcore.model.suite import SuiteDefinition
+from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.model.summary import Summary
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, undecided_head
@@ -73,7 +73,23 @@ def gate_results(
         from evalcore.pipeline.stop_rule import early_results
 
         results = early_results(run.definition, manifest, tables, results)
+    if _asserts_nothing(run.definition, summary):
+        results = without_assertions(policy, results)
     return results
+
+
+def _asserts_nothing(definition: SuiteDefinition, summary: Summary) -> bool:
+    """Whether passes and scores of a suite say nothing: no evaluated case has an assertion.
+
+    In workflow files such a case passes with the score 1, as in their source program; tests and
+    saved evals have assertions, and those of scripts a score of their own.
+    """
+    return (
+        definition.format is Format.SUITE
+        and definition.file_rules >= _EVALUATED_SINCE
+        and not definition.scorers
+        and summary.asserted == 0
+    )
 
 
 def has_evaluated_nothing(definition: SuiteDefinition, summary: Summary) -> bool:

@@ -29,6 +29,7 @@ class RunFacts:
     reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
     `evidence` is what the run keeps of its items, where that is not the answers.
     `reused` has `{run, items}` for each earlier run whose evidence was taken over.
+    `part` has the reasons why a run is of a part of its suite.
     """
 
     id: str
@@ -41,12 +42,13 @@ class RunFacts:
     reused: tuple[Mapping[str, Any], ...] = ()
     budget: Mapping[str, Any] | None = None
     evidence: str | None = None
+    part: tuple[str, ...] = ()
 
     def block(self) -> dict[str, Any]:
         """Return the JSON object; what the run has not (a budget) is no key of it."""
         values = asdict(self)
-        for name in ("budget", "evidence"):
-            if values[name] is None:
+        for name in ("budget", "evidence", "part"):
+            if not values[name]:
                 del values[name]
         return values
 

@@ -13,6 +13,8 @@ from evalcore.report.document import Report
 
 def note_lines(report: Report) -> Iterator[str]:
     """Yield lines of plain text."""
+    if report.run.part:
+        yield f"partial run ({'; '.join(report.run.part)}): it cannot be a baseline"
     awaited = report.summary.awaiting
     if awaited is not None:
         items = "1 item" if awaited.items == 1 else f"{awaited.items} items"

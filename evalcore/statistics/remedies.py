@@ -9,9 +9,19 @@ import math
 
 from evalcore.model.sample import Sample
 from evalcore.model.tolerance import ROUNDING, reaches
-from evalcore.statistics.distributions import two_sided_t, two_sided_z
+from evalcore.statistics.distributions import two_sided_z
 from evalcore.statistics.estimates import effective_cases, estimate_mean, estimate_rate, moments_of
-from evalcore.statistics.intervals import SCORES, Z_OF_POWER, Moments, cases_to_decide
+from evalcore.statistics.intervals import (
+    DIFFERENCES,
+    NORMAL_DF,
+    SCORES,
+    Z_OF_POWER,
+    Moments,
+    Range,
+    cases_to_decide,
+    decides_mostly,
+    smallest,
+)
 
 _MOST_CASES = 1_000_000
 _MOST_ITERATIONS = 1_000
@@ -40,7 +50,12 @@ def remedy_of_threshold(sample: Sample, threshold: float, alpha: float = 0.05) -
         more = cases_to_decide(moments, threshold, alpha, values=SCORES)
         noise = None if sample.noise is None else sample.noise / sample.iterations
         repeats = iterations_to_decide(
-            moments, threshold, alpha, noise=noise, iterations=sample.iterations
+            moments,
+            threshold,
+            alpha,
+            noise=noise,
+            iterations=sample.iterations,
+            values=SCORES,
         )
     text = sizes(more, repeats, clustered=sample.clustered)
     return None if text is None else f"may be chance: {text} would tell"
@@ -50,7 +65,7 @@ def _cases_of_rate(sample: Sample, threshold: float, alpha: float) -> int | None
     """Return how many more cases move Wilson's interval of the rate off the threshold.
 
     Its end reaches the threshold where the rate is z₁₋α/₂·√(t(1 − t)/n) away, at 80 % power:
-    n = ((z₁₋α/₂·√(t(1 − t)) + z₀.₈·√(p(1 − p))) / (p − t))², times cases per effective case.
+    n = ((z₁₋α/₂·√(t(1 − t)) + z₀.₈·√(p(1 − p))) / (p − t))² effective cases of the larger sample.
     """
     rate = sample.mean
     distance = abs(rate - threshold)
@@ -58,8 +73,18 @@ def _cases_of_rate(sample: Sample, threshold: float, alpha: float) -> int | None
         return None
     spread = two_sided_z(alpha) * math.sqrt(threshold * (1 - threshold))
     spread += Z_OF_POWER * math.sqrt(rate * (1 - rate))
-    needed = (spread / distance) ** 2 * sample.n / effective_cases(sample)
-    return max(1, math.ceil(needed - ROUNDING) - sample.n)
+    needed = (spread / distance) ** 2 - ROUNDING
+
+    def decides(n: int) -> bool:
+        units = round(n * sample.units / sample.n)
+        error = sample.standard_error
+        if error is not None:
+            error *= math.sqrt(sample.n / n)
+        df = min(max(sample.df, units - 1), NORMAL_DF)
+        larger = sample._replace(n=n, units=units, standard_error=error, df=df)
+        return effective_cases(larger, alpha) >= needed
+
+    return smallest(decides, sample.n + 1) - sample.n
 
 
 def remedy(more_cases: int | None, iterations: int | None, *, clustered: bool = False) -> str:
@@ -84,7 +109,13 @@ def sizes(more_cases: int | None, iterations: int | None, *, clustered: bool) ->
 
 
 def iterations_to_decide(
-    moments: Moments, boundary: float, alpha: float, *, noise: float | None, iterations: int
+    moments: Moments,
+    boundary: float,
+    alpha: float,
+    *,
+    noise: float | None,
+    iterations: int,
+    values: Range = DIFFERENCES,
 ) -> int | None:
     """Return how many iterations of each case would decide; None where no number up to 1 000 does.
 
@@ -93,11 +124,12 @@ def iterations_to_decide(
     """
     if noise is None or noise <= 0 or moments.clusters is not None:
         return None
-    distance = abs(moments.mean - boundary)
-    quantile = two_sided_t(alpha, moments.df) + Z_OF_POWER
-    total = moments.standard_error**2 * moments.n
-    left = moments.n * (distance / quantile) ** 2 - max(0.0, total - noise)
-    if left <= 0:
+    between = max(0.0, moments.standard_error**2 * moments.n - noise)
+
+    def decides(repeats: int) -> bool:
+        error = math.sqrt((between + noise * iterations / repeats) / moments.n)
+        return decides_mostly(moments._replace(standard_error=error), boundary, alpha, values)
+
+    if iterations >= _MOST_ITERATIONS or not decides(_MOST_ITERATIONS):
         return None
-    needed = max(iterations + 1, math.ceil(noise * iterations / left - ROUNDING))
-    return needed if needed <= _MOST_ITERATIONS else None
+    return smallest(decides, iterations + 1)

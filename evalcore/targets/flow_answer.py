@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import orjson
 
+from evalcore.jsonvalues import storable
 from evalcore.model.equal_keys import has_equal_keys
-from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.evidence_path import (
     PRIMARY,
     MissingPath,
@@ -68,12 +69,19 @@ def returned_evidence(value: Any) -> Evidence:
 
     As `answer_evidence`, of models and dataclasses with their JSON form; but a mapping with one of
     the keys of definitions and evidence is an answer only as `{output}` (any JSON value) or
-    `{outputs, state, …}`: a definition that nothing ran must not pass for one. Raises
-    `AnswerError`.
+    `{outputs, state, …}`: a definition that nothing ran must not pass for one. Halves of surrogate
+    pairs are replaced, with a warning. Raises `AnswerError`.
     """
     if isinstance(value, Evidence):
         return value
-    value = plain_value(value)
+    plain = plain_value(value)
+    if has_infinite(plain):
+        return _returned(plain)
+    whole, notes = storable(plain)
+    return with_warnings(_returned(whole), notes)
+
+
+def _returned(value: Any) -> Evidence:
     if not isinstance(value, Mapping) or is_whole_evidence(value) or _DOCUMENTED.isdisjoint(value):
         return answer_evidence(value)
     if set(value) == {"output"}:

@@ -133,7 +133,37 @@ def test_the_latest_run_as_baseline_is_the_newest_whole_one(tmp_path: Path, stor
     broken = run(write(tmp_path, "ok", "wrong", **gates), store, "--baseline", "latest")
     assert (broken.code, broken.report["comparison"][0]["run"]) == (1, whole)
     against = run(write(tmp_path, "ok", "wrong", **gates), store, "--baseline", part)
-    assert "is of a part of its suite (chosen by --case)" in against.err
+    assert (against.code, against.out) == (2, "")
+    assert "is of a part of its suite (chosen by --case) and cannot be a baseline" in against.err
+    evalcore("baseline", "set", "s", part, "--name", "forced", "--force", store=store)
+    forced = run(write(tmp_path, "ok", "wrong", **gates), store, "--baseline", "forced")
+    assert forced.report["comparison"][0]["run"] == part
+    compared = evalcore("compare", whole, part, store=store)
+    assert compared.code == 0, compared.err
+    assert f"warning: run {part} is of a part of its suite (chosen by --case)" in compared.err
+    assert whole not in compared.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        pytest.param(("--case", "a"), "partial run (chosen by --case)", id="chosen"),
+        pytest.param((), None, id="whole"),
+    ],
+)
+def test_a_report_and_a_listing_say_why_a_run_is_partial(
+    tmp_path: Path, store: Path, flags: tuple[str, ...], why: str | None
+) -> None:
+    path = write(tmp_path, "ok", "ok")
+    ended = evalcore("run", path, *flags, store=store)
+    again = evalcore("report", "latest", store=store)
+    listed = evalcore("runs", "list", store=store)
+    said = "partial run (" in ended.out + ended.err, "partial run (" in again.out
+
+    assert said == (why is not None, why is not None)
+    assert ("partial: chosen by --case" in listed.out) == (why is not None)
+    if why is not None:
+        assert f"{why}: it cannot be a baseline" in again.out
 
 
 def test_a_calibration_is_no_run_of_a_suite(tmp_path: Path, store: Path) -> None:

@@ -190,6 +190,57 @@ def test_a_scorers_raw_value_and_name_reach_the_report_through_reuse(
         ]
 
 
+MEASURED = [{"gate": "latency_under", "max": 60_000}, {"gate": "error_rate_under", "threshold": 1}]
+OF_OUTCOMES = [
+    "required_assertions",
+    {"gate": "pass_rate", "threshold": 0},
+    {"gate": "score_at_least", "threshold": 0},
+    {"gate": "required_cases", "case_ids": ["a"]},
+    {"gate": "reliable", "k": 1, "threshold": 0},
+]
+SILENT = {"id": "a", "input": "hi"}
+CHECKED = {"id": "b", "input": "ho", "assertions": [{"type": "contains", "value": "h"}]}
+SCORERS = {"scorers": ["latency"]}
+
+
+@pytest.mark.parametrize(
+    ("cases", "more", "outcome", "code"),
+    [
+        pytest.param([SILENT], {}, "inconclusive", 3, id="no assertion"),
+        pytest.param([SILENT, CHECKED], {}, "pass", 0, id="an assertion of one case"),
+        pytest.param([SILENT], SCORERS, "pass", 0, id="a scorer"),
+        pytest.param(
+            [SILENT], {"assertions": CHECKED["assertions"]}, "pass", 0, id="one of the suite"
+        ),
+    ],
+)
+def test_gates_on_passes_or_scores_do_not_pass_where_no_case_has_an_assertion(
+    tmp_path: Path, cases: list[Json], more: Json, outcome: str, code: int
+) -> None:
+    suite = {"name": "s", "flow": {"provider": "echo"}, "variants": [{"id": "v"}], "cases": cases}
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps({**suite, **more, "gates": [*OF_OUTCOMES, *MEASURED]}))
+    ended = evalcore("run", path, "--json", store=tmp_path / "store")
+    gates = {gate["name"]: gate for gate in ended.report["gates"]}
+
+    assert ended.code == code
+    assert {gates.pop(name)["outcome"] for name in ("latency_under", "error_rate_under")} == {
+        "pass"
+    }
+    assert gates.pop("errors")["outcome"] == "pass"
+    assert {gate["outcome"] for gate in gates.values()} == {outcome}
+    said = {gate["message"].startswith("no case has an assertion") for gate in gates.values()}
+    assert said == {outcome == "inconclusive"}
+
+
+def test_measures_alone_decide_a_suite_without_assertions(tmp_path: Path) -> None:
+    suite = {"name": "s", "flow": {"provider": "echo"}, "variants": [{"id": "v"}]}
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps({**suite, "cases": [SILENT], "gates": MEASURED}))
+
+    assert evalcore("run", path, store=tmp_path / "store").code == 0
+
+
 def test_run_eval_runs_a_workflow_file_of_the_examples(tmp_path: Path) -> None:
     result = run_eval(ROOT / "examples" / "extraction" / "suite.eval.yaml", store=tmp_path)
     assert result.passed

@@ -179,11 +179,13 @@ def stopping_suite(
     cases: int = 200,
     variants: dict[str, float] | None = None,
     iterations: int = 1,
+    clusters: int | None = None,
+    stops: bool = True,
 ) -> Suite:
     """Return a suite that stops when it is decided; its fixtures pass at this rate."""
     source = random.Random(9)
     evalcore: dict[str, Any] = {
-        "stop_when_decided": True,
+        "stop_when_decided": stops,
         "gates": gate if isinstance(gate, list) else [gate or PASS_RATE],
         "iterations": iterations,
     }
@@ -191,6 +193,9 @@ def stopping_suite(
     for number in range(cases):
         passes = source.random() < rate
         test: dict[str, Any] = {"id": f"c{number}", "input": f"{number}"}
+        if clusters is not None:
+            test["metadata"] = {"document": f"d{number % clusters}"}
+            evalcore["cluster"] = "document"
         if variants is None:
             test["fixtures"] = {"output": "good" if passes else "bad"}
             test["assertions"] = [{"type": "contains", "value": "good"}]
@@ -337,6 +342,72 @@ def test_a_worse_variant_is_found_early(
     _, report = night(store, suite)
     outcome, message = gates(report)["no_significant_regression"]
     assert (outcome, "of 200 cases" in message) == ("fail", True), message
+    assert report["counts"]["skipped"] > 0
+
+
+LATE = "not decided early, because the cases come in clusters"
+
+
+@pytest.mark.parametrize("gate", ["no_significant_regression", "no_drop_from_history"])
+def test_a_difference_over_clusters_is_that_of_the_whole_run(
+    store: LocalStore, tmp_path: Path, gate: str
+) -> None:
+    # The candidate loses half of the cases; against the night before nothing changes.
+    spec, variants = {"gate": gate, "margin": 0.3}, {"whole": 1.0, "worse": 0.0}
+    found = []
+    for stops in (False, False, True):
+        suite = stopping_suite(tmp_path, 0.5, spec, variants=variants, clusters=20, stops=stops)
+        _, report = night(store, suite)
+        outcome, message = gates(report)[gate]
+        found.append((outcome, message.partition(": ")[2]))
+        assert report["counts"]["skipped"] == 0
+    expected = "fail" if gate == "no_significant_regression" else "pass"
+    assert found[1][0] == expected
+    assert found[2] == (expected, f"{found[1][1]}; {LATE}")
+
+
+def test_a_difference_over_clusters_is_open_where_another_gate_ends_the_run(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    both: Any = [{"gate": "no_significant_regression"}, {"gate": "pass_rate", "threshold": 0.95}]
+    variants = {"whole": 1.0, "worse": 0.0}
+    _, report = night(store, stopping_suite(tmp_path, 0.5, both, variants=variants, clusters=20))
+    outcome, message = gates(report)["no_significant_regression"]
+    assert report["counts"]["skipped"] > 0
+    assert (report["decision"], gates(report)["pass_rate"][0]) == ("fail", "fail")
+    assert (outcome, LATE in message) == ("inconclusive", True), message
+
+
+@pytest.mark.parametrize(("threshold", "decision"), [(0.7, "pass"), (0.95, "fail")])
+def test_a_stopped_pass_rate_is_that_of_all_cases_and_variants(
+    store: LocalStore, tmp_path: Path, threshold: float, decision: str
+) -> None:
+    # 150 cases pass in three variants, 150 fail in one: 75 % of all, 50 % of the cases.
+    tests = [
+        {
+            "id": f"c{number}",
+            "input": "x",
+            "assertions": [{"type": "contains", "value": "good" if number < 150 else "bad"}],
+            "execution": {"targets": ["a", "b", "c"] if number < 150 else ["a"]},
+        }
+        for number in range(300)
+    ]
+    targets = [{"name": name, "provider": "mock", "response": "good"} for name in "abc"]
+    written = {
+        "name": "unequal",
+        "evalcore": {
+            "gates": [{"gate": "pass_rate", "threshold": threshold}],
+            "stop_when_decided": True,
+        },
+        "execution": {"targets": ["a", "b", "c"]},
+        "targets": targets,
+        "tests": tests,
+    }
+    path = tmp_path / "unequal.eval.yaml"
+    path.write_text(yaml.safe_dump(written), "utf-8")
+    _, report = night(store, load(path, LoadOptions()))
+    outcome, message = gates(report)["pass_rate"]
+    assert (outcome, "decided after" in message) == (decision, True), message
     assert report["counts"]["skipped"] > 0
 
 

@@ -12,6 +12,7 @@ SELECT
         AND count(*) = $items AS each_item_once,
     count(*) FILTER (awaiting) AS awaiting,
     count(*) FILTER (refused) AS refused,
+    sum(asserted) AS asserted,
     sum(asserted_errors) AS asserted_errors,
     sum(unjudged) AS unjudged,
     sum(len(missed)) AS missed,

@@ -27,6 +27,7 @@ SELECT
     stopped,
     coalesce(status = 'skipped' AND reason = 'refused', false) AS refused,
     awaiting,
+    len(assertions) AS asserted,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     len(list_filter(
         assertions,

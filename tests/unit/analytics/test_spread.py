@@ -26,8 +26,12 @@ def summarise(
     scores: list[list[list[float]]],
     groups: list[str] | None = None,
     clusters: list[str] | None = None,
+    amounts: list[float] | None = None,
 ) -> Summary:
-    """Return the summary of scores by case, variant and iteration."""
+    """Return the summary of scores by case, variant and iteration.
+
+    `amounts` are the latency (ms), the cost (USD) and the tokens of each case's items.
+    """
     cases, variants, iterations = len(scores), len(scores[0]), len(scores[0][0])
     lines, item = [], 0
     for number, of_case in enumerate(scores):
@@ -46,6 +50,9 @@ def summarise(
                     "assertions": [],
                     "metadata": None if clusters is None else {"document": clusters[number]},
                 }
+                if amounts is not None:
+                    row["latency_ms"] = row["cost_usd"] = amounts[number]
+                    row["input_tokens"] = int(amounts[number])
                 lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
                 item += 1
     part = tmp_path / "part.parquet"
@@ -149,3 +156,36 @@ def test_latency_is_a_mean_over_items(tmp_path: Path) -> None:
     )
     entry = interval_entries(summary)["avg_latency_ms"]
     assert entry["low"] < statistics.fmean(values) < entry["high"]
+
+
+def test_totals_have_the_interval_of_their_mean(tmp_path: Path) -> None:
+    summary = summarise(tmp_path, [[[1.0]]] * 4, amounts=[1.0, 2.0, 3.0, 4.0])
+    entries = interval_entries(summary)
+    for name in ("total_cost_usd", "total_tokens"):
+        # 10 ∓ 3.182446 · 4 · .645497
+        entry = entries[name]
+        assert (entry["low"], entry["high"]) == pytest.approx((1.782959, 18.217041), abs=1e-6)
+        assert entry["method"] == "student-t, 95 %"
+
+
+@pytest.mark.parametrize(
+    ("size", "p50", "p95"),
+    [
+        # The share up to p50: .5 ∓ 1.984217 · .050252; p95: .95 ∓ 1.984217 · .021904.
+        (1, (40.6287, 60.3713), (90.7472, 99.3528)),
+        # Clusters of five neighbours: .5 ∓ 2.093024 · .114708; .95 ∓ 2.093024 · .05.
+        (5, (26.7316, 74.2684), (84.6897, 100.0)),
+    ],
+    ids=["cases", "clusters"],
+)
+def test_percentiles_have_the_ends_of_their_share(
+    size: int, p50: tuple[float, float], p95: tuple[float, float], tmp_path: Path
+) -> None:
+    names = None if size == 1 else [str(number // size) for number in range(100)]
+    amounts = [float(number) for number in range(1, 101)]
+    summary = summarise(tmp_path, [[[1.0]]] * 100, clusters=names, amounts=amounts)
+    entries = interval_entries(summary)
+    for name, ends in (("p50_latency_ms", p50), ("p95_latency_ms", p95)):
+        entry = entries[name]
+        assert (entry["low"], entry["high"]) == pytest.approx(ends, abs=2e-3)
+        assert entry["method"] == "woodruff, 95 %"

@@ -93,6 +93,18 @@ def test_the_opposite_of_a_missing_path_is_no_pass() -> None:
     assert graded("output-contains", params, negate=True).outcome == ERROR
 
 
+@pytest.mark.parametrize("path", ["outputs.main.n", "output.n"])
+def test_text_in_an_output_is_compared_as_json_under_either_name(path: str) -> None:
+    answer = Evidence(output='{"n": "5"}', outputs={"main": '{"n": "5"}'})
+    assert graded("output-equals", {"path": path, "value": 5}, answer).outcome == PASSED
+
+
+def test_a_text_that_looks_like_the_expected_number_is_told_apart() -> None:
+    answer = Evidence(output="x", details={"state": {"n": "5"}})
+    result = graded("output-equals", {"path": "state.n", "value": 5}, answer)
+    assert (result.outcome, result.message) == (FAILED, "is not 5, but the text '5'")
+
+
 def test_a_pass_says_what_it_looked_at() -> None:
     assert graded("output-contains", {"path": "outputs.main.code", "value": "app"}).actual == (
         "app.get"

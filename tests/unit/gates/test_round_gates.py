@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
 
+from evalcore.gates.builtin import PassRate, ScoreAtLeast
+from evalcore.gates.comparing import NoSignificantRegression
+from evalcore.gates.gate import Gate
+from evalcore.gates.over_time import NoDropFromHistory
+from evalcore.gates.reliability import Reliable
 from evalcore.gates.rounds import RoundGates, RoundItem
-from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
+from evalcore.gates.sequential import (
+    CaseValue,
+    SeenValue,
+    SequentialGate,
+    SequentialGates,
+    SequentialRule,
+)
 from evalcore.model.gate import GateOutcome
 from evalcore.model.iterations import Iterations, parse_iterations
+from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.pipeline.stopping_order import late_gates, round_rules, sequential_rules
 
 PASS, FAIL = GateOutcome.PASS, GateOutcome.FAIL
 
@@ -87,6 +101,58 @@ def test_a_difference_with_noise_is_not_given_up() -> None:
     for number in range(4):
         gates.add(items([0.5] * 19 + [number / 4]), differences([0.0] * 20))
     assert not gates.ended
+
+
+@pytest.mark.parametrize("cluster", [None, "document"])
+@pytest.mark.parametrize(
+    ("gate", "is_difference"),
+    [
+        (NoSignificantRegression(), True),
+        (NoDropFromHistory(), True),
+        (PassRate(0.8), False),
+        (ScoreAtLeast(0.8), False),
+        (Reliable(2), False),
+    ],
+    ids=lambda value: getattr(value, "gate", ""),
+)
+def test_differences_over_clusters_are_not_decided_early(
+    gate: Gate, is_difference: bool, cluster: str | None
+) -> None:
+    policy = Policy(ScoreRule.BLOCKS, (gate.spec,), cluster=cluster)
+    suite = SuiteDefinition("s", Format.SUITE, Source("s", "", ""), policy)
+    late = cluster is not None and is_difference
+    assert bool(late_gates(suite, groups=1)) is late
+    assert bool(sequential_rules(suite, groups=1)) is not late
+    assert bool(round_rules(suite)) is not late
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0])
+def test_beside_a_gate_that_needs_the_whole_run_only_a_failure_ends_it(value: float) -> None:
+    rules = {0: SequentialRule(CaseValue.PASSED, 0.8)}
+    cases = SequentialGates(rules, ["a"], None, 50, needs_all=True)
+    for number in range(50):
+        cases.add([SeenValue(number, CaseValue.PASSED, "", value)])
+    rounds = RoundGates(rules, ["a"], None, 2, needs_all=True)
+    for _ in range(2):
+        rounds.add(items([value] * 50), ())
+    assert (cases.decided, rounds.decided) == (not value, not value)
+    assert cases.gates[0].outcome is rounds.gates[0].outcome is (PASS if value else FAIL)
+
+
+def test_a_stopped_pass_rate_pools_cases_of_unequal_variants_as_the_whole_run_does() -> None:
+    # At so small a level only what is certain decides: the sum over all cases.
+    source = random.Random(3)
+    for _ in range(200):
+        cases = [(variants := source.choice([1, 3]), source.randint(0, variants)) for _ in range(9)]
+        rate = sum(passed for _, passed in cases) / sum(variants for variants, _ in cases)
+        for shift, outcome in ((0.001, FAIL), (-0.001, PASS)):
+            threshold = rate + shift
+            rule = SequentialRule(CaseValue.PASSED, threshold, 1e-30)
+            gate = SequentialGate(rule, ["a", "b", "c"], len(cases))
+            for number, (variants, passed) in enumerate(cases):
+                gate.add([SeenValue(number, CaseValue.PASSED, "", passed, variants)])
+            if 0 <= threshold <= 1:
+                assert gate.outcome is outcome, (cases, threshold)
 
 
 @pytest.mark.parametrize(

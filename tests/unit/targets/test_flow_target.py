@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import TargetError
+from evalcore.jsonvalues import HALF
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.evidence_path import PathValue, find_value, output_values
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
@@ -306,6 +307,22 @@ def test_what_is_no_answer_is_an_error_of_the_item(function: Any, reason: str) -
     with pytest.raises(TargetError) as raised:
         answer(function)
     assert reason in str(raised.value)
+
+
+HALF_VALUES: dict[str, Any] = {
+    "text": "half \ud83d",
+    "mapping": {"a": "half \ud83d"},
+    "key": {"half \ud83d": 1},
+}
+HALF_VALUES["output"] = {"output": {"a": ["half \ud83d"]}}
+HALF_VALUES["outputs"] = {"outputs": {"main": "half \ud83d"}, "metrics": {"cost_usd": 0.5}}
+
+
+@pytest.mark.parametrize("returned", HALF_VALUES.values(), ids=HALF_VALUES)
+def test_half_a_character_in_an_answer_is_replaced_and_noted(returned: Any) -> None:
+    evidence = answer(lambda case_input: returned)
+    assert "half \ufffd" in str(evidence.output)
+    assert evidence.details["warnings"] == [HALF]
 
 
 def test_a_function_that_says_that_it_is_closed_is_an_error_of_its_item() -> None:

@@ -117,7 +117,7 @@ def decide_run(
     Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
     if that is not the whole run; a run whose cases are all quarantined is inconclusive. A run that
     `evaluated` nothing is an error, and so is one that a provider ended (its key, its credit).
-    Without a measured item no run passes, whatever its gates are.
+    Without a measured item no run passes, with any gates.
     """
     if not summary.adds_up:
         return Decision.FAIL

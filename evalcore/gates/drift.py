@@ -36,7 +36,7 @@ class _DriftRow(NamedTuple):
     number: int | None
 
 
-def _place(row: _DriftRow) -> int:
+def _run_number(row: _DriftRow) -> int:
     """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
     return row.number or 0
 
@@ -74,7 +74,7 @@ FROM variant_measures AS m
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_place)
+        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_run_number)
         current = [row for row in rows if row.run_id is None]
         if not any(row.cases for row in current):
             return self.undecided("no case was evaluated", past)

@@ -58,7 +58,8 @@ class Numbered:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    with model_server(script=Numbered()) as server:
+    # No answer is within the 5 ms that its cases ask for: reports leave out outputs that passed.
+    with model_server(script=Numbered(), latency_s=0.01) as server:
         yield server
 
 

@@ -147,7 +147,8 @@ def drop_token_parts(cases: Any) -> None:
 def without_later_fields(report: Any) -> Any:
     """Return a report without the fields that versions after the store's have added.
 
-    Nor with how many further cases would settle a gate: the estimate for few cases was mended.
+    Nor with how many further cases would settle a gate: the estimate for few cases was mended; nor
+    with the intervals of differences without variance, which said that the difference was known.
     """
     for name in ("intervals", "tokens", "unpriced_models", "cut_answers"):
         report["summary"].pop(name, None)
@@ -163,7 +164,19 @@ def without_later_fields(report: Any) -> Any:
         gate["message"] = re.sub(r"\d+ more cases", "more cases", gate["message"])
         for variant in gate["details"].get("variants", ()):
             variant.pop("more_cases", None)
+            if without_certainty(variant):
+                gate.pop("message", None)
     return report
+
+
+def without_certainty(difference: Json) -> bool:
+    """Take out an interval of equal differences, as it was ([0, 0]) or is; whether it was one."""
+    low, high = difference.get("low"), difference.get("high")
+    if low is None or (low != high and "extended" not in difference["method"]):
+        return False
+    for name in ("low", "high", "method"):
+        del difference[name]
+    return True
 
 
 def with_measures_apart(report: Any) -> None:
@@ -172,6 +185,7 @@ def with_measures_apart(report: Any) -> None:
     totals = {"regressions": 0, "improvements": 0}
     for candidate in report["comparison"]:
         candidate.pop("measures", None)
+        without_certainty(candidate.get("score") or {})
         for name in totals:
             entries = [each for each in candidate[name] if each["kind"] not in measures]
             candidate[name] = entries

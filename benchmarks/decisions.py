@@ -98,7 +98,7 @@ class Claim(NamedTuple):
 FAIL, PASS = GateOutcome.FAIL, GateOutcome.PASS
 REGRESSION, HISTORY = "no_significant_regression", "no_drop_from_history"
 GATES = {REGRESSION: False, HISTORY: True}
-FOUND, STATED = 0.8, (0.85, 0.75)
+DETECTED_SHARE, STATED = 0.8, (0.85, 0.75)
 NAIVE = "pass rate fell (naive)"
 NEW = "no_new_failures"
 NOT_AS_WHOLE = "not as the whole suite"
@@ -265,12 +265,12 @@ def automatic() -> list[Claim]:
             (f"50 cases, {worse}", PASS, (0.02, 0.02, Size(50))),
         )
     ]
-    found = auto_difference_night(0.05, 0)
+    outcomes = auto_difference_night(0.05, 0)
     far = auto_difference_night(0.08, 0.02)
     name = f"{REGRESSION}, auto:8"
     return [
         *claims,
-        Claim(name, "5 points worse, margin 0", FAIL, found, at_least=FOUND),
+        Claim(name, "5 points worse, margin 0", FAIL, outcomes, at_least=DETECTED_SHARE),
         Claim(name, "8 points worse, margin 2", FAIL, far),
     ]
 
@@ -310,18 +310,18 @@ CLAIMS = {
                 "5 points worse, margin 0",
                 FAIL,
                 difference_night(fell(0.05, past=past), 0, history=past, early=early),
-                at_least=FOUND,
+                at_least=DETECTED_SHARE,
             )
             for gate, past in GATES.items()
             for early in (False, True)
         ),
-        Claim(NEW, "5 cases break", FAIL, new_failures_night(5), at_least=FOUND),
+        Claim(NEW, "5 cases break", FAIL, new_failures_night(5), at_least=DETECTED_SHARE),
         Claim(
             NEW,
             "1 case of a steady suite breaks",
             FAIL,
             new_failures_night(1, steady=True),
-            at_least=FOUND,
+            at_least=DETECTED_SHARE,
         ),
         Claim("no_drift", "5 points worse, the first night", FAIL, drift_night(0.05)),
         Claim("no_drift", "5 points worse, the third night", FAIL, drift_night(0.05, 3)),

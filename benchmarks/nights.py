@@ -210,12 +210,12 @@ def stopped(rule: SequentialRule, names: Sequence[str], values: Array, counts: A
     `values` are by variant and case; `counts` say how many variants a case's sum is of.
     """
     gate = SequentialGate(rule, names, values.shape[1])
-    shown = names if rule.per_variant else [""]
+    listed_names = names if rule.per_variant else [""]
     for number, of_case in enumerate(values.T.tolist()):
         variants = 1 if counts is None else int(counts[number])
         gate.add(
             SeenValue(number, rule.value, name, value, variants)
-            for name, value in zip(shown, of_case, strict=True)
+            for name, value in zip(listed_names, of_case, strict=True)
         )
         if gate.outcome is not None:
             return Night(gate.outcome, (number + 1) / values.shape[1])

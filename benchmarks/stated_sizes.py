@@ -151,9 +151,9 @@ def stated_threshold_night(draw: Values, gate: PassRate | ScoreAtLeast, small: S
         large = draw(numpy.random.default_rng(0), small._replace(cases=_LARGE))
         mean, sums = sums_of(large, small.cluster)
         remedy = _judged(gate, small, mean, _of_size(sums, small.units)).remedy
-        found = re.search(r"about (\d+) more cases?", remedy or "")
-        assert found is not None, remedy
-        return _total(small, int(found[1]))
+        match = re.search(r"about (\d+) more cases?", remedy or "")
+        assert match is not None, remedy
+        return _total(small, int(match[1]))
 
     def decide(source: Rng) -> Night:
         size = stated()

@@ -24,6 +24,11 @@ _COLUMNS = frozenset(
 # Hashing a row reads every column of it.
 _READ = "SELECT count(hash(row)) FROM read_parquet($1, hive_partitioning = false) AS row"
 _DESCRIBE = "DESCRIBE SELECT * FROM read_parquet($1, hive_partitioning = false)"
+# Reading several files together makes NULLs of a column that one of them lacks.
+_COLUMNS_OF_FILES = (
+    "SELECT file_name, list_distinct(list(split_part(path_in_schema, ', ', 1))) "
+    "FROM parquet_metadata(getvariable('files')) GROUP BY file_name"
+)
 _DISTINCT = "SELECT count(DISTINCT item) FROM read_parquet($1, hive_partitioning = false)"
 
 
@@ -57,6 +62,7 @@ def suspicious_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> 
     try:
         connection.execute("SET VARIABLE files = $1", [paths])
         rows = connection.execute(query_text("part_rows")).fetchall() if paths else []
+        columns = dict(connection.execute(_COLUMNS_OF_FILES).fetchall()) if paths else {}
     except duckdb.Error:
         return list(files)
     by_file = {name: counts for name, *counts in rows}
@@ -65,6 +71,7 @@ def suspicious_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> 
         for shard, path in files.items()
         if by_file.get(str(path))
         != [len(shards[shard]), 0, shards[shard].start, shards[shard].stop - 1]
+        or not _COLUMNS.issubset(columns[str(path)])
     ]
 
 

@@ -52,9 +52,12 @@ class PastVariant(NamedTuple):
     variant: str
 
 
-def open_past(connection: BoundedConnection, past: PastTables) -> None:
+def open_past(
+    connection: BoundedConnection, past: PastTables, left_out: Sequence[str] = ()
+) -> None:
     """Make the tables `past_runs` and `past_cases`, and the views of the run that gates pair them
-    with: `measured_cases`, `variant_figures`, `variant_measures`.
+    with: `measured_cases`, `variant_figures`, `variant_measures`, `vanished_cases`. The cases
+    `left_out` of the run are left out of the earlier ones.
     """
     tables = {"past_runs": (past.runs_file, past.runs), "past_cases": (past.cases_file, past.cases)}
     for name, (path, rows) in tables.items():
@@ -70,7 +73,10 @@ def open_past(connection: BoundedConnection, past: PastTables) -> None:
             connection.execute(insert, {"rows": orjson.dumps(rows).decode()})
     if past.cases:
         connection.execute(_MARK_CHANGES)
-    for view in ("measured_cases", "variant_figures", "variant_measures"):
+    if left_out:
+        leave_out = "DELETE FROM past_cases WHERE case_id IN (SELECT unnest($1::VARCHAR[]))"
+        connection.execute(leave_out, [list(left_out)])
+    for view in ("measured_cases", "variant_figures", "variant_measures", "vanished_cases"):
         connection.execute(query_text(view))
 
 

@@ -94,7 +94,7 @@ class Aggregates:
         if past is None and any(isinstance(gate, PastGate) for gate in self._gates):
             self._past = PastTables(past_runs_of(None))
         if self._past is not None:
-            open_past(self.connection, self._past)
+            open_past(self.connection, self._past, self._left_out)
 
     def _load(self, parts: Sequence[Path], plan: Plan) -> None:
         """Fill the tables `items` and `cases`."""
@@ -174,6 +174,7 @@ class Aggregates:
                 if cut_of(reason) is not None
             },
             required_failures=required[0][5] if required else 0,
+            required_unmeasured=row["required_unmeasured"],
             required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
             costliest=costliest,
             costliest_with_judges=with_judges,

@@ -28,7 +28,7 @@ REUSE_ITEMS = 10_000
 class Reused(NamedTuple):
     """What an earlier run left of the same execution.
 
-    `evidence` is None where that run got none; `row` then holds its error, and `kept` what was
+    `evidence` is None where that run got none; `row` then holds its error, `stored` what was
     measured and kept of it all the same: an answer that was cut. `graded` says that the row's
     results hold as well.
     """
@@ -36,7 +36,7 @@ class Reused(NamedTuple):
     row: Mapping[str, Any]
     evidence: Evidence | None
     graded: bool
-    kept: Evidence | None = None
+    stored: Evidence | None = None
 
     def finished(self, item: WorkItem, now_us: int) -> FinishedItem | None:
         """Return the item as it was finished then; None if it has to be graded again."""
@@ -45,7 +45,7 @@ class Reused(NamedTuple):
             return skipped._replace(reason=DECIDED)
         if self.evidence is None:
             error = self.row["error"] or {"kind": "evidence", "message": "no evidence is stored"}
-            failed = FinishedItem(item, State.ERROR, now_us, now_us, self.kept, attempts=0)
+            failed = FinishedItem(item, State.ERROR, now_us, now_us, self.stored, attempts=0)
             return failed._replace(error=error)
         if not self.graded or self.row["outcome"] is None:
             return None

@@ -195,7 +195,9 @@ class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
 
 @frozen(slots=False)
 class RequiredAssertions(Gate, outcomes=True):
-    """Every required assertion of every completed item reaches its threshold."""
+    """Every required assertion of every completed item reaches its threshold. It is inconclusive if
+    all of them are blocked or in error.
+    """
 
     value_key: ClassVar[str] = "failures"
 
@@ -212,7 +214,11 @@ class RequiredAssertions(Gate, outcomes=True):
         if missed:
             below = f"{counted(missed, 'required assertion')} below threshold"
             message = f"{below}: {'; '.join(examples[:_MAX_EXAMPLES])}"
-        return self.passes_if(not missed, message, {"failures": missed, "examples": examples})
+        details = {"failures": missed, "examples": examples}
+        if not missed and summary.required_unmeasured:
+            why = "each required assertion is blocked or in error"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, details)
+        return self.passes_if(not missed, message, details)
 
 
 @frozen(slots=False)

@@ -148,6 +148,13 @@ def _unmeasured(candidate: VariantComparison) -> str | None:
     return f"no case of variant '{candidate.variant}' is measured on both sides"
 
 
+def _lost(candidate: VariantComparison) -> str | None:
+    """Return how many cases only the baseline measured; None if there are none."""
+    if not candidate.lost:
+        return None
+    return f"{counted(candidate.lost, 'case')} of the baseline not measured in the candidate"
+
+
 def _why_no_baseline(summary: Summary) -> str:
     comparison = summary.comparison
     if comparison is not None and comparison.unavailable:
@@ -208,7 +215,8 @@ _MEASURES: Final = {
 class NoMetricRegressions(Gate, compares=True):
     """No metric of the whole run is worse than the [baseline](#comparison-with-a-baseline)'s: the
     median latency, the cost and the tokens by more than their factor, the mean score by more than
-    `score`. `null` leaves a metric out. If none is measured on both sides, it is inconclusive.
+    `score`. `null` leaves a metric out. If none is measured on both sides, or the candidate lacks
+    cases of the baseline, it is inconclusive.
     """
 
     value_key: ClassVar[str] = "worse"
@@ -255,7 +263,10 @@ class NoMetricRegressions(Gate, compares=True):
         texts = ", ".join(map(_measure_text, worse or measures))
         if worse:
             return GateVerdict(GateOutcome.FAIL, f"{subject} is worse: {texts}", details)
-        return GateVerdict(GateOutcome.PASS, f"{subject} is within bounds: {texts}", details)
+        message = f"{subject} is within bounds: {texts}"
+        if (lost := _lost(candidate)) is not None:
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{message}, but {lost}", details)
+        return GateVerdict(GateOutcome.PASS, message, details)
 
     def _is_worse(self, measure: Measure) -> bool:
         bound = float(self.params[measure.kind])
@@ -338,9 +349,6 @@ def _judge(candidate: VariantComparison, margin: float, alpha: float) -> GateVer
     if moments is None or paired is None:
         few = "no interval from fewer than two shared cases (or clusters)"
         return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
-    lost = None
-    if candidate.lost:
-        lost = f"{counted(candidate.lost, 'case')} of the baseline not measured in the candidate"
-    sample = PairedSample(moments, lost, paired.noise, paired.iterations)
+    sample = PairedSample(moments, _lost(candidate), paired.noise, paired.iterations)
     verdict = judge_difference(subject, sample, margin, alpha)
     return verdict._replace(details=details | dict(verdict.details))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from evalcore.errors import ExitCode
 from evalcore.gates.builtin import Errors
+from evalcore.gates.gate import Gate
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.gates.registry import restore_gate
 from evalcore.gates.wording import unmeasured_items
@@ -35,7 +36,7 @@ def decide_gates(
 ) -> tuple[GateResult, ...]:
     """Return the result of each gate of the policy, in their order.
 
-    If every case is quarantined each gate is inconclusive.
+    If every case is quarantined each gate is inconclusive. No gate passes over nothing measured.
     """
     if summary.nothing_gates:
         why = "every case is quarantined"
@@ -47,10 +48,31 @@ def decide_gates(
     results: list[GateResult] = []
     for index, gate in enumerate(map(restore_gate, policy.gates)):
         if not isinstance(gate, CustomGate):
-            results.append(gate.decide(summary, policy))
+            result = gate.decide(summary, policy)
         else:
-            results.append(functions.stored.get(index) or gate.call(functions))
+            result = functions.stored.get(index) or gate.call(functions)
+        results.append(_measured(gate, result, summary))
     return tuple(results)
+
+
+def _measured(gate: Gate, result: GateResult, summary: Summary) -> GateResult:
+    """Return the result; a pass over nothing measured is inconclusive.
+
+    Whether errors are few is measured by the items in error. Labels that people have not given yet
+    have a rule of their own (pipeline/awaited_labels.py).
+    """
+    if not result.passed or summary.awaiting is not None:
+        return result
+    why = None
+    if not summary.counts.measured and not (gate.about_errors and summary.counts.error):
+        why = f"nothing is measured: {unmeasured_items(summary.counts)}"
+    elif not gate.about_errors:
+        empty = [each.variant for each in summary.variants if not each.cases]
+        why = f"no case of variant '{empty[0]}' was evaluated" if empty else None
+    if why is None:
+        return result
+    message = f"{why} ({result.message})"
+    return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message)
 
 
 def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...]:
@@ -62,7 +84,7 @@ def unevaluated_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...
         why += f"; {counted(summary.unjudged, 'assertion')} without an answer of the judge"
     gates = map(restore_gate, policy.gates)
     return tuple(
-        gate.decide(summary, policy)
+        _measured(gate, gate.decide(summary, policy), summary)
         if gate.about_errors
         else GateResult(gate.result_name, GateOutcome.INCONCLUSIVE, why)
         for gate in gates
@@ -95,6 +117,7 @@ def decide_run(
     Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
     if that is not the whole run; a run whose cases are all quarantined is inconclusive. A run that
     `evaluated` nothing is an error, and so is one that a provider ended (its key, its credit).
+    Without a measured item no run passes, with any gates.
     """
     if not summary.adds_up:
         return Decision.FAIL
@@ -107,7 +130,10 @@ def decide_run(
         return Decision.FAIL
     if any(gate.name == Errors.gate and gate.outcome is GateOutcome.FAIL for gate in gates):
         return Decision.ERROR
-    return Decision.INCONCLUSIVE if GateOutcome.INCONCLUSIVE in outcomes else Decision.PASS
+    gated = gating or summary
+    if GateOutcome.INCONCLUSIVE in outcomes or not (gated.counts.measured or gated.awaiting):
+        return Decision.INCONCLUSIVE
+    return Decision.PASS
 
 
 def exit_code(decisions: Sequence[Decision]) -> ExitCode:

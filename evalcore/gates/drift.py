@@ -12,6 +12,7 @@ from evalcore.gates.comparing import joined
 from evalcore.gates.difference import GateVerdict
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -31,18 +32,27 @@ class _DriftRow(NamedTuple):
     pass_rate: float | None
     latency: float | None
     cost: float | None
+    vanished: int
+    number: int | None
+
+
+def _run_number(row: _DriftRow) -> int:
+    """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
+    return row.number or 0
 
 
 @frozen(slots=False)
 class NoDrift(
     PastGate,
     query="""
-SELECT variant, run_id, cases, score, pass_rate, latency, cost
-FROM past_runs
+SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished, number
+FROM past_runs SEMI JOIN past_cases USING (number, variant)
 WHERE number > (SELECT max(number) FROM past_runs) - 100
 UNION ALL
-SELECT variant, NULL, cases, score, pass_rate, latency, cost
-FROM variant_measures
+SELECT
+    variant, NULL, cases, score, pass_rate, latency, cost,
+    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
+FROM variant_measures AS m
 """,
 ):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
@@ -64,7 +74,7 @@ FROM variant_measures
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = [_DriftRow(*row) for row in self.rows(summary)]
+        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_run_number)
         current = [row for row in rows if row.run_id is None]
         if not any(row.cases for row in current):
             return self.undecided("no case was evaluated", past)
@@ -109,4 +119,7 @@ FROM variant_measures
             reached = f"CUSUM {sums[-1]:.1f} ≥ {number(self.sigmas)} standard deviations"
             return GateVerdict(GateOutcome.FAIL, f"{text}{reached}", details)
         below = f"CUSUM {sums[-1]:.1f} < {number(self.sigmas)}"
+        if now.vanished:
+            below += f", but {counted(now.vanished, 'case')} of earlier runs not in this one"
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}{below}", details)
         return GateVerdict(GateOutcome.PASS, f"{text}{below}", details)

@@ -89,6 +89,10 @@ pairs AS (
         CASE WHEN measured THEN now_score - score END AS d,
         CASE WHEN cluster IS NULL THEN case_id ELSE cluster END AS unit, cluster
     FROM measured_cases LEFT JOIN past USING (variant, case_id)
+    UNION ALL
+    SELECT variant_number, variant, NULL, NULL, NULL, NULL
+    FROM past SEMI JOIN vanished_cases USING (variant, case_id)
+    JOIN (SELECT DISTINCT variant_number, variant FROM measured_cases) USING (variant)
 ),
 means AS (
     SELECT variant_number, fsum(d ORDER BY case_number) / nullif(count(d), 0) AS mean
@@ -226,9 +230,15 @@ SELECT
     variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
     coalesce(past.passed, false),
     coalesce(seen < $runs AND NOT (past.passed OR wavered), true), (SELECT failed_once FROM once)
-FROM measured_cases LEFT JOIN past USING (variant, case_id)
+FROM (
+    SELECT variant_number, case_number, variant, case_id, measured, now_passed, now_wavered
+    FROM measured_cases
+    UNION ALL
+    SELECT DISTINCT NULL::BIGINT, NULL::BIGINT, variant, case_id, false, false, false
+    FROM vanished_cases
+) LEFT JOIN past USING (variant, case_id)
 WHERE NOT (measured AND now_passed)
-ORDER BY variant_number, case_number
+ORDER BY variant_number, case_number, variant, case_id
 """,
 ):
     """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one

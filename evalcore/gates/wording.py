@@ -47,4 +47,6 @@ def unmeasured_items(counts: Counts) -> str:
         "cancelled": counts.cancelled,
     }
     reasons = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    if not reasons:
+        return "no item was evaluated"
     return f"of {counted(counts.planned, 'item')} {reasons}"

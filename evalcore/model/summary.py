@@ -92,7 +92,8 @@ class Summary:
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted` counts the results of assertions, `asserted_errors` assertions in error in completed
-    items, `unjudged` those of saved evals that are blocked because their judge gave no answer.
+    items, `unjudged` those of saved evals that are blocked because their judge gave no answer;
+    `required_unmeasured`: each of the required assertions is blocked or in error.
     `each_item_once` says that the rows are those of the planned items, one each.
     `refused` counts the items that were not tried since a provider refused every call.
     `costliest`, alone and with its judges, and `required_cases` (those that did not pass) are there
@@ -136,6 +137,7 @@ class Summary:
     cut: Mapping[str, int] = field(default_factory=dict)
     judge_cost_usd: float | None = None
     required_failures: int = 0
+    required_unmeasured: bool = False
     required_examples: tuple[RequiredFailure, ...] = field(default=())
     costliest: Extreme | None = None
     costliest_with_judges: Extreme | None = None

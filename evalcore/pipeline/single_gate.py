@@ -44,7 +44,7 @@ def decide_question(
         errors=question.errors,
         iterations=results.iterations,
     )
-    summary = _summarise(question, policy)
+    summary = summarise_question(question, policy)
     functions = GateFunctions(resolve=resolve, report=lambda: _plain(summary), elsewhere=elsewhere)
     return decide_gates(policy, summary, functions)[0], summary
 
@@ -58,7 +58,8 @@ def _plain(summary: Summary) -> dict[str, Any]:
     return values
 
 
-def _summarise(question: GateQuestion, policy: Policy) -> Summary:
+def summarise_question(question: GateQuestion, policy: Policy) -> Summary:
+    """Return the aggregates that the gates of a policy decide over."""
     from evalcore.analytics.compare import ComparisonPlan
 
     results, baseline = question.results, question.baseline

@@ -186,12 +186,12 @@ def _proxy(request: Request) -> Proxy | None:
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception of an SDK and what caused it, the innermost last."""
-    seen: list[BaseException] = []
+    met: list[BaseException] = []
     waiting = [error]
     while waiting:
         problem = waiting.pop()
-        if isinstance(problem, BaseException) and problem not in seen:
-            seen.append(problem)
+        if isinstance(problem, BaseException) and problem not in met:
+            met.append(problem)
             yield problem
             original = getattr(problem, "original_exception", None)
             waiting += [problem.__context__, problem.__cause__, original]

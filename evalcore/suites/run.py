@@ -15,6 +15,7 @@ from evalcore.execution.readiness import check_ready
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
+from evalcore.model.gate import Decision
 from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
@@ -337,7 +338,7 @@ def report_of(view: RunView, suite: Suite) -> SuiteReport:
         suite=definition.name,
         run_id=view.run.run_id,
         decision=report.decision,
-        passed=passed_gates == len(gates) and summary.counts.completed > 0 and summary.adds_up,
+        passed=report.decision is Decision.PASS,
         score=summary.score,
         summary=counted,
         gate_results=gates,

@@ -60,7 +60,10 @@ class CaseEval:
 
 @frozen
 class EvalRun:
-    """What the evals of a workflow file came to; `passed` is score ≥ threshold."""
+    """What the evals of a workflow file came to.
+
+    `passed` is score ≥ threshold; without a measured case nothing passes.
+    """
 
     passed: bool
     score: float
@@ -188,7 +191,8 @@ def _result(report: SuiteReport, threshold: float) -> EvalRun:
     score = fsum(case.score for case in cases) / len(cases) if cases else 0.0
     if whole and report.score is not None:
         score = report.score
-    passed = reaches(score, threshold) and bool(cases) and not refused
+    measured = any(case.outcome in {"passed", "failed"} for case in report.case_results)
+    passed = reaches(score, threshold) and measured and not refused
     run = EvalRun(passed, score, threshold, cases, report)
     if refused:
         raise NoExecutorProvidedError(refused[0], run)

@@ -60,20 +60,20 @@ def unknown_placeholders(
     run before it, and what the engine shares. A block to which no way leads is not checked.
     """
     declared = [*interface_inputs(definition.inputs, definition.interface)]
-    given = {*inputs, *(item.name for item in declared)}
+    inputs_of_run = {*inputs, *(item.name for item in declared)}
     shared = {item.shared for item in declared if item.shared is not None}
     for block in definition.blocks.values():
         if block.type == "workflow":  # its outputs may be shared values
             shared.update(name.partition(".")[2] for name in block.outputs or () if "." in name)
     names = Names(definition.blocks, None)
     for name, block in definition.blocks.items():
-        known = {*given, *shared, *(block.inputs or ())}
+        readable = {*inputs_of_run, *shared, *(block.inputs or ())}
         before = {*definition.upstream[name], *fixtures}
         runs = name not in fixtures and definition.entry in {name, *before}
         for loc, template in block.templates() if runs else ():
             for placeholder in placeholders(template):
-                if not _is_known(placeholder, known, given, before, names):
-                    listed = sorted({*given, *(block.inputs or ()), *before})
+                if not _is_known(placeholder, readable, inputs_of_run, before, names):
+                    listed = sorted({*inputs_of_run, *(block.inputs or ()), *before})
                     hint = suggest(placeholder, listed)
                     message = (
                         f"unknown placeholder {{{placeholder}}}.{hint} A literal brace is written "
@@ -82,13 +82,15 @@ def unknown_placeholders(
                     yield WorkflowMistake(("blocks", name, *loc), message)
 
 
-def _is_known(name: str, known: set[str], given: set[str], before: set[str], names: Names) -> bool:
+def _is_known(
+    name: str, readable: set[str], inputs_of_run: set[str], before: set[str], names: Names
+) -> bool:
     """Whether a placeholder may have a value; a later block has none yet."""
-    if not known.isdisjoint(heads_of(name)):
+    if not readable.isdisjoint(heads_of(name)):
         return True
     root, _, rest = name.partition(".")
     if root == "workflow" and rest:
-        return not given.isdisjoint(heads_of(rest.removeprefix("inputs.")))
+        return not inputs_of_run.isdisjoint(heads_of(rest.removeprefix("inputs.")))
     block = names.owner(rest if root in {"results", "outputs"} and rest else name)
     return not any(names.reference(name, ())) if block is None else block in before
 

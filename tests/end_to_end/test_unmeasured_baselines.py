@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,76 @@ def test_a_baseline_is_set_by_a_file_that_refers_to_a_key(tmp_path: Path, store:
     assert first.code == 3, first.err
     ended = evalcore("baseline", "set", path, "latest", store=store, cwd=tmp_path)
     assert ended.code == 0, ended.err
+
+
+# Bounds that every measured run keeps.
+EASY = [
+    *({"gate": "pass_rate", "threshold": 0.0}, {"gate": "score_at_least", "threshold": 0.0}),
+    *({"gate": "latency_under", "max": 600_000}, {"gate": "error_rate_under", "threshold": 1.0}),
+    *("required_assertions", {"gate": "reliable", "k": 1, "threshold": 0.0}),
+]
+COST = {"type": "cost", "threshold": 1, "required": True}  # a command's is not measured
+
+
+def of_tests(path: Path, *tests: list[Any]) -> Path:
+    """Write other assertions into a suite: those of each of its cases."""
+    suite = json.loads(path.read_text())
+    suite["tests"] = [
+        {"id": f"c{number}", "input": "x", "assertions": each} for number, each in enumerate(tests)
+    ]
+    path.write_text(json.dumps(suite))
+    return path
+
+
+def test_a_run_of_nothing_but_blocked_items_is_inconclusive(tmp_path: Path, store: Path) -> None:
+    ended = run(of_tests(write(tmp_path, GOOD, errors="fail", gates=EASY), [COST], [COST]), store)
+    assert (ended.code, ended.report["counts"]["blocked"]) == (3, 2)
+    assert set(outcomes(ended).values()) == {"inconclusive"}
+    assert "nothing is measured: of 2 items 2 blocked" in ended.out
+
+
+def test_required_assertions_that_are_all_blocked_are_no_pass(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, GOOD, gates=["required_assertions"])
+    holds = {"type": "contains", "value": "good"}
+    ended = run(of_tests(path, [holds], [COST]), store)
+    assert (ended.code, outcomes(ended)) == (3, {"required_assertions": "inconclusive"})
+    ended = run(of_tests(path, [{**holds, "required": True}], [COST]), store)
+    assert (ended.code, outcomes(ended)) == (0, {"required_assertions": "pass"})
+
+
+def test_a_run_of_quarantined_cases_alone_is_inconclusive(tmp_path: Path, store: Path) -> None:
+    entries = "\n".join(f"- {{case: c{n}, until: 2999-01-01, owner: ann}}" for n in range(3))
+    (tmp_path / "quarantine.yaml").write_text(entries)
+    ended = run(write(tmp_path, GOOD, errors="fail", gates=EASY), store)
+    assert (ended.code, set(outcomes(ended).values())) == (3, {"inconclusive"})
+
+
+def test_a_baseline_is_a_run_of_the_suite_with_its_cases(tmp_path: Path, store: Path) -> None:
+    holds = [{"type": "contains", "value": "good"}]
+    path = of_tests(write(tmp_path, GOOD), holds, holds, holds, holds)
+    first = run(path, store).report["run"]["id"]
+    metrics = {"gate": "no_metric_regressions"}
+    path = of_tests(write(tmp_path, GOOD, gates=[*OPEN, metrics]), holds, holds)
+    half = run(path, store, "--baseline", first)
+    assert outcomes(half) == {
+        **OPEN, "no_regressions": "fail", "no_metric_regressions": "inconclusive",
+    }  # fmt: skip
+    assert "2 cases of the baseline not measured in the candidate" in half.out
+
+    other = tmp_path / "other.eval.yaml"
+    other.write_text(path.read_text())
+    refused = run(other, store, "--baseline", first)
+    assert (refused.code, refused.out) == (2, "")
+    assert "is of suite 's', not of 'other'" in refused.err
+
+
+def test_a_deleted_baseline_makes_no_first_run(tmp_path: Path, store: Path) -> None:
+    first = run(write(tmp_path, GOOD), store).report["run"]["id"]
+    assert evalcore("baseline", "set", "s", first, store=store).code == 0
+    gate = {"gate": "no_regressions", "first_run": "pass"}
+    path = write(tmp_path, GOOD, gates=[gate])
+    assert run(path, store).code == 0
+    shutil.rmtree(next(store.glob(f"runs/*/{first}")))
+    ended = run(path, store)
+    assert (ended.code, outcomes(ended)) == (3, {"no_regressions": "inconclusive"})
+    assert f"the baseline run {first} is not in the store any more" in ended.out

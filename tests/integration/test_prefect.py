@@ -212,7 +212,8 @@ def test_items_in_error_end_the_flow_run_as_errors(
     monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "answering")  # which is nowhere to be found
     seen = run_flow(suite=write_python_suite(folder), gates=["score_at_least=0"])
     assert seen.state.name == "Errors"
-    assert seen.state.message == "1 of 1 item is in error"
+    message = "not evaluated: of 1 item 1 in error; 1 of 1 item is in error"
+    assert seen.state.message == message
 
 
 def test_a_suite_that_does_not_load_is_invalid_with_every_mistake(

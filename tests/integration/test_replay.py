@@ -58,7 +58,8 @@ class Numbered:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    with model_server(script=Numbered()) as server:
+    # No answer is within the 5 ms that its cases ask for: reports leave out outputs that passed.
+    with model_server(script=Numbered(), latency_s=0.01) as server:
         yield server
 
 
@@ -89,7 +90,10 @@ def suite(tmp_path: Path, server: ModelServer, *, provider: str = "openai", **co
             "assertions": [
                 {"type": "contains", "value": "answer"},
                 {"type": "regex", "value": "[02468]:"},
-                {"type": "latency", "threshold": 5},
+                {
+                    "type": "latency",
+                    "threshold": 0.01,
+                },  # never: outputs of items that pass are not kept
             ],
         }
         for number, text in enumerate(inputs)

@@ -97,7 +97,9 @@ def test_a_failure_has_neither_the_secret_nor_the_whole_value(
                 page = await requests.get(f"{EVALS}/results", run_id=run["id"])
                 (result,) = page["data"]
                 failure = str([result["lifecycle"], result["assertion_result"]])
-                assert result["verdict"] == "blocked"
+                # A block that failed has no verdict; the one without outputs lacks the path.
+                is_blocked = amount == "returns" and not declares_outputs
+                assert result["verdict"] == ("blocked" if is_blocked else None)
                 assert len(failure) < 2 * MOST_BYTES
                 assert SECRET[:10] not in failure
                 if declares_outputs and amount == "returns":

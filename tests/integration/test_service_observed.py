@@ -109,7 +109,7 @@ def test_requests_and_results_are_counted(served: Service) -> None:
         'evalcore_http_request_seconds_count{method="POST",route="/v1/workflows/evals"} 3.0',
         'evalcore_eval_results_total{status="completed",verdict="passed"} 1.0',
         'evalcore_eval_results_total{status="completed",verdict="failed"} 1.0',
-        'evalcore_eval_results_total{status="error",verdict="blocked"} 1.0',
+        'evalcore_eval_results_total{status="error",verdict="none"} 1.0',
         "evalcore_open_eval_runs 0.0",
     ):
         assert line in text

@@ -320,7 +320,8 @@ Slots._admit = lambda self: None
 
 
 def test_a_wake_up_that_is_lost_ends_the_worker_with_what_it_waits_for(tmp_path: Path) -> None:
-    refused = [*[None] * 5, Failure(429, retry_after="0.1")]
+    # Without a Retry-After the item backs off and gives its slot away.
+    refused = [*[None] * 5, Failure(503)]
     with model_server(latency_s=0.01, failures=refused) as server:
         target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": server.base_url}
         suite = {

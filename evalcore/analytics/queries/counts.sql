@@ -16,6 +16,7 @@ SELECT
     sum(asserted_errors) AS asserted_errors,
     sum(unjudged) AS unjudged,
     sum(len(missed)) AS missed,
+    coalesce(sum(required_measured) = 0 AND sum(required_open) > 0, false) AS required_unmeasured,
     count(latency_ms) AS measured_latency,
     avg(latency_ms) AS avg_latency_ms,
     quantile_cont(latency_ms, 0.5) AS p50_latency_ms,

@@ -3,7 +3,8 @@
 -- $errors: the error policy. Texts stay in the parts: `report_cases` and `failures` fetch them.
 -- `counted`: false for an item in error that the policy excludes. `counted_score`: the score of a
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
--- assertions below their thresholds. `left_out`: skipped since the gates were decided before
+-- assertions below their thresholds; `required_measured`, `required_open`: how many required
+-- assertions are measured, and are not. `left_out`: skipped since the gates were decided before
 -- (`stopped`), or since the case is for the targets of other variants.
 -- `refused`: not tried since a provider refused every call.
 -- `awaiting`: labels of people are missing. Such an item counts as it is, what is required of people
@@ -45,6 +46,12 @@ SELECT
         ),
         a -> {'name': a.name, 'score': a.score, 'required': a.required}
     ) AS missed,
+    len(list_filter(
+        assertions, a -> a.required IS NOT NULL AND a.outcome NOT IN ('passed', 'failed')
+    )) AS required_open,
+    len(list_filter(
+        assertions, a -> a.required IS NOT NULL AND a.outcome IN ('passed', 'failed')
+    )) AS required_measured,
     list_sum(list_transform(assertions, a -> a.cost_usd)) AS judged_usd
 FROM (
     SELECT

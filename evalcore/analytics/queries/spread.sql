@@ -22,8 +22,8 @@ SELECT
     sum(m)::BIGINT AS counted_units, sum(m)::HUGEINT AS m, sum(p)::HUGEINT AS p,
     sum(m)::HUGEINT AS mm, sum(p)::HUGEINT AS mp, sum(p)::HUGEINT AS pp,
     min(score) AS least, max(score) AS most,
-    sum(lack) AS lack1, sum(pow(lack, 2)) AS lack2, sum(pow(lack, 3)) AS lack3,
-    sum(pow(lack, 4)) AS lack4
+    fsum(lack ORDER BY lack) AS lack1, fsum(pow(lack, 2) ORDER BY lack) AS lack2,
+    fsum(pow(lack, 3) ORDER BY lack) AS lack3, fsum(pow(lack, 4) ORDER BY lack) AS lack4
 FROM scores
 GROUP BY variant_number, name
 ORDER BY variant_number, name

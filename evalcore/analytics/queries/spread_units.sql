@@ -10,8 +10,8 @@ WITH unit_sums AS (
         coalesce(sum(round(score * 100000000)::BIGINT), 0)::HUGEINT AS s,
         count(*) FILTER (counted)::HUGEINT AS m,
         count(*) FILTER (passed)::HUGEINT AS p,
-        avg(score) AS score,
-        1 - avg(score) AS lack
+        fsum(score ORDER BY score) / count(score) AS score,
+        1 - fsum(score ORDER BY score) / count(score) AS lack
     FROM cases
     LEFT JOIN case_units USING (case_id)
     GROUP BY ALL
@@ -23,8 +23,8 @@ SELECT
     count(*) FILTER (m > 0) AS counted_units, sum(m) AS m, sum(p) AS p,
     sum(m * m) AS mm, sum(m * p) AS mp, sum(p * p) AS pp,
     min(score) AS least, max(score) AS most,
-    sum(lack) AS lack1, sum(pow(lack, 2)) AS lack2, sum(pow(lack, 3)) AS lack3,
-    sum(pow(lack, 4)) AS lack4
+    fsum(lack ORDER BY lack) AS lack1, fsum(pow(lack, 2) ORDER BY lack) AS lack2,
+    fsum(pow(lack, 3) ORDER BY lack) AS lack3, fsum(pow(lack, 4) ORDER BY lack) AS lack4
 FROM unit_sums
 GROUP BY variant_number, name
 ORDER BY variant_number, name

@@ -93,7 +93,7 @@ def read_named_texts(written: Any, origin: InputOrigin) -> Any:
         elif key == "config" and isinstance(value, dict) and "rubric" in value:
             read[key] = {**value, "rubric": named_text(value["rubric"], at.below("rubric"))}
         elif key == "fixtures" and isinstance(value, dict):
-            read[key] = {name: _given(each, at.below(name)) for name, each in value.items()}
+            read[key] = {name: _fixture(each, at.below(name)) for name, each in value.items()}
     return read
 
 
@@ -132,7 +132,7 @@ def _workflow_case(case: Any, origin: InputOrigin) -> Any:
     return read
 
 
-def _given(fixture: Any, origin: InputOrigin) -> Any:
+def _fixture(fixture: Any, origin: InputOrigin) -> Any:
     """Return what is given instead of an answer; of an output with its measures the output."""
     if isinstance(fixture, dict) and "output" in fixture:
         return read_named_texts(fixture, origin)

@@ -135,3 +135,18 @@ def test_the_threshold_of_the_call_replaces_that_of_the_file(tmp_path: Path) -> 
 def test_cases_are_a_list_and_no_text(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'cases' is a list, as in cases=\['given'\]"):
         run_eval(write(tmp_path), executor, store=tmp_path / "store", cases="given")
+
+
+def test_evals_of_which_nothing_is_measured_do_not_pass_a_threshold_of_0(tmp_path: Path) -> None:
+    def broken(case: Any) -> Any:
+        raise RuntimeError(case.id)
+
+    text = """
+    eval:
+      threshold: 0
+      cases:
+        - {id: asked, inputs: {q: you}, expected: {a: [{type: equals, value: hi}]}}
+    """
+    result = run(tmp_path, broken, text)
+    assert (result.passed, result.score) == (False, 0.0)
+    assert run(tmp_path, executor, text).passed

@@ -142,11 +142,35 @@ def test_iterations_are_added_until_the_gates_are_decided(tmp_path: Path) -> Non
         run(tmp_path, suite, iterations="3")
 
 
-def test_nothing_evaluated_has_not_passed(tmp_path: Path) -> None:
-    broken = [{"id": "b", "input": {"task": "break"}}]
-    report = run(tmp_path, suite_of(cases=broken, gates=[], errors="zero"))
-    assert report.gate_results == ()
-    assert not report.passed
+BROKEN = [{"id": "b", "input": {"task": "break"}}]
+UNMEASURED = {"type": "metric.total_cost_usd.max", "value": 1}
+BLOCKED = [{"id": "b", "input": {"task": "x"}, "assertions": [UNMEASURED]}]
+EASY = [gates.error_rate_under(1.0), gates.latency_under(60_000), gates.required_assertions()]
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen", "decision"),
+    [
+        pytest.param({"cases": BROKEN, "gates": [], "errors": "zero"}, {}, "error", id="zero"),
+        pytest.param({"cases": BROKEN, "gates": []}, {}, "error", id="all in error"),
+        pytest.param({"cases": BROKEN, "errors": "exclude", "max_error_share": 1.0,
+                      "gates": EASY}, {}, "error", id="exclude"),
+        pytest.param({"cases": BLOCKED, "gates": []}, {}, "inconclusive", id="blocked"),
+        pytest.param({"cases": BLOCKED, "gates": EASY}, {}, "inconclusive", id="easy gates"),
+        pytest.param({"cases": [*CASES, *BROKEN], "gates": []}, {}, "error", id="one in error"),
+        pytest.param({"cases": [*CASES, *BROKEN], "gates": [], "errors": "zero"}, {}, "pass",
+                     id="one of zero"),
+        pytest.param({"gates": [gates.no_regressions(first_run="pass")]}, {"variants": ["other"]},
+                     "inconclusive", id="the baseline left out"),
+        pytest.param({}, {}, "fail", id="failing"),
+        pytest.param({"gates": [gates.pass_rate(0.5)]}, {}, "pass", id="passing"),
+    ],
+)  # fmt: skip
+def test_a_suite_has_passed_if_the_decision_is_pass(
+    changed: Any, chosen: Any, decision: str, tmp_path: Path
+) -> None:
+    report = run(tmp_path, suite_of(**changed), **chosen)
+    assert (report.decision, report.passed) == (decision, decision == "pass"), report.gate_results
 
 
 def test_a_flow_that_raises_is_an_error_of_that_case_alone(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ def folder(tmp_path: Path) -> Path:
         "from evalcore import define_suite\n"
         "def suites():\n"
         "    for name in ('first', 'second'):\n"
-        "        case = {'id': name, 'input': 'x'}\n"
+        "        check = {'type': 'output.contains', 'path': 'output', 'value': 'x'}\n"
+        "        case = {'id': name, 'input': 'x', 'assertions': [check]}\n"
         "        yield define_suite(name, lambda text: text, [case], ['v'])\n",
         "utf-8",
     )

@@ -210,9 +210,15 @@ class Aggregates:
                 *(name, cases, passed, score),
                 *samples.variants.get(number, unknown),
                 *figures[number],
+                is_planned=bool(cases) or self._is_planned(number),
             )
             for number, name, cases, passed, score in rows
         )
+
+    def _is_planned(self, variant: int) -> bool:
+        query = "SELECT bool_or(NOT left_out OR stopped) FROM items WHERE variant_number = $1"
+        row = self.connection.execute(query, [variant]).fetchone()
+        return bool(row and row[0])
 
     def _awaiting(self) -> AwaitedLabels:
         labels, items = self._run("awaiting").fetchone()

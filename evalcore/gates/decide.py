@@ -67,7 +67,7 @@ def _measured(gate: Gate, result: GateResult, summary: Summary) -> GateResult:
     if not summary.counts.measured and not (gate.about_errors and summary.counts.error):
         why = f"nothing is measured: {unmeasured_items(summary.counts)}"
     elif not gate.about_errors:
-        empty = [each.variant for each in summary.variants if not each.cases]
+        empty = [each.variant for each in summary.variants if each.is_planned and not each.cases]
         why = f"no case of variant '{empty[0]}' was evaluated" if empty else None
     if why is None:
         return result

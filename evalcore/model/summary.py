@@ -52,7 +52,8 @@ class VariantSummary:
     """Cases of one variant: how many there are and how many passed; their mean score.
 
     The samples are what the intervals of score and pass rate are computed from. The median latency
-    and the total cost are None where they were not measured.
+    and the total cost are None where they were not measured. `is_planned` is false where every case
+    is for the targets of other variants.
     """
 
     variant: str
@@ -63,6 +64,7 @@ class VariantSummary:
     pass_sample: Sample = NO_SAMPLE
     p50_latency_ms: float | None = None
     total_cost_usd: float | None = None
+    is_planned: bool = True
 
 
 @frozen

@@ -199,7 +199,7 @@ def with_measures_apart(report: Any) -> None:
 def drop_points(before: Any, now: Any) -> None:
     """Drop the intervals of differences that were points from both reports.
 
-    No variance is not certainty (spec/statistics.md): these have a width now.
+    No variance is not certainty (docs/reference/statistics.md): these have a width now.
     """
     for old, new in zip(before["comparison"], now["comparison"], strict=True):
         drop_point(old["score"], new["score"])

@@ -21,8 +21,8 @@ from aiohttp.client_proto import ResponseHandler
 
 # Of `struct tcp_info`: eight bytes, ten numbers of 32 bits, then what is wanted.
 _LAST_RECEIVED: Final = struct.Struct("=52xI")
-# Less is one step of the kernel's clock.
-_LEAST_LAG_MS: Final = 5
+# The kernel counts whole steps of its clock: up to one of them may not have passed.
+_STEP_MS: Final = 4
 _TELLS_LAG: Final = sys.platform == "linux" and hasattr(socket, "TCP_INFO")
 
 
@@ -94,7 +94,7 @@ def sending_times() -> aiohttp.TraceConfig:
 
 
 def _lag_s(transport: Any) -> float:
-    """Return how long ago (seconds) the kernel received what is read now."""
+    """Return how long ago (seconds) the kernel received what is read now, or less: never more."""
     if not _TELLS_LAG or transport is None:
         return 0.0
     try:
@@ -103,4 +103,4 @@ def _lag_s(transport: Any) -> float:
         (lag_ms,) = _LAST_RECEIVED.unpack(information)
     except (AttributeError, OSError, struct.error):  # no TCP, or a kernel that does not tell
         return 0.0
-    return lag_ms / 1000 if lag_ms >= _LEAST_LAG_MS else 0.0
+    return max(0, int(lag_ms) - _STEP_MS) / 1000

@@ -7,12 +7,11 @@ Read by hand rather than by pydantic-settings, whose import alone takes as long 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import SettingsError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import ProviderLimits
@@ -23,7 +22,7 @@ FILE_NAME = "evalcore.toml"
 DEFAULT_STORE = ".evalcore"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What a run takes from its surroundings rather than from its suite.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evalcore.frozen import frozen
+from dataclasses import dataclass
+
 from evalcore.history.returning_cases import returning_cases
 from evalcore.history.trend import CaseHistory, SuiteHistory
 from evalcore.model.trend import Trend
@@ -15,7 +16,7 @@ from flows.publish import PublishedRun
 _MIN_POINTS = 2
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class FailingCase:
     """A case that does not pass: the first run since which it does not, and the last that it did.
 
@@ -29,7 +30,7 @@ class FailingCase:
     is_new: bool
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NightHistory:
     """What the history says of a suite's run.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.report.document import Report
@@ -22,7 +22,7 @@ PASSED = "Passed"
 _LONGEST_CELL = 1_000
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class SuiteEnd:
     """What became of one suite: its flow run's state, and its report if it came to a decision."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.search_index import Questions, SearchIndex
-from evalcore.frozen import frozen
 from evalcore.model.run import Plan
 from evalcore.sql.bounded import BoundedConnection
 
@@ -68,7 +68,7 @@ class CaseRow(NamedTuple):
     change: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CasePage:
     """Some rows, and the key after which the next page begins; None at the end."""
 
@@ -76,7 +76,7 @@ class CasePage:
     following: CaseKey | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaseFacets:
     """What there is to filter by, each with its number of rows; the most frequent first."""
 

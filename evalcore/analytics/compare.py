@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.named_queries import query_text
-from evalcore.frozen import frozen
 from evalcore.model.comparison import (
     HARD_KINDS,
     MEASURE_KINDS,
@@ -40,7 +39,7 @@ ALPHA = 0.05
 TOLERANCES = Tolerances()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EarlierRun:
     """A run whose variants are the baseline: its result parts, its plan, its variants in order."""
 
@@ -50,7 +49,7 @@ class EarlierRun:
     variants: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComparisonPlan:
     """What the run's `variants` are compared with: one of them, or an earlier run.
 
@@ -76,7 +75,7 @@ def match_variants(
     return pairs, [name for name in candidates if name not in baselines]
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Comparer:
     """Compares within the connection that holds `items` and `cases` of the candidates' run.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Required
 
@@ -16,7 +17,6 @@ from evalcore.annotations.labels import LONGEST_COMMENT, LabelRecord, check_anno
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions
 from evalcore.errors import EvalError
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
@@ -87,7 +87,7 @@ class ImportedLabels(NamedTuple):
     outdated: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Placed:
     """A label, its line, and the content that it is about; `dated`: whether the row has a time."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import fsum
 
 from evalcore.annotations.labels import LabelRecord
-from evalcore.frozen import frozen
 from evalcore.model.annotation import AnswerForm
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Consensus:
     """What people's labels come to; `annotators` are the keys of those whose `votes` count.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, NamedTuple
 from unicodedata import normalize
 
@@ -12,7 +12,6 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import quote
 from evalcore.model.annotation import Label
 from evalcore.storage.layout import NameKey, annotations_prefix, suite_key
@@ -24,7 +23,7 @@ _OBJECT: Final = re.compile(r"annotations/([^/]+)/([0-9a-f]{64})/([^/]+)-([1-9]\
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LabelRecord:
     """One label of one annotator. `at` is ISO 8601 in UTC; `seconds` is how long it took.
 

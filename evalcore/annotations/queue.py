@@ -7,14 +7,13 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evalcore.annotations.judging import judged, latest_by_annotator
 from evalcore.annotations.label_store import DamagedLabel, LabelBook, add_label, withdraw_label
 from evalcore.annotations.labels import LabelRecord, check_annotator
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions, TaskContent
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 from evalcore.model.annotation import AnswerForm
 from evalcore.model.suite import Case
 from evalcore.storage.layout import suite_key
@@ -22,7 +21,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """How far a task is: `labels` are counted, `missing` are awaited.
 
@@ -34,7 +33,7 @@ class TaskState:
     annotators: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QueueProgress:
     """How far a queue is: tasks, those that have all labels, and the labels that are missing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ResultsDroppedError, UnplannedRunError
-from evalcore.frozen import frozen
 from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case
@@ -25,7 +25,7 @@ _KEPT_PARTS = 8
 _CACHED_PARTS = 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AnnotationTask:
     """One question about one content of a run: the first item that has it.
 

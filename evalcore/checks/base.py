@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import (
     Any,
@@ -23,7 +23,6 @@ from typing_extensions import TypedDict
 from evalcore.checks.scale import Bounds, Scale
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import or_null
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
@@ -122,7 +121,7 @@ class Check:
     def __init_subclass__(cls) -> None:
         """Make the subclass a frozen dataclass."""
         super().__init_subclass__()
-        frozen(slots=False, kw_only=True)(cls)
+        dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Self:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.subject import Subject
 from evalcore.errors import EvalError, TargetError
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import describe_error
 from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import Evidence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ENTRY: Final = "evalcore.checks.python_call:check_in_worker"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PythonCheck:
     """One call of a function that checks an output: which, from where, and with what."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -58,7 +57,7 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CheckContext:
     """What belongs to the run rather than to the item.
 

@@ -7,6 +7,7 @@ the names of its flags. What goes wrong offers nothing and prints nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +22,9 @@ from click.shell_completion import (
 
 from evalcore.cli import completion_values as values
 from evalcore.cli.examples import EXAMPLES
-from evalcore.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CommandWords:
     """The words before the one that is completed: the command, its arguments, its flags' values."""
 

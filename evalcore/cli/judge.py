@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import counted
@@ -48,7 +48,7 @@ def judge() -> None:
     """Look at the quality of judges."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _JudgedAssertion:
     """What the judge is asked: an assertion, and the definition of its suite."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
 from evalcore.errors import StalledError
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from evalcore.pipeline import RunView
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """How runs are executed and shown. `observe` is called with each run that has ended.
 

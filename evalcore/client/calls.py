@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from evalcore.frozen import frozen
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, WorkflowEvalRun
 from evalcore.service.wire.evals import CreateEval, UpdateEval, WorkflowEval
@@ -26,7 +25,7 @@ Answer = TypeVar("Answer")
 EVALS = "/v1/workflows/evals"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
     """One request, and the type that its answer is read as (None: no content)."""
 

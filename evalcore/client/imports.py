@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from evalcore.errors import UsageError
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.formats.workflow_evals.written_file import SavedEvalsFile, eval_fields
 from evalcore.formats.workflow_harness.registered import read_registered_workflow
-from evalcore.frozen import frozen
 from evalcore.service.wire.evals import CreateEval, UpdateEval
 from evalcore.service.wire.workflows import CreateWorkflow, ExportedWorkflow, UpdateDraft
 
@@ -39,7 +39,7 @@ class Change(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Import:
     """A file that is imported into a workflow; a dry one changes nothing."""
 

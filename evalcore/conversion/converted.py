@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.suite import Format
 
@@ -14,7 +13,7 @@ DEFAULT_TARGET: Final = "default"
 _LISTED: Final = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConvertedCase:
     """A case; `assertions` are written as the suite's format writes them.
 
@@ -31,7 +30,7 @@ class ConvertedCase:
     tags: Sequence[str] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Converted:
     """A suite in the making.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -19,7 +19,6 @@ from evalcore.conversion.expected_checks import (
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.registry import ImportOptions
 from evalcore.formats.text.documents import raise_problem
-from evalcore.frozen import frozen
 from evalcore.model.suite import Format
 
 _DEFAULT_CHECK: Final = "contains"
@@ -30,7 +29,7 @@ _ASSUMED: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExportedRow:
     """A row: what is asked, what is expected, and what was answered; None where it is absent."""
 

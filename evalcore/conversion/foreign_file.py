@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from evalcore.formats.text.documents import (
     raise_problem,
     read_bytes,
 )
-from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
@@ -42,7 +41,7 @@ def _row_line(loc: Loc) -> int | None:
     return loc[0] + 1 if loc and isinstance(loc[0], int) else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ForeignFile:
     """A file that was read: `value` is its document, or the list of its rows.
 

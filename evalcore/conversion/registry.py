@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from evalcore.conversion.converted import Converted, Notes
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ImportOptions:
     """What the caller says that the file does not: how answers are compared, who judges.
 

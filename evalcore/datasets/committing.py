@@ -8,7 +8,7 @@ top of the first one's version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,6 @@ from evalcore.datasets.versions import (
     write_record,
 )
 from evalcore.errors import RunConflictError
-from evalcore.frozen import frozen
 from evalcore.storage.object_store import ObjectStore
 
 _ATTEMPTS: Final = 50
@@ -38,7 +37,7 @@ class Committed(NamedTuple):
     unchanged: int = 0
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class DatasetChange:
     """What a new version changes: cases to add or replace by their id, ids to remove.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ import orjson
 
 from evalcore.datasets.versions import StoredDataset
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.frozen import frozen
 from evalcore.planning.zstd_frames import ZstdFrameError, decompress_frame
 from evalcore.storage.object_store import ObjectStore
 
@@ -22,7 +21,7 @@ SHOWN_ID: Final = 12
 _FETCHERS: Final = 16
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PendingCapture:
     """A captured input and its first output. `at` is ISO 8601 in UTC, of the first time.
 

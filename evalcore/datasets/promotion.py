@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from evalcore.datasets.committing import Committed, DatasetChange, commit, lines_by_id
@@ -16,7 +16,6 @@ from evalcore.datasets.pending import (
 )
 from evalcore.datasets.versions import StoredDataset, read_dataset
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 from evalcore.redaction.personal import mask_personal
 from evalcore.redaction.redactor import REDACTED
 from evalcore.storage.object_store import ObjectStore
@@ -25,7 +24,7 @@ _TAG: Final = "captured"
 _UNSET: Final[Any] = object()
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Acceptance:
     """What a person said of a capture that becomes a case.
 

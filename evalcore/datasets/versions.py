@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ import orjson
 
 from evalcore.datasets.reference import LATEST, DatasetReference
 from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.storage.dataset_keys import DATASETS_PREFIX, DatasetKeys
 from evalcore.storage.layout import NameKey, suite_key
@@ -27,7 +26,7 @@ _FETCHERS: Final = 8
 _INDENTED: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CasePart:
     """One object with cases: its key, how many, and the SHA-256 of their JSON lines."""
 
@@ -36,7 +35,7 @@ class CasePart:
     sha256: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DatasetVersion:
     """One record of a dataset. `created_at` is ISO 8601 in UTC.
 
@@ -62,7 +61,7 @@ class DatasetVersion:
         return DatasetReference(self.dataset, self.version)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class StoredDataset:
     """A dataset as it stood at one moment: all of its records, oldest first, and its pin."""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import describe, suggest
 
 _Declared = TypeVar("_Declared")
@@ -26,7 +25,7 @@ class ParameterError(ValueError):
     """A declared thing is written wrongly; the message says what would work."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What a file may write for a field.
 
@@ -46,7 +45,7 @@ class Rule:
         return dict(self.schema)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Key:
     """The key of a field in files, where Python's name has the unit."""
 

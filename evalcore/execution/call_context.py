@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
-from evalcore.frozen import frozen
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.observability.observer import Observer
@@ -49,7 +49,7 @@ class CallRecorder(Protocol):
         """Wait for what is being written."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunCallContext:
     """What the calls of one run in one process share. `draw` gives the jitter of retries.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import fsum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
-from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import compared, number
 from evalcore.mistakes.wording import counted
@@ -44,7 +43,7 @@ def _without_score(summary: Summary, policy: Policy) -> str | None:
     return f"{counted(cases, 'case')} skipped by a limit" if summary.counts.skipped else None
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class ScoreAtLeast(Gate, example="0.8", outcomes=True):
     """The run's score is at least this. Without a score the gate fails. Where a limit left cases
     out, or errors left fewer than `k` iterations of a case, a pass is inconclusive.
@@ -85,12 +84,12 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
         return with_remedy(result, summary.score_sample, self.threshold)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Threshold(ScoreAtLeast, example="0.8"):
     """The same as `score_at_least`. Default of workflow files, with the file's threshold."""
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class PassRate(Gate, example="0.9", outcomes=True):
     """The share of cases that passed is at least this; with `per_variant` in every variant.
     Without cases the gate fails. Default of test files, with 1.0.
@@ -152,7 +151,7 @@ CaseIds = Annotated[
 ]
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
     """Each of these cases passed in every variant. An id that the suite does not have is a
     mistake.
@@ -193,7 +192,7 @@ class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
         return self.passes_if(not missed, message, details)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class RequiredAssertions(Gate, outcomes=True):
     """Every required assertion of every completed item reaches its threshold. It is inconclusive if
     all of them are blocked or in error.
@@ -221,7 +220,7 @@ class RequiredAssertions(Gate, outcomes=True):
         return self.passes_if(not missed, message, details)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Errors(Gate):
     """No item and no assertion is in error (with the policy `exclude`: no more than the allowed
     share of items). Part of every run, except with the policy `zero`.
@@ -255,7 +254,7 @@ def _in_error(items: int, planned: int, assertions: int) -> str:
     return f"{' and '.join(parts)} {'is' if items + assertions == 1 else 'are'} in error"
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class ErrorRateUnder(Gate, example="0.05"):
     """The share of items in error is below this."""
 
@@ -295,7 +294,7 @@ class _MaximumGate(Gate):
         return self.fails(f"latency of {unmeasured} of {planned} items was not measured")
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the slowest took less."""
 
@@ -319,7 +318,7 @@ class LatencyUnder(_MaximumGate, example="2000"):
         return self.passes_if(passed, message, details)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class P95LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the 95th percentile is less."""
 
@@ -332,7 +331,7 @@ class P95LatencyUnder(_MaximumGate, example="2000"):
         return self.below("p95 latency (ms)", value, self.max_ms)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class CostUnder(_MaximumGate, example="0.5"):
     """The cost was measured, and the run cost less; with `per_case`: the most expensive work item
     cost less. The costs of judges count with `include_judges`; otherwise the message names them.
@@ -373,7 +372,7 @@ class CostUnder(_MaximumGate, example="0.5"):
         return result
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class TokensUnder(_MaximumGate, example="100000"):
     """Tokens were measured, and the run used fewer."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
-from evalcore.frozen import frozen
 from evalcore.gates.difference import (
     GateVerdict,
     PairedSample,
@@ -44,7 +44,7 @@ _NO_BASELINE = (
 )
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoRegressions(Gate, compares=True):
     """No case passes less often than in the [baseline](#comparison-with-a-baseline), and none of
     its cases is missing. Regressions of metrics (latency, cost, tokens, score) count only with
@@ -211,7 +211,7 @@ _MEASURES: Final = {
 }
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoMetricRegressions(Gate, compares=True):
     """No metric of the whole run is worse than the [baseline](#comparison-with-a-baseline)'s: the
     median latency, the cost and the tokens by more than their factor, the mean score by more than
@@ -283,7 +283,7 @@ def _measure_text(measure: Measure) -> str:
     return f"{_MEASURES[measure.kind]} {number(measure.was)} → {number(measure.now)}{change}"
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoSignificantRegression(Gate, compares=True, outcomes=True):
     """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
     above −`margin`, for every candidate.

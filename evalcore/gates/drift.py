@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import fsum
 from typing import Any, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount
-from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import GateVerdict
 from evalcore.gates.over_time import PastGate
@@ -41,7 +41,7 @@ def _run_number(row: _DriftRow) -> int:
     return row.number or 0
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoDrift(
     PastGate,
     query="""

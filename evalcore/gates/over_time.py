@@ -6,10 +6,10 @@ The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
-from evalcore.frozen import frozen
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import (
     GateVerdict,
@@ -69,7 +69,7 @@ class _PairedRow(NamedTuple):
         return moments_of_units(self.cases, self.mean, self.sums, clustered=self.clustered)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoDropFromHistory(
     PastGate,
     outcomes=True,
@@ -201,7 +201,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     return p > _CHANCE
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class NoNewFailures(
     PastGate,
     outcomes=True,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import orjson
 
 from evalcore.declared.parameter_types import FUNCTION, MaybeText
 from evalcore.declared.parameters import REQUIRED, Key
-from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateOutcome, GateResult
 
@@ -21,7 +20,7 @@ def _refuse(reference: str) -> Callable[..., Any]:
     raise LookupError(f"'{reference}' cannot be called here")
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class CustomGate(Gate, example="module:function"):
     """[Your function](#a-gate-of-your-own) returns it.
 
@@ -57,7 +56,7 @@ DecideElsewhere = Callable[[CustomGate, Mapping[str, Any]], GateResult | None]
 """Decides a gate over the report; None if its function exists in this process only."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateFunctions:
     """How custom gates reach their functions.
 

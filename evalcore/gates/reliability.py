@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalcore.declared.parameter_types import Count, Share
-from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import compared
 from evalcore.mistakes.wording import counted
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Reliable(
     Gate,
     example="3",

@@ -7,10 +7,9 @@ are made from these rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
-
-from evalcore.frozen import frozen
 
 
 class ColumnType(Enum):
@@ -43,7 +42,7 @@ class Column(NamedTuple):
     meaning: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HistoryTable:
     """One table: its name, what a row is, its columns in their order.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from evalcore.frozen import frozen
 from evalcore.history.columns import HistoryTable
 from evalcore.history.delta import open_table, repeated
 from evalcore.history.dropping import OldRun, drop_results
@@ -22,7 +22,7 @@ _FULL_SHARE: Final = 0.75
 _LEAST_FILES: Final = 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CompactedTable:
     """What became of a table's data files: how many there were and are, how many were removed."""
 
@@ -32,7 +32,7 @@ class CompactedTable:
     removed: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Compacted:
     """What a compaction has done, or would do."""
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
-from evalcore.frozen import frozen
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, RUNS
 from evalcore.history.commits import commit_runs
 from evalcore.history.data_files import open_writer
@@ -36,7 +36,7 @@ def ignore(*_: object) -> None:
     """Take what is told of progress or steps, and do nothing."""
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Entrance:
     """How runs enter the tables of a store; `anew` replaces rows that are there already."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from evalcore.errors import StoreError
-from evalcore.frozen import frozen
 from evalcore.history.columns import HistoryTable
 from evalcore.history.delta import create_table, open_table, repeated
 from evalcore.history.entering import COMMIT_ORDER, Entrance, Progress, Step, ignore
@@ -20,7 +19,7 @@ from evalcore.storage.object_store import ObjectStore
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Synced:
     """What a sync or a rebuild has done: the runs that entered, how many are in the tables now.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
@@ -20,7 +20,7 @@ _ENTRY: Final = "evalcore.isolation.gate_calls:decide_in_worker"
 _LONGEST_S: Final = 300.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateCall:
     """One gate, the report that it decides over, and what its function may be imported from."""
 

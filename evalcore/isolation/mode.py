@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-
-from evalcore.frozen import frozen
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker_pool import WorkerPool
@@ -23,7 +22,7 @@ class Isolation(StrEnum):
 ISOLATIONS: Final = tuple(map(str, Isolation))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Workers:
     """The worker processes of a run, and whether functions use them that do not say so."""
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.isolation.memory import memory_is_short, memory_limit
 from evalcore.isolation.server_process import ServerProcess
 from evalcore.isolation.worker import IsolatedWorker, WorkerLostError
@@ -41,7 +40,7 @@ async def no_answer(name: str, value: Any) -> Any:  # noqa: ARG001 - as `Answer`
     raise TargetError("process", f"'{name}' cannot be asked here")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Job:
     """One call in a worker process.
 

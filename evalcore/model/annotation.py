@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
-
-from evalcore.frozen import frozen
 
 AWAITING: Final = "awaiting annotation"
 """The reason of items, and how messages of assertions begin, that lack labels."""
@@ -28,7 +27,7 @@ class AfterDeadline(StrEnum):
     FAIL = "fail"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AnnotationPolicy:
     """How long people have to answer, in seconds from the start of the run; None: no bound."""
 
@@ -36,7 +35,7 @@ class AnnotationPolicy:
     then: AfterDeadline = AfterDeadline.INCONCLUSIVE
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AwaitedLabels:
     """How many labels of people a run lacks, and how many work items are blocked for them."""
 
@@ -50,7 +49,7 @@ class AwaitedLabels:
         return f"{AWAITING}: {self.labels} {are} missing"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuestionAgreement:
     """How well annotators agree on a question, over the contents that several of them labelled.
 
@@ -74,7 +73,7 @@ class QuestionAgreement:
         return f"agreement on {self.question!r}: {name} {value} ({who})"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AnswerForm:
     """What may be answered: one of `labels`, or a whole number from `scale[0]` to `scale[1]`.
 
@@ -135,7 +134,7 @@ def _whole_number(text: str) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HumanQuestion:
     """What an assertion asks of people; rows keep it in the result's details.
 

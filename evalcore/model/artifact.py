@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import error_texts, output_values
 from evalcore.model.own_copy import own_copy
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """The evidence of one work item.
 

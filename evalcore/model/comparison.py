@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from evalcore.frozen import frozen
 from evalcore.model.sample import UnitSums
 
 
@@ -117,7 +116,7 @@ class Unsettled(NamedTuple):
     alpha: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VariantComparison:
     """One candidate against its baseline: exact counts, and the first differences of each list.
 
@@ -213,7 +212,7 @@ def _why_unmeasured(cases: Mapping[CaseState, int]) -> str:
     return f"of {total} {noun} {', '.join(parts)}" if parts else "it has no result"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Every candidate against its baseline; `unavailable` says why some or all have none.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-
-from evalcore.frozen import frozen
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -21,7 +20,7 @@ TOKEN_PARTS: Final = (*TOKEN_PRICES, "batch_tokens")
 """Fields of `Metrics` that are parts of the input tokens, of the output tokens or of both."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Measured quantities of one execution or one block; None where nothing was measured.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import fsum
 from typing import Any, Final, NamedTuple, Protocol
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import orjson
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, Metrics
 
 _SLASHES: Final = re.compile("(?<!:)//+")
@@ -26,7 +25,7 @@ _CLOSED: Final = re.compile(r"(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
 ADDED_PARAMETERS: Final = ("temperature", "max_tokens", "response_format")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a provider listens.
 
@@ -56,7 +55,7 @@ class Endpoint:
         return url
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """One call to a provider; JSON values throughout.
 
@@ -167,7 +166,7 @@ class StreamEvent(NamedTuple):
     data: Any
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What came back. `latency_ms` from the last byte sent to the last one received, of the last
     attempt.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-
-from evalcore.frozen import frozen
 
 
 class GateOutcome(StrEnum):
@@ -27,7 +25,7 @@ class Decision(StrEnum):
     ERROR = "error"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateSpec:
     """A gate by its name in `gates.registry`, with its checked parameters."""
 
@@ -35,7 +33,7 @@ class GateSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateResult:
     """What a gate decided and why. `details` are JSON values.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from evalcore.frozen import frozen
 from evalcore.model.gate import Decision
 
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -24,7 +24,7 @@ class NotifyOn(StrEnum):
     ALWAYS = "always"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotifyPolicy:
     """Names of environment variables that hold Apprise addresses, and when they are told."""
 

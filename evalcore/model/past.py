@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from evalcore.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class PastRuns:
     """The runs by id, oldest first.
 

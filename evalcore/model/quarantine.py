@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, Final
-
-from evalcore.frozen import frozen
 
 QUARANTINE_FILE: Final = "quarantine.yaml"
 READY_AFTER_RUNS: Final = 10
 """How many runs in a row a quarantined case has to pass to be named as ready to return."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuarantineEntry:
     """A case that does not gate up to and including the day `until` (ISO 8601, UTC).
 
@@ -36,7 +34,7 @@ class QuarantineEntry:
         return self.suite is None or self.suite == suite
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Quarantine:
     """The quarantine of one run, as it was frozen when the run was planned."""
 

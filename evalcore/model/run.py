@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
-
-from evalcore.frozen import frozen
 
 SCHEMA = 1
 # Stands in `Manifest.execution` until the whole plan is stored.
@@ -32,7 +30,7 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The frozen size of a run. Item `i` is case `i // (variants × iterations)`, and so on.
 
@@ -93,7 +91,7 @@ class Plan:
         return self.variants * self.iterations
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StoredPart:
     """A shard's result part as it was when the run became final: its rows and its bytes' digest."""
 
@@ -101,7 +99,7 @@ class StoredPart:
     sha256: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What stands in `manifest.json`. Times are ISO 8601 in UTC.
 

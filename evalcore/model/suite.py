@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from evalcore.frozen import frozen
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
@@ -113,7 +112,7 @@ class Case(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProviderLimits:
     """What a provider takes, over all workers; None means no bound."""
 
@@ -122,7 +121,7 @@ class ProviderLimits:
     max_concurrency: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of a run. Durations in seconds; None means no bound (concurrency: chosen).
 
@@ -143,7 +142,7 @@ class Limits:
         return self.max_cost_usd is not None or self.max_tokens is not None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScorerSpec:
     """A measurement that is reported beside the results and decides nothing by itself.
 
@@ -157,7 +156,7 @@ class ScorerSpec:
     named: bool = True
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where a suite came from: the file as it was named, its absolute folder, its SHA-256."""
 
@@ -166,7 +165,7 @@ class Source:
     sha256: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DatasetSource:
     """The version of a dataset that a suite's cases came from, and the SHA-256 of its cases."""
 
@@ -175,7 +174,7 @@ class DatasetSource:
     sha256: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How results become a decision: repetitions, reducer, error policy, gates.
 
@@ -221,7 +220,7 @@ class Policy:
         return self.reducer in {Reducer.MIN, Reducer.PASS_ALL_K}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SuiteDefinition:
     """A suite without its cases: what the plan keeps once, and every worker reads.
 
@@ -280,7 +279,7 @@ class CaseSource(Protocol):
         """Return the code that cases name: in assertions, workspaces, attached files."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Suite:
     """Everything a run needs. `warnings` are for people and change nothing.
 

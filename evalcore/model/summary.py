@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.comparison import Comparison
 from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Work items by lifecycle, and the completed ones by outcome."""
 
@@ -38,7 +37,7 @@ class Counts:
         return self.planned == ended and self.completed == self.passed + self.failed + self.blocked
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Extreme:
     """The work item that holds a maximum, and the maximum."""
 
@@ -47,7 +46,7 @@ class Extreme:
     value: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VariantSummary:
     """Cases of one variant: how many there are and how many passed; their mean score.
 
@@ -67,7 +66,7 @@ class VariantSummary:
     is_planned: bool = True
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RequiredFailure:
     """A required assertion that did not reach its threshold."""
 
@@ -78,7 +77,7 @@ class RequiredFailure:
     required: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RequiredCase:
     """A case that a gate requires and that did not pass in a variant, or was not run there."""
 
@@ -87,7 +86,7 @@ class RequiredCase:
     was_run: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Aggregates of a run, all computed in SQL. None means not measured, never zero.
 

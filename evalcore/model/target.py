@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from evalcore.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Target:
     """Something that answers a case. `kind` is a row of `targets.registry`.
 
@@ -21,7 +19,7 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Variant:
     """A small named change to the target's configuration.
 

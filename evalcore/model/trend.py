@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from evalcore.frozen import frozen
 from evalcore.model.latency_text import latency_text
 
 
@@ -51,7 +51,7 @@ _FORMS: Mapping[Metric, str] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TrendPoint:
     """One run's figure of one variant. `started_at` is aware, in UTC.
 
@@ -72,7 +72,7 @@ class TrendPoint:
     part: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trend:
     """The points of a suite's whole runs, oldest first; those of one run stand together.
 

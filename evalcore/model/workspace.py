@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
-
-from evalcore.frozen import frozen
 
 BEFORE_S: Final = 60.0
 AFTER_S: Final = 30.0
@@ -29,7 +27,7 @@ EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
 BEFORE: Final = frozenset({HookName.BEFORE_ALL, HookName.BEFORE_EACH})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hook:
     """A program that is told of a workspace; an array runs without a shell.
 
@@ -43,7 +41,7 @@ class Hook:
     reset: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Repository:
     """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
 
@@ -61,7 +59,7 @@ class Repository:
     sparse: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WorkspaceSpec:
     """What a workspace is made of.
 

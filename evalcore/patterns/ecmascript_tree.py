@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from evalcore.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Literal:
     """One character."""
 
     code: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CharacterSet:
     """One character out of a set; `inside` in the `regex` package's words, case not yet closed."""
 
@@ -22,14 +21,14 @@ class CharacterSet:
     negated: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """What the flags give its meaning: `^`, `$`, `.`, `b` (word boundary) or `B`."""
 
     kind: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CapturingGroup:
     """A capturing group; numbers count from 1."""
 
@@ -37,7 +36,7 @@ class CapturingGroup:
     body: Node
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lookaround:
     """A lookahead or, `behind`, a lookbehind."""
 
@@ -46,14 +45,14 @@ class Lookaround:
     negated: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Backreference:
     """What a group captured last, by its number or its name."""
 
     group: int | str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """`low` to `high` times; `high` None: no upper bound."""
 
@@ -63,14 +62,14 @@ class Repeat:
     lazy: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sequence:
     """One after the other; without items the empty text."""
 
     items: tuple[Node, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One of several."""
 
@@ -90,7 +89,7 @@ Node = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PatternTree:
     """A whole pattern; `names` are the numbers of its named groups."""
 

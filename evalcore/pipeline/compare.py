@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalcore.errors import RunConflictError
-from evalcore.frozen import frozen
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
 from evalcore.model.comparison import Comparison
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 _GATE = NoRegressions().spec
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComparedRuns:
     """A run against an earlier one, and what `no_regressions` says of it."""
 

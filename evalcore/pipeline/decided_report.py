@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalcore.frozen import frozen
 from evalcore.gates.decide import decide_run
 from evalcore.model.gate import GateResult
 from evalcore.model.run import Manifest
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ReportSources:
     """What a run's report is computed from; its files last as long as they are opened.
 

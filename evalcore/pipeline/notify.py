@@ -10,12 +10,12 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.frozen import frozen
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.finish import RunView
@@ -41,7 +41,7 @@ _PLAIN_SERVICES: Final = frozenset(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Receivers:
     """Variables by name with the Apprise addresses that they hold; None for those without one."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evalcore.errors import EvalError, ObjectNotFoundError
-from evalcore.frozen import frozen
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
 from evalcore.model.mode import HISTORY, Mode
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _FILES = ("past_runs", "past_cases")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FrozenPast:
     """The earlier runs, and their rows as parts of the plan by name."""
 

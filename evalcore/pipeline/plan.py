@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
-from evalcore.frozen import frozen
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import HISTORY, Mode
@@ -59,7 +58,7 @@ _MIN_HEAVY_SHARD_ITEMS = 50
 _GUESSED_LATENCY_S = 1.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """How a plan is cut: `workers` share it; `single_items` names each case of a small run.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.gates.comparing import NoSignificantRegression
 from evalcore.gates.gate import gates_of
 from evalcore.mistakes.wording import counted
@@ -28,7 +27,7 @@ ASSUMED_DIFFERENCE = 1 / 9
 ASSUMED_NOISE = 1 / 6
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Power:
     """What a paired comparison of two runs of a suite finds: `no_significant_regression` fails.
 

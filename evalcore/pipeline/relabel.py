@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from evalcore.errors import RunConflictError
-from evalcore.frozen import frozen
 from evalcore.model.run import Plan, State
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
@@ -21,7 +21,7 @@ from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.storage.runs import StoredRun
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class StoredCases:
     """The cases of a run as they stand in its plan (`model.suite.CaseSource`)."""
 

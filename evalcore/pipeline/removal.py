@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
-from evalcore.frozen import frozen
 from evalcore.history.known_runs import KnownRun, known_runs
 from evalcore.history.run_rows import is_ended, manifest_version
 from evalcore.model.run import Manifest, State
@@ -37,7 +37,7 @@ class Removal(NamedTuple):
     reason: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PruneRule:
     """Which runs are old: beyond the newest `keep` of their suite, created before `before`.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.rounds import executed_iterations, read_round
-from evalcore.frozen import frozen
 from evalcore.gates.rounds import RoundGate, RoundGates
 from evalcore.gates.sequential import CaseValue
 from evalcore.gates.wording import number
@@ -78,7 +78,7 @@ class RoundRule:
         return self.decided or (item.iteration > 0 and item.case.id in self._quarantined)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RoundsReport:
     """What the report says of the iterations of a run that adds them by itself.
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from evalcore.errors import StalledError, StoreError
 from evalcore.execution.lanes.started_items import StartedItems
 from evalcore.execution.open_shards import Progress
 from evalcore.execution.watchdog import StallWatchdog
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from evalcore.workspaces.manager import Workspaces
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExecuteOptions:
     """What belongs to the executing process: trust, concurrency, progress, how to stop it.
 

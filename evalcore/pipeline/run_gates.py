@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
-from evalcore.frozen import frozen
 from evalcore.gates.decide import decide_gates, unevaluated_gates, without_assertions
 from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
@@ -29,7 +28,7 @@ _WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
 _EVALUATED_SINCE: Final = 4
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DecideOptions:
     """What custom gates may call: functions given as objects by their reference, and imports.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.storage.runs import StoredRun
@@ -21,7 +20,7 @@ _WINDOW_S = 60.0
 _LEAST_S = 0.2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ShardCounts:
     """Shards of the plan: committed ones, and those that are begun and not committed."""
 
@@ -30,7 +29,7 @@ class ShardCounts:
     claimed: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Watched:
     """A run at one moment. `rate` in items a second; times in seconds; None where unknown.
 

@@ -6,14 +6,13 @@ Targets, judges and the souls of workflows are all made of these options.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import ADDED_PARAMETERS, Endpoint, Reply, Request, split_reasoning
 
@@ -158,7 +157,7 @@ class AdapterOptions(ChatOptions):
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ChatModel:
     """A model with everything that is the same in each of its requests."""
 

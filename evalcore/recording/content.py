@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, ExitCode
-from evalcore.frozen import frozen
 from evalcore.model.exchange import (
     ProviderError,
     Reply,
@@ -34,7 +33,7 @@ class RecordingError(EvalError):
     exit_code = ExitCode.ERRORS
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is looked for: a request's named identity, the iteration, the how-manieth time."""
 
@@ -62,7 +61,7 @@ class Question:
             raise RecordingError(f"the request cannot be recorded: {error}") from None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Who recorded it: the run, if it was one, and the recorder (a new one after each restart).
 
@@ -75,7 +74,7 @@ class Origin:
     asker: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One exchange: the question, free of secrets, and the reply or the failure."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.model.comparison import Comparison
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateResult
@@ -21,7 +20,7 @@ from evalcore.report.view import ListedCase, ReportView, SourceLine
 _CaseKey = tuple[str, str | None]
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class ComparedView:
     """A run with the variants of its baseline beside its own; `gate` decides.
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
-from evalcore.frozen import frozen
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
 from evalcore.model.summary import Summary
@@ -21,7 +20,7 @@ from evalcore.report.comparison import comparison_entries
 from evalcore.report.intervals import interval_entries
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """The block `run`: what differs from run to run. Times are ISO 8601 in UTC.
 
@@ -53,7 +52,7 @@ class RunFacts:
         return values
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Report:
     """A decided run, without its cases."""
 

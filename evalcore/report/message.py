@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import counted
 from evalcore.model.failure import Failure
 from evalcore.redaction.redactor import PROCESS
@@ -17,7 +17,7 @@ LISTED_CASES: Final = 10
 _MOST: Final = 300
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message without secrets: `title` is one line of plain text, `body` is Markdown, `text` the
     same as plain text.
@@ -28,7 +28,7 @@ class Notice:
     text: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DecisionContext:
     """What a message says besides the report.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.frozen import frozen
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
 from evalcore.service.failure import not_found
@@ -18,7 +18,7 @@ from evalcore.service.parts import Parts
 from evalcore.service.payloads import DamagedPayloadError, ReadValue
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Draft:
     """The definition of a workflow that is edited."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from evalcore.checks.conditions.base import Condition
 from evalcore.checks.conditions.payload_path import Part, Wildcard, parse_payload_path
-from evalcore.frozen import frozen
 from evalcore.service.fingerprints import schema_fingerprint
 
 SchemaDrift = Literal["none", "partial", "drifted", "unknown"]
@@ -47,7 +47,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SchemaDriftReading:
     """Whether the target of an assertion still resolves, and whether it is still usable."""
 

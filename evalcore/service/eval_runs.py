@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,6 @@ from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.frozen import frozen
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_owned
 from evalcore.service.database.tables import (
@@ -43,7 +43,7 @@ from evalcore.service.wire.eval_runs import (
 from evalcore.service.wire.evals import BlockTarget
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """What a caller asks for, and the key by which asking again is the same request."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
-from evalcore.frozen import frozen
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import read_by_ids
 from evalcore.service.database.sessions import utc
@@ -31,7 +31,7 @@ from evalcore.service.wire.evals import (
 _NOT_SUMMARIZED: Final = ("handle_outputs", "assertion_result", "error")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvalView:
     """An eval and what it says now."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
-from evalcore.frozen import frozen
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_by_ids, read_owned
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow
@@ -26,7 +26,7 @@ from evalcore.service.wire.base import Page
 from evalcore.service.wire.evals import AssertionBody, CreateEval, UpdateEval, WorkflowEval
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Revision:
     """What an eval says: all parts of a revision before it has a row."""
 

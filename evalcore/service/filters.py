@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement
 
-from evalcore.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunFilter:
     """Which runs or results: all that are named have to hold."""
 

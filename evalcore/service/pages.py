@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.frozen import frozen
 from evalcore.service.database.rows import select_rows
 from evalcore.service.failure import ServiceError
 from evalcore.service.payloads import Payloads, ReadValue, StoredValue
@@ -17,7 +17,7 @@ from evalcore.service.wire.base import ListMetadata
 Row = TypeVar("Row")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PageRequest:
     """Which rows: at most `limit`, older than the row `after` or newer than the row `before`."""
 
@@ -26,7 +26,7 @@ class PageRequest:
     after: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RowPage:
     """The rows of a page and its cursors."""
 

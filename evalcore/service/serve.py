@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from dataclasses import dataclass
 
 import uvicorn
 
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 from evalcore.runners import find_configured_runner
 from evalcore.service.access.limits import RateLimiter
 from evalcore.service.access.origins import is_loopback
@@ -28,7 +28,7 @@ from evalcore.storage.address import open_store
 DEFAULT_DATABASE = "evalcore.db"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """How the service is reached, and what it keeps its things in."""
 

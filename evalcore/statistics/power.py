@@ -6,14 +6,14 @@ n = (z₁₋α/₂ + z₁₋β)² · (ω² + σ²_A/K_A + σ²_B/K_B) / δ²
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from evalcore.frozen import frozen
 from evalcore.model.tolerance import ROUNDING
 from evalcore.statistics.distributions import two_sided_t, two_sided_z
 from evalcore.statistics.intervals import smallest
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spread:
     """Variances of a paired comparison.
 
@@ -31,7 +31,7 @@ class Spread:
         return self.between + noise
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PowerTest:
     """A two-sided test at `alpha` that finds a drop with probability `power`, above α/2."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import orjson
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
-from evalcore.frozen import frozen
 from evalcore.storage.layout import BASELINES_PREFIX, baseline_key, suite_key
 from evalcore.storage.object_store import ObjectStore
 
@@ -17,7 +17,7 @@ _SWAP_ATTEMPTS = 20
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BaselinePointer:
     """A suite's baseline of some name: a run. `set_at` is ISO 8601 in UTC."""
 

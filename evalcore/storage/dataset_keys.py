@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from evalcore.frozen import frozen
 from evalcore.storage.layout import NameKey
 
 DATASETS_PREFIX: Final = "datasets/"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DatasetKeys:
     """The keys of one dataset. `name` is the key of its name: `suite_key(name)`."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NewType
 from urllib.parse import quote
 
 from evalcore.errors import UsageError
-from evalcore.frozen import frozen
 
 NameKey = NewType("NameKey", str)
 """One part of a key that stands for a name (`suite_key`)."""
@@ -77,7 +77,7 @@ def reopened_key(run_id: str) -> str:
     return f"{REOPENED_PREFIX}{run_id}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunKeys:
     """The keys of one run. `suite` is the key of the suite's name: `suite_key(name)`.
 

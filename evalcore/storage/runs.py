@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, groupby
 from pathlib import Path
@@ -21,7 +21,6 @@ from evalcore.errors import (
     RunNotFoundError,
     StoreError,
 )
-from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
 from evalcore.planning.spool import PlanPart, PlanPartError, part_case, part_inputs
@@ -60,7 +59,7 @@ class _LastManifest:
         self.stored: StoredObject | None = None
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class StoredRun:
     """One run in one store. After planning, its definition is known without a read.
 
@@ -311,7 +310,7 @@ def find_run(store: ObjectStore, run_id: str) -> StoredRun:
     raise RunNotFoundError(f"no run {run_id!r} in {store.url}; `evalcore runs list` shows them")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UnreadableRun:
     """A run whose manifest is damaged; `suite` is the key of its suite's name."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.network import proxy_for
 from evalcore.redaction.redactor import PROCESS
@@ -26,7 +26,7 @@ class NotImplementedByServerError(StoreError):
     """The server knows the request and does not support it (501)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class S3Place:
     """What messages name: the server, the bucket, the store's address."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
 from evalcore.errors import SettingsError
-from evalcore.frozen import frozen
 
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
@@ -20,7 +20,7 @@ class WriteOptions(TypedDict, total=False):
     SSEKMSKeyId: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class S3Settings:
     """How to reach the server. Credentials are not here: boto3 finds them where it always does.
 

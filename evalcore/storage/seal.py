@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError
-from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, Plan
 from evalcore.planning.shards import settle
 
@@ -39,7 +39,7 @@ def frozen_fields(manifest: Manifest) -> dict[str, Any]:
     return frozen
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Seal:
     """The frozen fields of a manifest, and the digests of the plan's parts by name."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,7 +14,6 @@ from evalcore.checks.similar import Similar
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
 from evalcore.formats.label_file import Label
-from evalcore.frozen import frozen
 from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
@@ -38,7 +37,7 @@ from evalcore.storage.object_store import ObjectStore
 MIN_KAPPA = 0.6
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """How a judge agrees with people. `None` where a number cannot be computed."""
 

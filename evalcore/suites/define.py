@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -17,7 +17,6 @@ from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.remote_tests import names_objects
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.formats.text.camel_case import Renames
-from evalcore.frozen import frozen
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text
@@ -61,7 +60,7 @@ class SuiteOptions(TypedDict, total=False):
     folder: str | os.PathLike[str]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvalSuite:
     """A suite that `define_suite` found sound; `raw` is what a suite file would say.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import orjson
 
 from evalcore.checks.scorers.score import Score, stored_raw
 from evalcore.execution.row import row_metrics
-from evalcore.frozen import frozen
 from evalcore.model.artifact import Artifact, artifact_of
 from evalcore.model.evidence import Evidence
 from evalcore.model.gate import Decision, GateResult
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from evalcore.history.run_items import Relation as DuckDBPyRelation
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SuiteSummary:
     """Counts of cases (case × variant, iterations reduced) and gates."""
 
@@ -40,7 +39,7 @@ class SuiteSummary:
     improvements: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CheckResult:
     """What one assertion found; `outcome` is passed, failed, blocked or error."""
 
@@ -56,7 +55,7 @@ class CheckResult:
     block: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaseResult:
     """One work item. `error` says why it gave no answer; it did not pass then."""
 
@@ -84,7 +83,7 @@ class CaseResult:
         return self.variant
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VariantResult:
     """The cases of one variant, iterations reduced."""
 
@@ -97,7 +96,7 @@ class VariantResult:
     case_results: tuple[CaseResult, ...] = field(default=(), repr=False)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class SuiteReport:
     """The report of a completed run. `case_results` are read from the store when asked for.
 

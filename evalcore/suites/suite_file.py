@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.frozen import frozen
 from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
 from evalcore.pipeline import load
@@ -18,7 +17,7 @@ from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.root_modules import root_modules
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SuiteInFile:
     """The path of a suite in any format; a Python file has to have one suite."""
 

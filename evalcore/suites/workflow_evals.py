@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.frozen import frozen
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
@@ -36,7 +35,7 @@ Executor = Callable[[Any], Any]
 _EXECUTOR = "executor"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BlockEval:
     """The assertions of one block."""
 
@@ -45,7 +44,7 @@ class BlockEval:
     results: list[CheckResult]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaseEval:
     """One case; `error` says why it has no outputs. It scores 0.0 then."""
 
@@ -58,7 +57,7 @@ class CaseEval:
     iteration: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvalRun:
     """What the evals of a workflow file came to.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.settings import read_settings
@@ -29,7 +28,7 @@ _DEFAULTS: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BuildContext:
     """The target's name, the suite's folder, and what the executing process knows.
 

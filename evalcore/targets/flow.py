@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
@@ -305,7 +305,7 @@ async def _called(function: Callable[..., Any], arguments: Any, keywords: Any) -
         raise TargetError(_KIND, str(error)) from cause
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExecutorCase:
     """A case of a workflow file as an executor sees it.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
@@ -40,7 +40,7 @@ class FlowInEngine(Protocol):
         """Return the answer to a node."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FlowCall:
     """One work item of a flow, as a worker process gets it."""
 

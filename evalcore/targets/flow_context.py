@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply, Request
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
 
-@frozen(slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class FlowVariant(str):
     """A variant as functions see it: the text of its id, and what it changes.
 
@@ -68,7 +67,7 @@ class ChatModels(Protocol):
         """Return the model; raise `TargetError` if there is none of these names."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LiveCall:
     """What a context can do while its function runs, in the process that runs it.
 
@@ -83,7 +82,7 @@ class LiveCall:
     cancel: Event = field(default_factory=Event)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FlowContext(Mapping[str, Any]):
     """One call of a function: of a `flow`, of a target `python`. Its values are its items, too.
 

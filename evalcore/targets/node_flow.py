@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import suggest
 from evalcore.targets.flow_answer import AnswerError
 from evalcore.targets.node_conditions import When, read_when
@@ -56,7 +56,7 @@ class Edge(NamedTuple):
     when: When | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NodeFlow:
     """A sound flow: `nodes` in an order in which each comes after its predecessors.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Reply, SkippedError
 from evalcore.model.own_copy import own_copy, plain_value
@@ -38,7 +37,7 @@ _KIND = "flow"
 _NEVER_SURVIVED = frozenset({"recording"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NodeContext(FlowContext):
     """What a node's `run` is told: the flow's context, and where it stands.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import JSONEncoder
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
 from evalcore.model.own_copy import plain_value
@@ -34,7 +33,7 @@ KIND: Final = "python"
 _ENCODER: Final = JSONEncoder()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PythonCall:
     """One call of a function: which, where it may be imported from, and with what."""
 

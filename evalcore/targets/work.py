@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, Endpoint, no_provider
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from evalcore.workflow.services import Check
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Work:
     """One work item as a target sees it.
 

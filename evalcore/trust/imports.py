@@ -9,12 +9,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
-from evalcore.frozen import frozen
 from evalcore.mistakes.wording import suggest
 from evalcore.trust.declared_names import declared_names
 from evalcore.trust.missing_modules import is_installed, missing_modules
@@ -29,7 +29,7 @@ NO_COMMANDS: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ImportPolicy:
     """Modules below one of `roots`, or whose dotted name stands on `allowed` (or below one there).
 

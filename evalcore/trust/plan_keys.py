@@ -14,13 +14,12 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from evalcore.errors import SettingsError
-from evalcore.frozen import frozen
 
 PLAN_KEY: Final = "EVALCORE_PLAN_KEY"
 RUN_KEY: Final = "EVALCORE_RUN_KEY"
@@ -28,7 +27,7 @@ _LEAST_CHARACTERS: Final = 16
 _FILE: Final = Path("evalcore", "plan.key")
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class PlanKeys:
     """What this process signs plans with, and recognises them by.
 

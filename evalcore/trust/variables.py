@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.frozen import frozen
 from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
 from evalcore.settings import read_settings
@@ -44,7 +43,7 @@ _ENTRY: Final = re.compile(
 _COMMENT: Final = re.compile(r"\s#.*")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Variables:
     """The variables that a suite may read: `values` of those that are set, `names` of all.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -12,7 +13,6 @@ from evalcore.datasets.pending import PendingCapture
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.errors import EvalError, UsageError
 from evalcore.formats.dataset_file.assertions_file import parse_assertions
-from evalcore.frozen import frozen
 from evalcore.mistakes.json_reasons import json_reason
 from evalcore.report.escape import visible
 from evalcore.viewer.posted_forms import PostedForm
@@ -32,7 +32,7 @@ class EditedText(NamedTuple):
     is_json: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaptureFields:
     """What the fields of the form hold."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from evalcore.analytics.case_items import CaseItem, ItemMark, read_case, read_items, read_marks
 from evalcore.analytics.case_table import CaseRow
 from evalcore.errors import ObjectNotFoundError, RunNotFoundError
-from evalcore.frozen import frozen
 from evalcore.model.suite import Case
 from evalcore.recording.library import Library
 from evalcore.report.view import shown_text
@@ -30,7 +30,7 @@ NOTHING: Final = "none"
 _VARIANT: Final = "variant:"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaseAddress:
     """What an address chooses of a case; None chooses all, or what suits."""
 

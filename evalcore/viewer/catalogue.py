@@ -6,11 +6,11 @@ import hashlib
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from evalcore.errors import DamagedRunError, StoreError
-from evalcore.frozen import frozen
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.interruption import is_interrupted
 from evalcore.storage.layout import (
@@ -33,7 +33,7 @@ UNPLANNED: Final = "unplanned"
 _NO_FIGURES: Final = RunFigures()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunEntry:
     """A run in a list. `outcome` is its decision, else its state, or why it has neither.
 

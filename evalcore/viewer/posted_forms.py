@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import parse_qs, urlsplit
 
 from fastapi import Depends, HTTPException, Request
-
-from evalcore.frozen import frozen
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _MOST_FIELDS: Final = 2_000
 _FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PostedForm:
     """The fields of a form, in the order of the page; line ends are `\\n`."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evalcore.frozen import frozen
 from evalcore.model.trend import Metric, Trend
 
 if TYPE_CHECKING:
     from evalcore.history.trend import FlakyCase, SuiteHistory
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SuiteOverview:
     """The trends of a suite, all variants, by metric; empty without a run that has ended.
 

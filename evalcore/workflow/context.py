@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import ProviderError, Request, SkippedError
 from evalcore.workflow.definition import Block, WorkflowDefinition
@@ -27,7 +27,7 @@ from evalcore.workflow.values import (
 from evalcore.workflow.variant import DEFAULT_SOUL
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Context:
     """One run of one block.
 

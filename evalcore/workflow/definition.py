@@ -7,7 +7,7 @@ its fields. The block types stand in `workflow.blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 from pydantic import Discriminator, Field, Tag
 
 from evalcore.declared.types import Listed, Seconds, Text
-from evalcore.frozen import frozen
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
 from evalcore.workflow.bounds import Caps, Retry
@@ -295,7 +294,7 @@ class WorkflowSections(WorkflowPart, extra="allow"):
 Checks = Mapping[str, tuple[Assertion, ...]]
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class WorkflowDefinition:
     """A whole workflow; `checks` are the assertions of its blocks, `tools` are by id."""
 

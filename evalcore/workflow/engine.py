@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evalcore.errors import EvalError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import NOTHING, Metrics
 from evalcore.model.exchange import SkippedError
 from evalcore.workflow.definition import Block, WorkflowDefinition
@@ -27,7 +26,7 @@ _STEPS_PER_BLOCK: Final = 5
 _TRAIL: Final = 6
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fixtures:
     """Outputs of blocks that do not run, and what they took."""
 
@@ -35,7 +34,7 @@ class Fixtures:
     metrics: Mapping[str, Metrics] = NOTHING
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finished:
     """What an execution left. `value` is the primary output, `outputs` the blocks' as JSON values.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.engine import WorkflowExecution
 from evalcore.workflow.failure import BlockError, WorkflowError
@@ -18,7 +18,7 @@ from evalcore.workflow.usage import ProviderCall
 from evalcore.workflow.values import WorkflowState
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BlockReplay:
     """What a replayed block gave: its output, the outputs by handle, and its model calls."""
 

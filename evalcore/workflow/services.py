@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.frozen import frozen
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import Complete
@@ -45,7 +44,7 @@ Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[Asserti
 """Checks a block's own assertions on its output."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EngineServices:
     """What an execution uses.
 

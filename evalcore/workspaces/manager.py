@@ -13,7 +13,6 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import TargetError
-from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.workspace import EACH, HookName, spec_of
@@ -30,7 +29,7 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What workspaces are made in.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from evalcore.checks.base import Fault
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked
-from evalcore.frozen import frozen
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.mistakes.wording import describe
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConditionServices:
     """What conditions ask: judges and embeddings; `regex_timeout_s` bounds one match."""
 

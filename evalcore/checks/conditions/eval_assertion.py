@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -23,7 +24,6 @@ from evalcore.checks.conditions.verdict import (
     blocked,
     failed,
 )
-from evalcore.frozen import frozen
 from evalcore.model.assertion import Outcome
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
@@ -92,7 +92,7 @@ class FileHandle(BaseModel):
 Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AssertionReading:
     """What an assertion came to: its verdict, and the value that it addressed, None without one."""
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
-
-from evalcore.frozen import frozen
 
 _PART: Final = re.compile(
     r"""
@@ -41,7 +40,7 @@ class PayloadPathError(ValueError):
     """A text is not a path; the message says where it stops being one."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unresolved:
     """A path that leads nowhere: its longest prefix that resolves, and the value there.
 
@@ -55,7 +54,7 @@ class Unresolved:
     through_scalar: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """The value that a path addresses."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evalcore.frozen import frozen
 from evalcore.model.assertion import Outcome
 
 
@@ -21,7 +21,7 @@ class BlockedCode(StrEnum):
     JUDGE_UNAVAILABLE = "judge_unavailable"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConditionVerdict:
     """The outcome of a condition, and why it is not passed.
 

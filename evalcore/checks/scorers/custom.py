@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,6 @@ from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import FUNCTION, MaybeText
 from evalcore.declared.parameters import REQUIRED, Key
 from evalcore.errors import EvalError
-from evalcore.frozen import frozen
 from evalcore.model.artifact import Artifact, artifact_of
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
@@ -31,7 +31,7 @@ _RAW_KEYS = ("raw_value", "rawValue", "raw")
 _VALUE_KEYS = "{value, raw_value}"
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class CustomScorer(Scorer):
     """Your `fn(artifact)`, or an object or class with `score(artifact)`, returns a number, a bool,
     `Score(name, value, raw_value)`, `{value, raw_value}` (`rawValue` too), or None where nothing is
@@ -91,7 +91,7 @@ class CustomScorer(Scorer):
             return Score(name, None, error=str(error))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScorerCall:
     """One call of a scorer: which, on what, and where it may be imported from."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 from evalcore.checks.scorers.score import Score
 from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import MaybeText
 from evalcore.errors import EvalError
-from evalcore.frozen import frozen
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.fences import escape_variables
 from evalcore.judging.grading import DEFAULT_PROMPT, grade_freely
@@ -18,7 +18,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class LlmJudgeScorer(Scorer):
     """The score that a [judge](graders.md) gives by `criteria`, else by the case's."""
 

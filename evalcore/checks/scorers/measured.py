@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from evalcore.checks.scorers.score import Score, linear
 from evalcore.checks.scorers.scorer import Scorer
 from evalcore.declared.parameter_types import Amount
 from evalcore.declared.parameters import Key
-from evalcore.frozen import frozen
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class MeasuredScorer(Scorer):
     """A scorer of an amount: 1 up to `ideal`, 0 from `max` on, a straight line between."""
 
@@ -36,7 +36,7 @@ class MeasuredScorer(Scorer):
         return Score(self.label, linear(amount, self.ideal, self.maximum), amount)
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class LatencyScorer(MeasuredScorer):
     """The latency in milliseconds."""
 
@@ -47,7 +47,7 @@ class LatencyScorer(MeasuredScorer):
         return evidence.metrics.latency_ms
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class CostScorer(MeasuredScorer):
     """The cost in US dollars."""
 
@@ -56,7 +56,7 @@ class CostScorer(MeasuredScorer):
         return evidence.metrics.cost_usd
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class TokensScorer(MeasuredScorer):
     """Input tokens · `input_weight` + output tokens · `output_weight`."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from evalcore.checks.scorers.score import Score
 from evalcore.declared.parameter_types import MaybeText
 from evalcore.declared.parameters import parameter_values, snake_case
-from evalcore.frozen import frozen
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.evidence import NOTHING, Evidence
@@ -27,7 +26,7 @@ class ScorerResources(NamedTuple):
     workers: Workers = NO_WORKERS
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class Scorer:
     """A measurement of an item in [0, 1]; the fields of a subclass are its parameters.
 

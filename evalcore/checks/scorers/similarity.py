@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,6 @@ from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import MaybeText, text_of
 from evalcore.declared.parameters import Rule
 from evalcore.errors import EvalError
-from evalcore.frozen import frozen
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.vectors import cosine
 from evalcore.model.evidence import Evidence
@@ -33,7 +33,7 @@ def _path(value: Any) -> Any:
     return value
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class SimilarityScorer(Scorer):
     """How near the value at `path` comes to `expected`, else to the case's `expected_output`; each
     mode is a name of its own (`levenshtein`). `exact` and `contains` are 0 or 1; `levenshtein` is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,6 @@ from evalcore.conversion.promptfoo.files import (
 from evalcore.conversion.promptfoo.judges import GradingProviders
 from evalcore.conversion.promptfoo.templates import RenderError, placeholders, render
 from evalcore.conversion.promptfoo.transforms import json_path, path_steps
-from evalcore.frozen import frozen
 from evalcore.mistakes.foreign_text import one_line
 
 Assertion = dict[str, Any]
@@ -42,7 +41,7 @@ _SET: Final = "assert-set"
 _SET_KEYS: Final = {"type", "assert", "threshold", "weight"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TestContext:
     """What the assertions of a test share: its variables, its transforms and its judge.
 

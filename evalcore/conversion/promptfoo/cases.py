@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +19,13 @@ from evalcore.conversion.promptfoo.files import (
     named_files,
     read_value,
 )
-from evalcore.frozen import frozen
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe
 
 Test = dict[str, Any]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PositionedTest:
     """A test as it is written, and the positions of it and of its assertions in the files."""
 

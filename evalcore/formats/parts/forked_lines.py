@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,7 +25,6 @@ from evalcore.formats.parts.case_spooling import Spooled
 from evalcore.formats.parts.json_lines import LinePosition, jsonl_tests
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.unique_ids import UniqueIds
-from evalcore.frozen import frozen
 from evalcore.isolation.forking import can_fork
 from evalcore.mistakes.problems import Problems
 from evalcore.planning.spool import PART_CASES, CaseSpool, SpoolFacts
@@ -64,7 +64,7 @@ class _Fork(NamedTuple):
         self.facts.close()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LineReader:
     """How the lines of a file become cases.
 

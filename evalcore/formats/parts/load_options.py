@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from evalcore.frozen import frozen
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import FILE_RULES
 from evalcore.settings import Settings
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What the caller lays over a suite file; None and () leave the file's word.
 

@@ -18,7 +18,6 @@ from evalcore.formats.text.documents import (
     read_bytes,
 )
 from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
-from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text, shown_path
@@ -63,7 +62,7 @@ def _member(node: Any, part: str | int) -> Any:
     return None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScriptDocument:
     """A file with everything that it includes. `warnings` name files that are not there.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
 from evalcore.formats.script_suite.shapes import ScriptShape
-from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.mcp_tools import check_servers
@@ -21,7 +20,7 @@ from evalcore.scripts.read_shape import read_shape
 from evalcore.trust.literal_secrets import literals_of_script
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Script:
     """What a script says; `problems` collects its mistakes, None where there is no script.
 

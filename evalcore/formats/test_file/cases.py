@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +41,6 @@ from evalcore.formats.test_file.turn_reader import (
     read_turns,
     with_answers,
 )
-from evalcore.frozen import frozen
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -84,7 +83,7 @@ _ALIASES: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SuiteDefaults:
     """What the suite level gives each test."""
 

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -35,7 +36,6 @@ from evalcore.formats.text.plain_yaml import (
 from evalcore.formats.text.positions import json_locator, yaml_locator
 from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
 from evalcore.formats.text.syntax_reasons import json_reason, yaml_reason
-from evalcore.frozen import frozen
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.wording import path_text
@@ -61,7 +61,7 @@ _NOT_STRICT: Final = (b"\\u", b"NaN", b"Infinity")
 _NO_NUMBER = "not a number (or one of too many digits)"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Document:
     """One parsed file: its value, and how to find the line of any path into it."""
 

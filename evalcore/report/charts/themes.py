@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from evalcore.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class ChartTheme:
     """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
 

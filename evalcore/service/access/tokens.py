@@ -12,6 +12,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from evalcore.frozen import frozen
 from evalcore.service.database.sessions import Database, utc
 from evalcore.service.database.tables import ProjectRow, TokenRow
 from evalcore.service.failure import ServiceError, not_found
@@ -52,7 +52,7 @@ class Scope(StrEnum):
 _RANK: Final = {scope: rank for rank, scope in enumerate(Scope)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Whose request it is: the project that it may see, and what it may do there."""
 
@@ -66,7 +66,7 @@ class Caller:
             raise ServiceError(403, f"this token has the scope '{self.scope}', not '{scope}'")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class IssuedToken:
     """A new token: `secret` is the whole text, shown once and stored nowhere."""
 
@@ -76,7 +76,7 @@ class IssuedToken:
     expires_at: datetime | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _CheckedToken:
     """A token whose secret fits `secret_hash`; its row is read again after `fresh_until`."""
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-
-from evalcore.frozen import frozen
 
 if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.1
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class EndSignals:
     """`is_stopped`: no further item may begin. `is_aborted`: none may go on, either."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,6 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
-from evalcore.frozen import frozen
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.mistakes.foreign_text import LINE_LENGTH, shorten
 from evalcore.mistakes.problems import Problems
@@ -63,7 +63,7 @@ PROCESS_ENDED: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FrozenEval:
     """One eval as a run executes it; `eval_id` is the id of its case."""
 
@@ -73,7 +73,7 @@ class FrozenEval:
     assertion: EvalAssertion
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ItemResult:
     """What the engine says of one eval: its handles and assertion result, or an error."""
 

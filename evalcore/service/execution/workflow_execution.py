@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.frozen import frozen
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.pipeline import (
@@ -33,7 +33,7 @@ from evalcore.targets.workflow import STEPS
 _CASE = "run"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WorkflowOutcome:
     """What a workflow run left: its output and its steps, or an error and the steps until then."""
 

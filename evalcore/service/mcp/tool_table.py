@@ -6,13 +6,13 @@ Schemas and annotations are derived from the routes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
-from evalcore.frozen import frozen
 from evalcore.service.routes import eval_runs, evals
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolRow:
     """One tool. `advice` follows the documentation of the route in the tool's description."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from starlette.routing import Match
 
-from evalcore.frozen import frozen
 from evalcore.mistakes.shape_lookup import is_model
 from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.mcp.tool_table import TOOL_TABLE, ToolRow
@@ -44,7 +43,7 @@ class DeletedResource(ResponseBody):
     deleted: Literal[True]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolRequest:
     """The request of the REST interface that a call of a tool makes."""
 
@@ -55,7 +54,7 @@ class ToolRequest:
     body: bytes | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Parameter:
     """An argument beside the body; `alias` is its name in the request's `part`."""
 
@@ -64,7 +63,7 @@ class _Parameter:
     info: FieldInfo
 
 
-@frozen(slots=False)
+@dataclass(frozen=True)
 class RouteTool:
     """A tool and its route."""
 

@@ -62,6 +62,16 @@ class Plan:
         start = self.pilot + (shard - bool(self.pilot)) * self.shard_size
         return range(start, min(start + self.shard_size, self.items))
 
+    def shard_of(self, item: int) -> int:
+        """Return the shard that holds an item."""
+        if self.by_round:
+            case = item // self.items_per_case
+            block = case // (self.shard_size // self.variants)
+            return item % self.iterations * self.round_shards + block
+        if item < self.pilot:
+            return 0
+        return (item - self.pilot) // self.shard_size + bool(self.pilot)
+
     @property
     def round_shards(self) -> int:
         """Shards that one iteration of all cases has, in a plan `by_round`."""

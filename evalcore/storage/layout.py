@@ -164,6 +164,11 @@ class RunKeys:
         return f"{self.claims_prefix}{shard:05d}"
 
     @property
+    def lease(self) -> str:
+        """Which process coordinates the run; changed by compare-and-swap."""
+        return f"{self.folder}lease.json"
+
+    @property
     def limits(self) -> str:
         """What the run's processes have of its limits; changed by compare-and-swap."""
         return f"{self.folder}limits.json"

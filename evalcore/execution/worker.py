@@ -1,0 +1,432 @@
+"""The worker of a process: one event loop in a thread of its own, and the runs open in it.
+
+Concurrency belongs to the run, not to the shard: the items of the next shard start while the last
+ones of the shard before drain. An item takes a slot when it leaves the queue, so that nothing that
+waits for a shard or for a commit holds one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
+from typing import Any, Final, NamedTuple, TypeVar
+
+from evalcore.errors import EvalError, StoreError
+from evalcore.execution.call_context import RunCallContext
+from evalcore.execution.calls import Calls, Session
+from evalcore.execution.item import ItemRunner
+from evalcore.execution.item_events import ended_item
+from evalcore.execution.limits.slots import Slot, Slots
+from evalcore.execution.row import FinishedItem, ItemEnd
+from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
+from evalcore.observability.observer import Observer, ShardBegun, ShardCommitted
+from evalcore.planning.expand import WorkItem
+
+T = TypeVar("T")
+Key = tuple[str, str, int]
+"""What names an open run: its store, its id, the epoch of its lease."""
+
+Progress = Callable[[ItemEnd], None]
+# How many items run without waiting before the event loop gets its turn.
+_ITEMS_PER_TURN: Final = 200
+# So many items begin before the event loop gets its turn: the calls of the first ones are on their
+# way, and measured, before the last ones are made.
+_STARTS_PER_TURN: Final = 8
+_IDLE_S: Final = 1.0
+# Threads that read plans and write results.
+_STORE_THREADS: Final = 4
+
+
+class Stopped(NamedTuple):
+    """A shard that was not executed to its end, and why. It may be executed again."""
+
+    shard: int
+    reason: str = "stopped"
+
+
+class _RunningShard:
+    """A shard whose items run; `done` says whether all of them have ended."""
+
+    __slots__ = ("done", "shard")
+
+    def __init__(self, shard: OpenShard, done: asyncio.Future[bool]) -> None:
+        self.shard, self.done = shard, done
+
+
+_Task = tuple[_RunningShard, int, WorkItem]
+
+
+class OpenRun:
+    """A run whose items this process executes: its slots, connections, limits, rows to be written.
+
+    `make_context` makes what calls share (limits, recorder) when the first item has to wait; it
+    may block. `closing` is called once, at the end. Methods are safe in every thread but the
+    loop's.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        shards: RunShards,
+        runner: ItemRunner,
+        make_context: Callable[[], RunCallContext],
+        *,
+        progress: Progress | None = None,
+        observer: Observer | None = None,
+        closing: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.shards = shards
+        self.worker = worker
+        self._runner = runner
+        self._make_context = make_context
+        self._progress = progress
+        self._observer = observer
+        self._closing = closing
+        self._context: RunCallContext | None = None
+        self._slots: Slots | None = None
+        self._session: Session | None = None
+        self._queue: deque[_Task] = deque()
+        self._running: set[_RunningShard] = set()
+        self._items: set[asyncio.Task[None]] = set()
+        # Items begin at the loop's next turn, or when providers take calls again.
+        self._growth: asyncio.Handle | None = None
+        self._opening = asyncio.Lock()
+        self._kept: dict[int, OpenShard] = {}
+        self._idle: asyncio.TimerHandle | None = None
+        self._open_calls = 0
+        self._reason: str | None = None
+        self._failure: EvalError | None = None
+        self._closed = False
+
+    # From other threads
+
+    def execute(self, shard: int) -> Future[ShardReceipt | Stopped]:
+        """Execute a shard: run its items, commit their rows.
+
+        The future raises `StoreError` if the store failed: the rows of a shard that could not be
+        committed are kept, so that the next call of the shard commits them and calls nobody.
+        """
+        return self.worker.start(self._execute(shard, copy_context()))
+
+    def rows(self, shard: int, item: int) -> Future[bytes | None]:
+        """Run a single item of a shard and return its row, uncommitted; None if it was stopped."""
+        return self.worker.start(self._run_single(shard, item, copy_context()))
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Cancel the items that run; shards that are not complete are not committed."""
+        self.worker.call(lambda: self._stop(reason))
+
+    def fail(self, error: EvalError) -> None:
+        """End what runs with this error, and refuse every later shard with it."""
+
+        def end() -> None:
+            self._failure = error
+            self._fail(error)
+
+        self.worker.call(end)
+
+    def drain(self) -> None:
+        """Leave shards alone of which no item has begun."""
+        self.worker.call(self._drop_queued)
+
+    @property
+    def limit(self) -> int | None:
+        """How many items may run at once; None before one had to wait."""
+        return None if self._slots is None else self._slots.limit
+
+    def close(self) -> None:
+        """Stop what runs, wait for its end, close connections, return what limits lent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop("closed")
+        self.worker.start(self._end()).result()
+        self._closing()
+
+    # In the event loop
+
+    async def _execute(self, number: int, context: Context) -> ShardReceipt | Stopped:
+        self._open_calls += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        try:
+            if self._failure is not None:
+                raise self._failure
+            shard = self._kept.pop(number, None)
+            if shard is None:
+                if self._reason is not None:
+                    return Stopped(number, self._reason)
+                shard = await self._opened(number, context)
+                if not await self._run_items(shard, tuple(enumerate(shard.items))):
+                    return Stopped(number, self._reason or "stopped")
+            return await self._commit(shard)
+        finally:
+            self._open_calls -= 1
+            if not self._open_calls:
+                self._idle = self.worker.loop.call_later(_IDLE_S, self.worker.close_idle, self)
+
+    async def _run_single(self, number: int, item: int, context: Context) -> bytes | None:
+        shard = await self._opened(number, context)
+        for position, each in enumerate(shard.items):
+            if each.number == item:
+                shard.missing = 1
+                if not await self._run_items(shard, ((position, each),)):
+                    return None
+                await self.worker.in_thread(lambda: self.shards.store_blobs(shard))
+                return shard.lines[position]
+        raise ValueError(f"shard {number} has no item {item}")
+
+    async def _opened(self, number: int, context: Context) -> OpenShard:
+        async with self._opening:
+            shard = await self.worker.in_thread(lambda: self.shards.open(number, context))
+        if self._observer is not None:
+            self._observer.tell(ShardBegun(number, [item.number for item in shard.items]))
+        return shard
+
+    async def _commit(self, shard: OpenShard) -> ShardReceipt:
+        try:
+            receipt = await self.worker.in_thread(lambda: self.shards.commit(shard))
+        except StoreError:
+            self._kept[shard.number] = shard
+            raise
+        if self._observer is not None:
+            self._observer.tell(ShardCommitted(shard.number, receipt.items, receipt.committed))
+        return receipt
+
+    async def _run_items(self, shard: OpenShard, items: tuple[tuple[int, WorkItem], ...]) -> bool:
+        """Run items of a shard; return whether all have ended. Raises what the store raised."""
+        running = _RunningShard(shard, self.worker.loop.create_future())
+        self._running.add(running)
+        try:
+            for turn, (position, item) in enumerate(items, 1):
+                if running.done.done():
+                    break
+                if self._reason is not None:
+                    return False
+                if not self._runner.waits(item):
+                    finished = shard.context.run(_result_now, self._runner.run(item))
+                    self._record(running, position, finished, is_planned=True)
+                else:
+                    if self._context is None:
+                        await self._prepare()
+                    self._queue.append((running, position, item))
+                if turn % _ITEMS_PER_TURN == 0:
+                    self._grow()
+                    await self._store_large_blobs(shard)
+                    await asyncio.sleep(0)
+            self._grow()
+            return await running.done
+        finally:
+            self._running.discard(running)
+
+    async def _prepare(self) -> None:
+        context = await self.worker.in_thread(self._make_context)
+        if self._context is None:
+            self._context = context
+            self._session = Session(context)
+            self._slots = Slots(context.limits.window, held_s=lambda: context.limits.gates.held_s)
+            self._slots.vacant = self._grow
+
+    def _grow(self) -> None:
+        """Let items of the queue begin in every slot that is free."""
+        slots = self._slots
+        if slots is None or self._reason is not None or self._growth is not None:
+            return
+        starts = 0
+        while self._queue and slots.has_room():
+            if starts == _STARTS_PER_TURN:
+                self._growth = self.worker.loop.call_soon(self._grow_further)
+                return
+            self._start(slots, self._queue.popleft())
+            starts += 1
+        if self._queue and (held_s := slots.held_s()) > 0:
+            self._growth = self.worker.loop.call_later(held_s, self._grow_further)
+
+    def _grow_further(self) -> None:
+        self._growth = None
+        self._grow()
+
+    def _start(self, slots: Slots, task: _Task) -> None:
+        slot = slots.enter()
+        context = task[0].shard.context.copy()
+        serving = self.worker.loop.create_task(self._serve(slot, task), context=context)
+        self._items.add(serving)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self._items.discard(serving)
+            slots.close(slot)
+            # Read of each task: asyncio logs an exception that was never retrieved.
+            error = None if serving.cancelled() else serving.exception()
+            if error is not None:
+                self._fail(error)
+            self._grow()
+
+        serving.add_done_callback(ended)
+
+    async def _serve(self, slot: Slot, task: _Task) -> None:
+        """Run items of one shard one after another as long as there are some and a slot."""
+        if self._context is None or self._session is None or self._slots is None:
+            raise RuntimeError("an item began before its run was prepared")
+        calls, slots = Calls(self._context, self._session, slot), self._slots
+        while True:
+            running, position, item = task
+            finished = await self._runner.run(item, calls)
+            self._record(running, position, finished)
+            await self._store_large_blobs(running.shard)
+            if not slot.is_running or slots.crowded or not self._queue:
+                return
+            if self._queue[0][0] is not running:  # another shard may have another context
+                return
+            task = self._queue.popleft()
+            self._grow()
+
+    async def _store_large_blobs(self, shard: OpenShard) -> None:
+        if self.shards.has_large_blobs(shard):
+            await self.worker.in_thread(lambda: self.shards.store_blobs(shard))
+
+    def _record(
+        self,
+        running: _RunningShard,
+        position: int,
+        finished: FinishedItem,
+        *,
+        is_planned: bool = False,
+    ) -> None:
+        shard = running.shard
+        self.shards.record(shard, position, finished, is_planned=is_planned)
+        if self._progress is not None:
+            self._progress(finished)
+        if self._observer is not None:
+            self._observer.tell(ended_item(shard.number, finished))
+        if shard.missing == 0 and not running.done.done():
+            running.done.set_result(True)
+
+    def _stop(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._cancel_items()
+        for running in self._running:
+            if not running.done.done():
+                running.done.set_result(False)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all shards that run with this error; they may be executed again."""
+        self._cancel_items()
+        for running in self._running:
+            if not running.done.done():
+                running.done.set_exception(error)
+        if self._session is not None and self._context is not None:
+            # The next calls begin without the fault that this session has met.
+            ended, self._session = self._session, Session(self._context)
+            self.worker.loop.create_task(ended.__aexit__(None, None, None))
+
+    def _cancel_items(self) -> None:
+        self._queue.clear()
+        for item in self._items:
+            item.cancel()
+
+    def _drop_queued(self) -> None:
+        queued = {running for running, _, _ in self._queue}
+        begun = {running for running in queued if running.shard.missing < len(running.shard.items)}
+        for running in queued - begun:
+            if not running.done.done():
+                running.done.set_result(False)
+        self._queue = deque(task for task in self._queue if task[0] in begun)
+
+    async def _end(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._growth is not None:
+            self._growth.cancel()
+        if self._items:
+            await asyncio.wait(self._items)
+        while self._open_calls:  # commits
+            await asyncio.sleep(0.01)
+        if self._session is not None:
+            await self._session.__aexit__(None, None, None)
+
+
+def _result_now(coroutine: Coroutine[Any, Any, FinishedItem]) -> FinishedItem:
+    """Return what a coroutine returns that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        finished: FinishedItem = end.value
+        return finished
+    coroutine.close()
+    raise RuntimeError("an item waited that was said to wait for nothing")
+
+
+class Worker:
+    """The event loop of this process and the runs that are open in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._runs: dict[Key, OpenRun] = {}
+        self._held: set[Key] = set()
+        self._store_threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="evalcore-io")
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="evalcore-worker", daemon=True)
+        self._thread.start()
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the loop; from any other thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop, soon; from any thread or signal handler."""
+        self.loop.call_soon_threadsafe(function)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Return what a function does that waits for the store."""
+        return await self.loop.run_in_executor(self._store_threads, function)
+
+    def open(
+        self, key: Key, make: Callable[[Worker], OpenRun], *, held: bool = False
+    ) -> OpenRun:
+        """Return the open run of this name, made if there is none.
+
+        One that is `held` stays open until `close`; others close after 1 s without a call.
+        """
+        with self._lock:
+            opened = self._runs.get(key)
+            if opened is None:
+                opened = self._runs[key] = make(self)
+            if held:
+                self._held.add(key)
+            return opened
+
+    def close(self, key: Key) -> None:
+        """Close a run, if it is open."""
+        with self._lock:
+            opened = self._runs.pop(key, None)
+            self._held.discard(key)
+        if opened is not None:
+            opened.close()
+
+    def close_idle(self, opened: OpenRun) -> None:
+        """Close a run that nothing is called of any more, unless it is held; in the loop."""
+        with self._lock:
+            key = next((key for key, each in self._runs.items() if each is opened), None)
+        if key is not None and key not in self._held:
+            threading.Thread(target=self.close, args=(key,), name="evalcore-close").start()
+
+
+_lock = threading.Lock()
+_workers: list[Worker] = []
+
+
+def process_worker() -> Worker:
+    """Return the worker of this process, made when it is first asked for."""
+    with _lock:
+        if not _workers:
+            _workers.append(Worker())
+        return _workers[0]

@@ -1,0 +1,344 @@
+"""The lease of a run: which process coordinates it, and which shards are in flight.
+
+`lease.json` in the run's folder is changed by compare-and-swap only. Each takeover raises the
+epoch, which travels with every call; the holder renews it, so that another machine can tell a dead
+holder from a slow one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.model.run import Plan
+from evalcore.pipeline.plan import iso_time
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.processes import ProcessId, is_alive, this_process
+
+LOOK_S: Final = 2.0
+"""How often (seconds) processes look for CANCEL, and those that do not coordinate at the lease."""
+_RENEWALS: Final = 4
+_LEASES: Final = 2
+_RACES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What stands in `lease.json`.
+
+    `in_flight` are the shards that the holder has handed out and that had no result then. `deaths`
+    says how many processes died while they had a shard. `repeated` is how many items were executed
+    again after a death.
+    """
+
+    epoch: int
+    holder: ProcessId
+    lease_s: float
+    renewed: str
+    released: bool = False
+    in_flight: Sequence[int] = ()
+    deaths: Mapping[int, int] = field(default_factory=dict)
+    repeated: int = 0
+
+    def encoded(self) -> bytes:
+        """Return the object's content."""
+        document = {
+            "schema": 1,
+            "epoch": self.epoch,
+            **self.holder._asdict(),
+            "lease_s": self.lease_s,
+            "renewed": self.renewed,
+            "released": self.released,
+            "in_flight": list(self.in_flight),
+            "deaths": {str(shard): count for shard, count in self.deaths.items()},
+            "repeated": self.repeated,
+        }
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_lease(data: bytes, key: str) -> Lease:
+    """Return the lease in an object; raise `StoreError` if it is none."""
+    try:
+        raw: dict[str, Any] = orjson.loads(data)
+        return Lease(
+            epoch=int(raw["epoch"]),
+            holder=ProcessId(*(raw[name] for name in ProcessId._fields)),
+            lease_s=float(raw["lease_s"]),
+            renewed=str(raw["renewed"]),
+            released=bool(raw["released"]),
+            in_flight=tuple(map(int, raw["in_flight"])),
+            deaths={int(shard): int(count) for shard, count in raw["deaths"].items()},
+            repeated=int(raw["repeated"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{key} is damaged: delete it once no process executes the run any more"
+        ) from error
+
+
+def read_lease(run: StoredRun) -> Lease | None:
+    """Return the lease as it stands; None if no process has coordinated the run yet."""
+    try:
+        return decode_lease(run.store.get(run.keys.lease).data, run.keys.lease)
+    except ObjectNotFoundError:
+        return None
+
+
+class RunHeldError(RunConflictError):
+    """Another process that lives coordinates the run."""
+
+    def __init__(self, run_id: str, where: str, renewed: str) -> None:
+        super().__init__(run_id, where, renewed)
+        self.run_id, self.where, self.renewed = run_id, where, renewed
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} is being executed by {self.where}, which renewed its lease at "
+            f"{self.renewed}: wait for its end, or stop it with `evalcore runs cancel {self.run_id}`"
+        )
+
+
+class LeaseLostError(RunConflictError):
+    """Another process has taken over the run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} was taken over by another process, because this one had not "
+            "renewed its lease; what it has committed is kept"
+        )
+
+
+class HeldLease:
+    """The lease that this process holds; a context that renews it and looks for CANCEL.
+
+    `interrupted` is called, from a thread, when the run is to be cancelled or the lease is lost;
+    `lost` is set then in the second case.
+    """
+
+    def __init__(
+        self, run: StoredRun, lease: Lease, etag: str, interrupted: Callable[[], None]
+    ) -> None:
+        self._run = run
+        self._lease, self._etag = lease, etag
+        self._interrupted = interrupted
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="evalcore-lease", daemon=True)
+        self.lost: EvalError | None = None
+        self.cancelled = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the lease, from 1."""
+        return self._lease.epoch
+
+    @property
+    def repeated(self) -> int:
+        """How many items were begun by processes that died before their results were stored."""
+        return self._lease.repeated
+
+    def deaths(self, shard: int) -> int:
+        """Return how many processes died while they had the shard."""
+        return self._lease.deaths.get(shard, 0)
+
+    def begin(self, shards: Iterable[int]) -> None:
+        """Note that shards are handed out, before they are; raise `EvalError` without a lease."""
+        new = set(shards) - set(self._lease.in_flight)
+        if new:
+            with self._lock:
+                self._write(in_flight=sorted(new.union(self._lease.in_flight)))
+
+    def end(self, shard: int) -> None:
+        """Note that a shard has its result; it is written with the next change."""
+        with self._lock:
+            left = tuple(each for each in self._lease.in_flight if each != shard)
+            self._lease = replace(self._lease, in_flight=left)
+
+    def note_death(self, shards: Sequence[int], plan: Plan) -> None:
+        """Note that a process died that had these shards, whose items will be executed again."""
+        with self._lock:
+            self._write(**_after_death(self._lease, shards, plan))
+
+    def __enter__(self) -> HeldLease:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lease: the next coordinator does not have to wait."""
+        self._ended.set()
+        self._thread.join()
+        if self.lost is None:
+            with self._lock, suppress(EvalError):
+                self._write(released=True, in_flight=())
+
+    def _renew(self) -> None:
+        renewed_at = looked_at = time.monotonic()
+        every_s = self._lease.lease_s / _RENEWALS
+        while not self._ended.wait(min(every_s, LOOK_S)):
+            now = time.monotonic()
+            if now - looked_at >= LOOK_S or not self._run.store.is_remote:
+                looked_at = now
+                self._look_for_cancel()
+            if now - renewed_at < every_s:
+                continue
+            try:
+                with self._lock:
+                    self._write()
+                renewed_at = now
+            except StoreError as error:
+                # Others take over after as long; this process starts nothing more by then.
+                if now - renewed_at > _LEASES * self._lease.lease_s:
+                    self._lose(error)
+            except RunConflictError:
+                return
+
+    def _look_for_cancel(self) -> None:
+        with suppress(EvalError):
+            if not self.cancelled and self._run.is_cancel_requested():
+                self.cancelled = True
+                self._interrupted()
+
+    def _write(self, **changes: Any) -> None:
+        if self.lost is not None:
+            raise self.lost
+        lease = replace(self._lease, renewed=iso_time(datetime.now(UTC)), **changes)
+        store, key = self._run.store, self._run.keys.lease
+        etag = store.compare_and_swap(key, lease.encoded(), self._etag)
+        if etag is None:
+            raise self._lose(LeaseLostError(self._run.run_id))
+        self._lease, self._etag = lease, etag
+
+    def _lose(self, error: EvalError) -> EvalError:
+        self.lost = error
+        self._interrupted()
+        return error
+
+
+def take_lease(
+    run: StoredRun,
+    plan: Plan,
+    *,
+    lease_s: float,
+    first: Sequence[int],
+    say: Callable[[str], None],
+    interrupted: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> HeldLease:
+    """Return the run's lease, taken by this process; `first` are the shards it hands out at once.
+
+    A holder that died on this machine is replaced at once. Of one elsewhere nobody knows: this
+    waits, and says so, until its lease was not renewed for two of its lengths. Raises
+    `RunHeldError` if the holder lives.
+    """
+    store, key = run.store, run.keys.lease
+    for _ in range(_RACES):
+        now = iso_time(datetime.now(UTC))
+        lease = Lease(1, this_process(), lease_s, now, in_flight=tuple(first))
+        try:
+            stored = store.get(key)
+        except ObjectNotFoundError:
+            stored = None
+        if stored is None:
+            etag = store.put_if_absent(key, lease.encoded())
+        else:
+            earlier = decode_lease(stored.data, key)
+            _require_dead(run, earlier, say, clock)
+            lease = replace(lease, epoch=earlier.epoch + 1, deaths=earlier.deaths)
+            lease = replace(lease, repeated=earlier.repeated)
+            if not earlier.released:
+                written = run.written_shards()
+                left = [shard for shard in earlier.in_flight if shard not in written]
+                lease = replace(lease, **_after_death(lease, left, plan))
+            lease = replace(lease, in_flight=tuple(first))
+            etag = store.compare_and_swap(key, lease.encoded(), stored.etag)
+        if etag is not None:
+            return HeldLease(run, lease, etag, interrupted)
+    raise StoreError(f"{key} is changed all the time")
+
+
+def _after_death(lease: Lease, shards: Sequence[int], plan: Plan) -> dict[str, Any]:
+    deaths = {shard: lease.deaths.get(shard, 0) + 1 for shard in shards}
+    items = sum(len(plan.shard_items(shard)) for shard in shards if shard < plan.shards)
+    return {
+        "deaths": {**lease.deaths, **deaths},
+        "repeated": lease.repeated + items,
+        "in_flight": tuple(shard for shard in lease.in_flight if shard not in deaths),
+    }
+
+
+def _require_dead(
+    run: StoredRun, lease: Lease, say: Callable[[str], None], clock: Callable[[], float]
+) -> None:
+    """Return once the holder of a lease is surely dead; raise `RunHeldError` if it lives."""
+    if lease.released:
+        return
+    holder = lease.holder
+    alive = is_alive(holder)
+    where = f"process {holder.pid} on {holder.host}"
+    if alive:
+        raise RunHeldError(run.run_id, where, lease.renewed)
+    if alive is False:
+        return
+    patience_s = _LEASES * lease.lease_s
+    say(
+        f"run {run.run_id} was last executed by {where}, which renewed its lease at "
+        f"{lease.renewed}; waiting {patience_s:.0f} s to see whether it still does"
+    )
+    until = clock() + patience_s
+    while clock() < until:
+        time.sleep(min(1.0, patience_s / 10))
+        seen = read_lease(run)
+        if seen is not None and seen != lease:
+            if seen.released:
+                return
+            raise RunHeldError(run.run_id, where, seen.renewed)
+
+
+class LeaseWatch:
+    """Watches the lease of a run that another process coordinates; a context.
+
+    `ended` is called with a reason, from a thread, when the run is to be cancelled, when another
+    epoch begins, or when the lease was not renewed for two of its lengths.
+    """
+
+    def __init__(self, run: StoredRun, epoch: int, ended: Callable[[str], None]) -> None:
+        self._run, self._epoch, self._call = run, epoch, ended
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="evalcore-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._stop.set()
+
+    def _watch(self) -> None:
+        renewed, since = "", time.monotonic()
+        while not self._stop.wait(LOOK_S):
+            with suppress(StoreError):
+                lease = read_lease(self._run)
+                if lease is None or lease.epoch != self._epoch or lease.released:
+                    self._call("another process coordinates the run")
+                    return
+                if lease.renewed != renewed:
+                    renewed, since = lease.renewed, time.monotonic()
+                elif time.monotonic() - since > _LEASES * lease.lease_s:
+                    self._call("the process that coordinates the run renews its lease no more")
+                    return
+                if self._run.is_cancel_requested():
+                    self._call("the run was cancelled")
+                    return

@@ -15,7 +15,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.raw_test import RawTest
 from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import Suite
-from evalcore.pipeline import load
+from evalcore.pipeline.plan import load
 from evalcore.planning import spool
 from evalcore.planning.spool import CaseSpool
 

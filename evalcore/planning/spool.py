@@ -6,21 +6,18 @@ are the plan parts that go into the store: a million cases are never a million P
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
+
+import zstandard
 
 from evalcore.errors import StoreError, UsageError
-from evalcore.model.suite import Case
+from evalcore.model.suite import Case, CaseSource
 from evalcore.planning.codec import CaseBlock, CaseEncoder, decode_inputs
-from evalcore.planning.zstd_frames import (
-    LARGEST_FRAME_BYTES,
-    ZstdFrameError,
-    compress_frame,
-    decompress_frame,
-)
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_500
@@ -261,3 +258,52 @@ def _decompressed(part: bytes) -> bytes:
         return decompress_frame(part)
     except ZstdFrameError as error:
         raise PlanPartError(str(error)) from error
+
+
+# So many cases are in memory at once; for each such portion the source is read again.
+_PORTION = 100_000
+
+
+def in_random_order(cases: CaseSource, seed: int) -> CaseSpool:
+    """Return the cases in the order of the seed: the same seed gives the same order."""
+    numbers = list(range(len(cases)))
+    random.Random(seed).shuffle(numbers)  # noqa: S311  (no secret)
+    spool = CaseSpool()
+    for start in range(0, len(numbers), _PORTION):
+        for case in _portion(cases, numbers[start : start + _PORTION]):
+            spool.append(case)
+    return spool
+
+
+def _portion(cases: CaseSource, numbers: list[int]) -> Iterator[Case]:
+    """Yield the cases with these numbers, in the order of the numbers."""
+    positions = {number: position for position, number in enumerate(numbers)}
+    chosen: list[Case | None] = [None] * len(numbers)
+    for number, case in enumerate(cases):
+        if (position := positions.get(number)) is not None:
+            chosen[position] = case
+    yield from (case for case in chosen if case is not None)
+
+
+LARGEST_FRAME_BYTES: Final = 512 * 1024 * 1024
+"""What a frame may hold when it is decompressed; compressed, a frame of any size is small."""
+
+
+class ZstdFrameError(ValueError):
+    """A frame is damaged or holds too much; the message follows the name of what holds it."""
+
+
+def compress_frame(data: bytes, *, level: int = 1, checksum: bool = True) -> bytes:
+    """Return `data` as one frame."""
+    return zstandard.ZstdCompressor(level=level, write_checksum=checksum).compress(data)
+
+
+def decompress_frame(frame: bytes) -> bytes:
+    """Return what a frame holds; raise `ZstdFrameError` before it takes more than the bound."""
+    try:
+        size = zstandard.frame_content_size(frame)
+        if size > LARGEST_FRAME_BYTES:
+            raise ZstdFrameError(f"says that it holds {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LARGEST_FRAME_BYTES)
+    except zstandard.ZstdError as error:
+        raise ZstdFrameError(f"cannot be read: {error}") from error

@@ -18,7 +18,7 @@ from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.recording.content import Origin, Question, Recording, RecordingError, decode, encode
 from evalcore.recording.library import Library, Stored
-from evalcore.recording.matching import Candidate, Neighbours, differences
+from evalcore.recording.content import Candidate, Neighbours, differences
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
 from evalcore.storage.object_store import ObjectStore

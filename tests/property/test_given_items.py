@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems, is_given
 from evalcore.pipeline import ExecuteOptions, execute_run, load, plan_run, shard_execution
-from evalcore.planning.zstd_frames import compress_frame, decompress_frame
+from evalcore.planning.spool import compress_frame, decompress_frame
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run

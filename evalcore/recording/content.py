@@ -1,13 +1,17 @@
-"""What a recording holds, as a value, as bytes in the store, and as a readable file."""
+"""What a recording holds: as a value, as bytes, as a file; which is nearest to a question."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal
+from itertools import zip_longest
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from evalcore.errors import EvalError, ExitCode
 from evalcore.model.exchange import (
     ProviderError,
@@ -20,10 +24,6 @@ from evalcore.model.exchange import (
 from evalcore.model.measures import LARGEST
 from evalcore.planning.spool import ZstdFrameError, compress_frame, decompress_frame
 from evalcore.recording.redaction import REDACTED, Redaction, named_identity
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any, Final, NamedTuple
 
 SCHEMA: Final = 1
 _EXCHANGE: Final = ("key", "identity", "iteration", "invocation", "reply", "error")
@@ -150,9 +150,7 @@ class _Error(_Shape):
     attempts: int = 1
 
     def value(self) -> ProviderError:
-        return ProviderError(
-            self.kind, self.message, self.status, self.retry_after_s, self.attempts
-        )
+        return ProviderError(**self.model_dump())
 
 
 class _RecordingShape(_Shape):

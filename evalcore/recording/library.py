@@ -1,4 +1,4 @@
-"""The recordings in a store: read, listed, written once."""
+"""The recordings in a store: read, listed, written once; as files in a folder, and back."""
 
 from __future__ import annotations
 
@@ -165,13 +165,20 @@ def export_folder(library: Library, folder: Path, *, run: RunKeys | None = None)
 
     The same recordings give the same names and bytes. Other files in the folder are left alone.
     """
-    _make(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: no folder for recordings: {error.strerror}") from None
     count, damaged = 0, []
     for listed in _chosen(library, run):
         if listed.recording is None:
             damaged.append(listed.digest)
             continue
-        _write(folder / f"{listed.digest}{SUFFIX}", readable(listed.data))
+        path = folder / f"{listed.digest}{SUFFIX}"
+        try:
+            path.write_bytes(readable(listed.data))
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
         count += 1
     return Exported(count, tuple(damaged))
 
@@ -203,13 +210,10 @@ def import_folder(library: Library, folder: Path, *, replace: bool = False) -> I
 
 
 def _chosen(library: Library, run: RunKeys | None) -> Iterator[Listed]:
-    if run is None:
-        yield from library.listed()
-        return
-    used = library.used_by(run)
+    used = frozenset() if run is None else library.used_by(run)
     for listed in library.listed():
-        is_recorded = listed.recording is not None and listed.recording.origin.run == run.run_id
-        if is_recorded or listed.digest in used:
+        recorded_by = listed.recording and listed.recording.origin.run
+        if run is None or recorded_by == run.run_id or listed.digest in used:
             yield listed
 
 
@@ -242,23 +246,7 @@ def _read(path: Path) -> Recording:
 
 def _is_same(library: Library, digest: str, text: bytes) -> bool:
     try:
-        stored_recording = library.read(digest)
+        there = library.read(digest)
     except RecordingError:
         return False
-    return stored_recording is not None and readable(stored_recording.data) == readable(
-        stored(text)
-    )
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: no folder for recordings: {error.strerror}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    return there is not None and readable(there.data) == readable(stored(text))

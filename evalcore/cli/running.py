@@ -22,7 +22,6 @@ from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
-from evalcore.isolation.forking import process_limit
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
@@ -97,7 +96,6 @@ def _load(
             overrides,
             # A replay asks no provider and needs no key.
             secrets_required=options.mode != Mode.REPLAY,
-            processes=process_limit() if options.workers is None else 1,
         ),
         (*settings().allow_imports, *options.imports),
         portable=options.prefect or options.workers is not None,

@@ -114,7 +114,7 @@ def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dic
     Raises `UsageError` if no gate of the suite can be decided early.
     """
     from evalcore.history.fingerprints import digest_cases
-    from evalcore.planning.random_order import in_random_order
+    from evalcore.planning.spool import in_random_order
 
     groups = len({case.group for case in suite.cases})
     require_sequential(suite.definition)

@@ -45,7 +45,7 @@ from evalcore.storage.temporary_folder import temporary_folder
 if TYPE_CHECKING:
     from evalcore.analytics.past import PastTables
     from evalcore.analytics.reuse import PlannedItem
-    from evalcore.execution.limits.prevented_items import PreventedItem
+    from evalcore.execution.limits import PreventedItem
 
 _RUNS_LOOKED_AT = 20
 
@@ -439,7 +439,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
     if not recorded:
         return {}
     from evalcore.analytics.prevented import prevented_rows
-    from evalcore.execution.limits.prevented_items import PreventedItem
+    from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:
         parts = []

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode

@@ -26,14 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalcore.checks.registry import HEAVY
 from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
+from evalcore.execution.adaptive import Slot
+from evalcore.execution.budget import Settlement, TokenDemand
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.idle_steps import IdleSteps
-from evalcore.execution.limits.budget import TokenDemand
-from evalcore.execution.limits.call_settlement import Settlement
-from evalcore.execution.limits.provider_gates import Refusal
-from evalcore.execution.limits.run_limits import items_of
-from evalcore.execution.limits.slots import Slot
+from evalcore.execution.limits import Refusal, items_of
 from evalcore.model.exchange import (
     BOUNDS,
     ErrorKind,

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare, Slot, Slots
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.calls import Calls, Session
-from evalcore.execution.limits.adaptive_concurrency import WHOLE, ConcurrencyShare
-from evalcore.execution.limits.slots import Slot, Slots
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.watchdog import Standing

@@ -14,7 +14,7 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord
-    from evalcore.execution.limits.prevented_items import PreventedItem
+    from evalcore.execution.limits import PreventedItem
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from evalcore.execution.call_ledger import CallLedger
     from evalcore.execution.calls import Calls, ItemCalls
-    from evalcore.execution.limits.provider_gates import Refusal
+    from evalcore.execution.limits import Refusal
     from evalcore.execution.row import FinishedItem
     from evalcore.workspaces.manager import Workspace
 

@@ -21,8 +21,7 @@ from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.run_observer import observer_of
-from evalcore.pipeline.warnings_output import warn_on_standard_error
+from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.registry import kind_facts
@@ -31,20 +30,18 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     import asyncio
 
+    from evalcore.execution.adaptive import ConcurrencyShare
+    from evalcore.execution.budget import Spent
     from evalcore.execution.call_context import RunCallContext
     from evalcore.execution.finished_counts import FinishedCounts
-    from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
-    from evalcore.execution.limits.budget import Spent
-    from evalcore.execution.limits.prevented_items import PreventedItem
-    from evalcore.execution.limits.rates import SharedRates
-    from evalcore.execution.limits.run_limits import RunLimits
+    from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.pool import Pool
+    from evalcore.execution.rates import SharedRates
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
-    from evalcore.pipeline.round_rule import RoundRule
-    from evalcore.pipeline.stop_rule import StopRule
+    from evalcore.pipeline.early_stop import RoundRule, StopRule
     from evalcore.workspaces.manager import Workspaces
 
 
@@ -86,18 +83,6 @@ class ExecuteOptions:
     on_commit: Callable[[ShardReceipt], None] | None = None
 
 
-def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
-    from evalcore.pipeline.stop_rule import StopRule, stops_early
-
-    if not stops_early(manifest, run.definition):
-        return None
-    if not run.definition.policy.auto_iterations:
-        return StopRule(run, manifest)
-    from evalcore.pipeline.round_rule import RoundRule
-
-    return RoundRule(run, manifest)
-
-
 class RunCalls:
     """What calls of one run share in this process, made when the first is to be made; a context.
 
@@ -131,12 +116,14 @@ class RunCalls:
         isolation = manifest.settings.get("isolation") or options.isolation
         self.workers = Workers(self._workers, Isolation(isolation))
         if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
+            from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.stop_rule: StopRule | RoundRule | None = None
         if run.definition.policy.ends_when_decided:
-            self.stop_rule = _stop_rule(run, manifest)
+            from evalcore.pipeline.early_stop import stop_rule_of
+
+            self.stop_rule = stop_rule_of(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits
         if self._mode is not Mode.REPLAY and (bounds.budgeted or bounds.max_duration_s is not None):
@@ -172,7 +159,7 @@ class RunCalls:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
-        from evalcore.pipeline.replayed_limits import prevented_items
+        from evalcore.pipeline.reuse import prevented_items
 
         return prevented_items(self._run)
 
@@ -270,7 +257,7 @@ class RunCalls:
 
     def _make(self) -> RunCallContext:
         from evalcore.execution.call_context import RunCallContext
-        from evalcore.execution.limits.run_limits import RunLimits, find_shared_rates
+        from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
         limits = RunLimits(
@@ -303,7 +290,7 @@ class RunCalls:
         timed = self._run.definition.limits.max_duration_s is not None
         if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.by_provider or timed):
             return
-        from evalcore.execution.limits.limit_sync import LimitSync
+        from evalcore.execution.shared import LimitSync
 
         limits.sync = LimitSync(
             self._run,
@@ -316,7 +303,7 @@ class RunCalls:
 
     def _used(self) -> tuple[Spent, float]:
         """Return what the run's committed items have used, and how long (seconds) they took."""
-        from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
+        from evalcore.execution.budget import NOTHING_SPENT, Spent
 
         written = self._run.written_shards()
         if not written:

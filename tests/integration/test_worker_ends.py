@@ -314,7 +314,7 @@ def test_a_run_that_waits_for_workers_that_never_come_ends(run: StoredRun, folde
 
 # A fault of the engine, put back in: who comes back from a pause is never let in again.
 LOST_WAKE_UP = """\
-from evalcore.execution.limits.slots import Slots
+from evalcore.execution.adaptive import Slots
 Slots._admit = lambda self: None
 """
 

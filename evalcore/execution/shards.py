@@ -89,9 +89,7 @@ class RunShards:
                 self._reused.prepare(plan.shard_items(number))
             started_at = time.time()
             items = expand_shard(self._expander, plan, number, self._cases(number))
-        return OpenShard(
-            number, items, started_at, [b""] * len(items), len(items), context=context
-        )
+        return OpenShard(number, items, started_at, [b""] * len(items), len(items), context=context)
 
     def _cases(self, number: int) -> list[Case]:
         """Return the cases of a shard; the last part is kept, the next shard may begin in it."""

@@ -16,11 +16,11 @@ from contextvars import Context, copy_context
 from typing import Any, Final, NamedTuple, TypeVar
 
 from evalcore.errors import EvalError, StoreError
+from evalcore.execution.adaptive import Slot, Slots
 from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.calls import Calls, Session
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_events import ended_item
-from evalcore.execution.limits.slots import Slot, Slots
 from evalcore.execution.row import FinishedItem, ItemEnd
 from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
 from evalcore.observability.observer import Observer, ShardBegun, ShardCommitted
@@ -389,9 +389,7 @@ class Worker:
         """Return what a function does that waits for the store."""
         return await self.loop.run_in_executor(self._store_threads, function)
 
-    def open(
-        self, key: Key, make: Callable[[Worker], OpenRun], *, held: bool = False
-    ) -> OpenRun:
+    def open(self, key: Key, make: Callable[[Worker], OpenRun], *, held: bool = False) -> OpenRun:
         """Return the open run of this name, made if there is none.
 
         One that is `held` stays open until `close`; others close after 1 s without a call.

@@ -1,219 +1,376 @@
-"""EXECUTE: the shards of a planned run, in any process; a run that is stopped and goes on."""
+"""EXECUTE: the coordinator of a run. It holds the lease and hands shards to an executor.
+
+Everything between `plan` and `finish` is in the store, so that any process can continue a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.execution.inline import run_inline
-from evalcore.execution.inline_shards import Rest, run_instant
-from evalcore.execution.lanes.claims import unfinished_claims
+from evalcore.errors import RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import OpenRun, Stopped
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.pipeline.early_stop import stop_rule_of
+from evalcore.pipeline.executors import AloneExecutor, Executor, InlineExecutor, ProcessExecutor
 from evalcore.pipeline.integrity import naming_damage
+from evalcore.pipeline.lease import HeldLease, take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
-from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
+from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.run_observer import tell_stop
-from evalcore.pipeline.shard_execution import ShardExecution
-from evalcore.planning.shards import (
-    MAX_SHARDS,
-    PILOT_ITEMS,
-    pending_shards,
-    settle,
-    shard_size,
-)
+from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
+from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.transfers import at_once
+from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from evalcore.execution.lanes.claims import Claims
+    from evalcore.pipeline.early_stop import RoundRule, StopRule
+
+MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
+# After so many deaths a shard is executed item by item in a child process.
+_ALONE_AFTER: Final = 2
+_RETRY_S: Final = (1.0, 5.0)
 
 
-def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
-    """Execute the shards that have no result yet, in this process; return what was committed.
-
-    Stopped between items (`on_start` gives the pool to its owner), it returns the shards committed
-    until then.
-    """
-    options = options or ExecuteOptions()
-    with at_once(run.store) as starts:
-        written = starts(run.written_shards)
-        manifest = run.manifest()
-    with RunCalls(run, options, manifest) as calls:
-        options = replace(options, calls=calls)
-        if not manifest.plan.settled and 0 not in written():
-            return execute_with_pilot(run, manifest, options)
-        plan = settle_plan(run, manifest)
-        if plan.by_round:
-            return _execute_rounds(run, plan, options, calls)
-        pending = pending_shards(plan, written())
-        if options.processes == 1 or len(pending) == 1 or not calls.only_grades:
-            return execute_shards(run, plan, pending, options)
-        from evalcore.pipeline.forked_execution import execute_forked
-
-        execution = ShardExecution(run, plan, options)
-        execute_forked(execution, pending)
-        return tuple(execution.receipts)
-
-
-def _execute_rounds(
-    run: StoredRun, plan: Plan, options: ExecuteOptions, calls: RunCalls
+def execute_run(
+    run: StoredRun,
+    options: ExecuteOptions | None = None,
+    make_executor: MakeExecutor | None = None,
 ) -> tuple[ShardReceipt, ...]:
-    """Execute a round after the one before it is committed: it may not be needed."""
-    receipts: list[ShardReceipt] = []
-    for iteration in range(1, plan.iterations + 1):
-        pending = pending_shards(plan, run.written_shards())
-        if calls.stop_rule is not None and not calls.stop_rule.decided:
-            pending = tuple(shard for shard in pending if shard < iteration * plan.round_shards)
-        if not pending:
-            continue
-        committed = execute_shards(run, plan, pending, options)
-        receipts += committed
-        if len(committed) < len(pending):  # stopped
-            break
-    return tuple(receipts)
+    """Execute the shards of a run that have no result yet; return what was committed.
 
-
-def settle_plan(run: StoredRun, manifest: Manifest) -> Plan:
-    """Return the plan, the size of its shards frozen if its pilot has a result.
-
-    No shard but the pilot may be executed before the plan is settled.
+    This process takes the run's lease first: a run that was stopped or whose process died goes on.
+    By default the shards run here, or in `options.workers` child processes. Stopped
+    (`options.stopper`, CANCEL in the store), it returns what was committed until then. Raises
+    `RunHeldError` if another process executes the run, `LeaseLostError` if one took it over
+    meanwhile, `StoreError` once the store has failed a shard three times.
     """
-    plan = manifest.plan
-    if plan.settled or not run.has_result(0):
-        return plan
+    return _Coordinator(run, options or ExecuteOptions(), make_executor).execute()
+
+
+class _Coordinator:
+    def __init__(
+        self, run: StoredRun, options: ExecuteOptions, make_executor: MakeExecutor | None
+    ) -> None:
+        self._run, self._make_executor = run, make_executor
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._latencies: list[float] = []
+        self._report = options.progress
+        self._options = replace(options, progress=self._note)
+        self._rule: StopRule | RoundRule | None = None
+        self._todo: deque[int] = deque()
+        self._in_flight: dict[Future[ShardReceipt | Stopped], int] = {}
+        self._later = 0
+        self._faults: Counter[int] = Counter()
+        self._failure: BaseException | None = None
+        self._receipts: list[ShardReceipt] = []
+        self._written: set[int] = set()
+
+    def execute(self) -> tuple[ShardReceipt, ...]:
+        run, options = self._run, self._options
+        with at_once(run.store) as starts:
+            written = starts(run.written_shards)
+            manifest = run.manifest()
+        self._written = set(written())
+        self._plan = manifest.plan
+        if manifest.state is State.COMPLETED:
+            return ()
+        self._processes = options.workers > 1 and not options.objects and run.store.is_shareable
+        self._fill()
+        with take_lease(
+            run,
+            self._plan,
+            lease_s=options.settings.lease_s,
+            first=list(self._todo)[:1],
+            say=options.warn,
+            interrupted=lambda: self._events.put(self._interrupt),
+        ) as self._lease, ExitStack() as stack:
+            if self._lease.epoch > 1 or manifest.state is not State.RUNNING:
+                _reopen(run, self._lease)
+            stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
+            self._rule = stop_rule_of(run, run.known_manifest())
+            decided = None if self._rule is None else self._rule.leaves_out
+            epoch = self._lease.epoch
+            self._opened = stack.enter_context(opened_run(run, options, epoch, decided))
+            self._inline = InlineExecutor(self._opened, self._concurrency)
+            self._alone = AloneExecutor(self._opened, options)
+            self._main: Executor = self._inline
+            if self._make_executor is not None:
+                self._main = self._make_executor(self._opened, options)
+            elif self._processes:
+                self._main = ProcessExecutor(run, options)
+            self._loop()
+            self._note_repeated()
+        if self._failure is not None:
+            raise self._failure
+        return tuple(self._receipts)
+
+    # The loop
+
+    def _loop(self) -> None:
+        cancel = True
+        try:
+            self._submit()
+            while self._in_flight or self._later:
+                self._handle_events()
+                self._submit()
+            cancel = self._is_ending
+        finally:
+            for executor in {self._main, self._inline, self._alone}:
+                executor.close(cancel=cancel)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._failure is not None or self._options.stopper.draining
+
+    def _handle_events(self) -> None:
+        """Wait for something to happen, and take all that has happened."""
+        self._events.get()()
+        while True:
+            try:
+                self._events.get_nowait()()
+            except Empty:
+                return
+
+    def _submit(self) -> None:
+        """Hand out as many shards as the executors take."""
+        if self._is_ending:
+            return
+        self._fill()
+        batch: list[tuple[int, Executor]] = []
+        loads = Counter(self._executor_of(shard) for shard in self._in_flight.values())
+        while self._todo:
+            shard = self._todo[0]
+            executor = self._executor_of(shard)
+            if loads[executor] >= executor.slots:
+                break
+            loads[executor] += 1
+            batch.append((self._todo.popleft(), executor))
+        if not batch:
+            return
+        self._lease.begin([shard for shard, _ in batch])
+        for shard, executor in batch:
+            items = self._plan.shard_items(shard)
+            call = ShardCall(
+                self._run.store.url,
+                self._run.run_id,
+                self._lease.epoch,
+                VERSION,
+                items.start,
+                len(items),
+                alone=executor is self._alone,
+                concurrency=self._concurrency or 0,
+            )
+            future = executor.submit(call)
+            self._in_flight[future] = shard
+            future.add_done_callback(
+                lambda ended: self._events.put(lambda: self._shard_ended(ended))
+            )
+
+    def _executor_of(self, shard: int) -> Executor:
+        if self._lease.deaths(shard) >= _ALONE_AFTER:
+            return self._alone
+        is_pilot = not self._plan.settled and shard == 0
+        if is_pilot and isinstance(self._main, ProcessExecutor):
+            return self._inline
+        # The items of a decided run are skipped, which needs no other process.
+        if self._rule is not None and self._rule.decided:
+            return self._inline
+        return self._main
+
+    @property
+    def _concurrency(self) -> int | None:
+        return self._options.concurrency or self._run.definition.limits.concurrency
+
+    def _fill(self) -> None:
+        """Put the shards into `todo` that may be executed now, in plan order."""
+        busy = {*self._in_flight.values(), *self._todo, *self._written, *self._faults}
+        if not self._plan.settled:
+            pending = () if 0 in busy else (0,)
+        else:
+            pending = pending_shards(self._plan, busy)
+            if self._plan.by_round and not (self._rule is not None and self._rule.decided):
+                # A round may not be needed once the one before it is committed.
+                unfinished = pending_shards(self._plan, self._written)
+                done = unfinished[0] // self._plan.round_shards if unfinished else 0
+                stop = (done + 1) * self._plan.round_shards
+                pending = tuple(shard for shard in pending if shard < stop)
+        self._todo.extend(pending)
+
+    # What happens
+
+    def _shard_ended(self, ended: Future[ShardReceipt | Stopped]) -> None:
+        shard = self._in_flight.pop(ended)
+        try:
+            outcome = ended.result()
+        except ProcessDiedError as died:
+            self._process_died(shard, died)
+        except StoreError as error:
+            self._store_failed(shard, error)
+        except BaseException as error:  # noqa: BLE001 - raised once the others have ended
+            self._fail(error)
+        else:
+            if isinstance(outcome, Stopped):
+                if not self._is_ending:
+                    self._fail(RunConflictError(f"run {self._run.run_id}: {outcome.reason}"))
+                return
+            self._written.add(shard)
+            self._faults.pop(shard, None)
+            self._lease.end(shard)
+            self._receipts.append(outcome)
+            if not self._plan.settled:
+                self._settle()
+            if self._rule is not None:
+                self._rule.look()
+
+    def _process_died(self, shard: int, died: ProcessDiedError) -> None:
+        if self._is_ending:
+            return
+        if not died.was_ready:
+            reason = f"a process of the run ended with {died} before it executed anything"
+            self._fail(WorkersFailedError(self._run.run_id, reason))
+            return
+        self._options.warn(f"a process of the run ended with {died}; its shard is executed again")
+        self._lease.note_death([shard], self._plan)
+        self._todo.appendleft(shard)
+
+    def _store_failed(self, shard: int, error: StoreError) -> None:
+        """Try a shard again after a while, which commits the rows that were kept."""
+        tries = self._faults[shard]
+        if tries >= len(_RETRY_S) or self._is_ending:
+            self._fail(error)
+            return
+        self._faults[shard] += 1
+        self._later += 1
+
+        def again() -> None:
+            self._later -= 1
+            self._todo.appendleft(shard)
+
+        timer = threading.Timer(_RETRY_S[tries], self._events.put, (again,))
+        timer.daemon = True
+        timer.start()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the execution with this error, once what runs has ended."""
+        if self._failure is None:
+            self._failure = error
+            for executor in {self._main, self._inline, self._alone}:
+                executor.close(cancel=True)
+
+    def _interrupt(self) -> None:
+        if self._lease.lost is not None:
+            self._fail(self._lease.lost)
+        elif self._lease.cancelled:
+            self._options.stopper.stop()
+
+    # The pilot
+
+    def _note(self, finished: ItemEnd) -> None:
+        """Count an item; the first ones of the pilot show how long one takes."""
+        if not self._plan.settled and len(self._latencies) < PILOT_ITEMS:
+            self._latencies.append((finished.ended_us - finished.started_us) / 1e6)
+            if len(self._latencies) == min(PILOT_ITEMS, self._plan.pilot):
+                self._events.put(self._sampled)
+        if self._report is not None:
+            self._report(finished)
+
+    def _sampled(self) -> None:
+        """Begin the other shards while the pilot's last items drain, if they run here too."""
+        if not self._plan.settled and not isinstance(self._main, ProcessExecutor):
+            self._settle()
+
+    def _settle(self) -> None:
+        if len(self._latencies) >= min(PILOT_ITEMS, self._plan.pilot):
+            latency_s = sorted(self._latencies)[len(self._latencies) // 2]
+        else:  # another process has executed the pilot
+            latency_s = _measured_latency(self._run)
+        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s)
+
+    def _note_repeated(self) -> None:
+        """Note in the manifest how many items were begun by processes that died."""
+        repeated = self._lease.repeated
+        if repeated != self._run.known_manifest().execution.get("reexecuted", 0):
+
+            def noted(now: Manifest) -> Manifest:
+                return replace(now, execution={**now.execution, "reexecuted": repeated})
+
+            self._run.update(noted)
+
+
+def _measured_latency(run: StoredRun) -> float:
+    """Return the median time (seconds) of the items of a committed pilot."""
     from evalcore.analytics.summarise import median_item_s
 
+    manifest = run.known_manifest()
     with (
-        run.result_files(replace(plan, shards=1)) as parts,
+        run.result_files(replace(manifest.plan, shards=1)) as parts,
         naming_damage(run, manifest, {0: parts[0]}),
     ):
-        return _settle(run, manifest, median_item_s(parts[0]))
+        return median_item_s(parts[0])
 
 
-def _settle(run: StoredRun, manifest: Manifest, latency_s: float) -> Plan:
-    """Freeze the size of the shards by how long an item takes."""
-    plan = manifest.plan
-    size = shard_size(
-        plan.items - plan.pilot,
-        concurrency=manifest.settings.get("concurrency") or DEFAULT_CONCURRENCY,
-        latency_s=latency_s,
-        workers=manifest.settings.get("workers", 1),
-        single_items=False,
-        max_shards=manifest.settings.get("max_shards", MAX_SHARDS),
-    )
+def settle_plan(run: StoredRun, latency_s: float) -> Plan:
+    """Freeze the size of the shards after the pilot by how long an item takes; return the plan."""
 
     def settled(now: Manifest) -> Manifest:
         if now.plan.settled:
             return now
+        plan = now.plan
+        size = shard_size(
+            plan.items - plan.pilot,
+            concurrency=now.settings.get("concurrency") or DEFAULT_CONCURRENCY,
+            latency_s=latency_s,
+            workers=now.settings.get("workers", 1),
+            single_items=False,
+            max_shards=now.settings.get("max_shards", MAX_SHARDS),
+        )
         settings = {**now.settings, "latency_s": latency_s}
-        return replace(now, plan=settle(now.plan, size), settings=settings)
+        return replace(now, plan=settle(plan, size), settings=settings)
 
     return run.update(settled).plan
 
 
-def _after_pilot(plan: Plan) -> Iterable[int]:
-    return range(1, plan.shards)
+def _reopen(run: StoredRun, lease: HeldLease) -> None:
+    """Make an unfinished run run again; a request to cancel it is withdrawn."""
+    run.store.delete(run.keys.cancel)
+
+    def reopened(now: Manifest) -> Manifest:
+        if now.state is State.COMPLETED:  # by another process, meanwhile
+            return now
+        facts = {
+            **now.execution,
+            "times_resumed": now.times_resumed + 1,
+            "epoch": lease.epoch,
+            "reexecuted": lease.repeated,
+        }
+        facts.pop("abandoned_claims", None)  # of versions before 0.2
+        return replace(now, state=State.RUNNING, ended_at=None, execution=facts)
+
+    run.update(reopened)
 
 
-def execute_with_pilot(
-    run: StoredRun,
-    manifest: Manifest,
-    options: ExecuteOptions,
-    shards_of: Callable[[Plan], Iterable[int]] = _after_pilot,
-    claims: Claims | None = None,
-) -> tuple[ShardReceipt, ...]:
-    """Execute an unsettled plan: the other shards begin while the pilot's last items run.
-
-    `shards_of` returns which shards of the settled plan this process executes. `options` have
-    `calls`.
-    """
-    took_s: list[float] = []
-
-    def progress(finished: ItemEnd) -> None:
-        if len(took_s) < PILOT_ITEMS:
-            took_s.append((finished.ended_us - finished.started_us) / 1e6)
-        if options.progress is not None:
-            options.progress(finished)
-
-    def following() -> Iterable[int]:
-        if len(took_s) < min(PILOT_ITEMS, manifest.plan.pilot):  # stopped
-            return ()
-        execution.work.plan = _settle(run, manifest, sorted(took_s)[len(took_s) // 2])
-        return shards_of(execution.work.plan)
-
-    execution = ShardExecution(run, manifest.plan, options, claims, progress)
-    rest = run_instant(execution.open_shards, (0,), options.stopped)
-    if rest.opened:
-        execution.run_pool(rest, following)
-    else:
-        execution.run(following())
-    return tuple(execution.receipts)
-
-
-def execute_shards(
-    run: StoredRun,
-    plan: Plan,
-    shards: Iterable[int],
-    options: ExecuteOptions,
-    claims: Claims | None = None,
-) -> tuple[ShardReceipt, ...]:
-    """Execute these shards: the one engine, in-process, inside an orchestrator's task, in a lane.
-
-    With `claims` the shards are claimed already.
-    """
-    if options.calls is None:
-        with RunCalls(run, options, run.manifest()) as calls:
-            return execute_shards(run, plan, shards, replace(options, calls=calls), claims)
-    execution = ShardExecution(run, plan, options, claims)
-    execution.run(shards)
-    return tuple(execution.receipts)
-
-
-def execute_isolated(
-    run: StoredRun, plan: Plan, shard: int, options: ExecuteOptions, claims: Claims
-) -> tuple[ShardReceipt, ...]:
-    """Execute a shard that has killed its process (lanes.crashes), one item after another.
-
-    Each item is noted before it begins: if this process dies, too, the shard's claim says with
-    which item. `options` have `calls`.
-    """
-    if not claims.take(shard):
-        return ()
-    execution = ShardExecution(run, plan, options, claims)
-    open_shards = execution.open_shards
-    for task in open_shards.open(shard):
-        if options.stopped():
-            break
-        opened, position, item = task
-        claims.note_item(shard, item.number)
-        if open_shards.runner.waits(item):
-            execution.run_pool(Rest([task]))
-        elif open_shards.record(opened, position, run_inline(open_shards.runner.run(item))):
-            execution.work.commit(opened)
-    return tuple(execution.receipts)
-
-
-def cancel_run(
-    run: StoredRun,
-    receipts: Sequence[ShardReceipt],
-    *,
-    now: datetime,
-    first_manifest: Manifest | None = None,
-) -> Manifest:
+def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed.
 
-    `first_manifest` is the manifest as it was when the caller began to execute: a run that has been
-    resumed since then goes on.
+    A run that another process has taken over meanwhile goes on.
     """
+    known = run.known_manifest()
 
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        if first_manifest is not None and current.times_resumed != first_manifest.times_resumed:
+        if current.times_resumed != known.times_resumed:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
@@ -223,24 +380,6 @@ def cancel_run(
     if manifest.state is State.CANCELLED:
         tell_stop(manifest)
     return manifest
-
-
-def reopen_run(run: StoredRun) -> None:
-    """Make an unfinished run run again; a request to cancel it is withdrawn.
-
-    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
-    """
-    run.store.delete(run.keys.cancel)
-    abandoned = unfinished_claims(run)
-
-    def reopened(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        resumed = current.times_resumed + 1
-        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
-        return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
-
-    run.update(reopened)
 
 
 def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:

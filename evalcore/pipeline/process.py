@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.errors import EvalError, StoreError
+from evalcore.errors import EvalError
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import Stopped
 from evalcore.isolation.mode import Isolation

@@ -24,8 +24,7 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
-from evalcore.pipeline.run_observer import observer_of
-from evalcore.pipeline.warnings_output import warn_on_standard_error
+from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.calibrations import Calibrations
@@ -36,11 +35,10 @@ from evalcore.version import VERSION
 
 if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
+    from evalcore.execution.budget import Spent
     from evalcore.execution.call_context import RunCallContext
-    from evalcore.execution.limits.budget import Spent
-    from evalcore.execution.limits.prevented_items import PreventedItem
-    from evalcore.execution.limits.rates import SharedRates
-    from evalcore.execution.limits.run_limits import RunLimits
+    from evalcore.execution.limits import PreventedItem, RunLimits
+    from evalcore.execution.rates import SharedRates
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.planning.expand import WorkItem
@@ -94,9 +92,7 @@ class ExecuteOptions:
     workers: int = 1
 
 
-def execute_shard(
-    call: ShardCall, options: ExecuteOptions | None = None
-) -> ShardReceipt | Stopped:
+def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> ShardReceipt | Stopped:
     """Execute a shard of a planned run and commit its rows, in this process.
 
     A process that does not coordinate the run accepts its plan by signature and settings first.
@@ -196,7 +192,7 @@ class RunSession:
         self._observer = observer_of(manifest)
         self.closing: list[Callable[[], None]] = [self._close]
         if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
+            from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
 
@@ -263,7 +259,7 @@ class RunSession:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
-        from evalcore.pipeline.replayed_limits import prevented_items
+        from evalcore.pipeline.reuse import prevented_items
 
         return prevented_items(self._run)
 
@@ -323,7 +319,7 @@ class RunSession:
 
     def _shared_limits(self) -> RunLimits:
         """Return the limits, in step with those of the run's other processes."""
-        from evalcore.execution.limits.run_limits import RunLimits, find_shared_rates
+        from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
         limits = RunLimits(
@@ -336,7 +332,7 @@ class RunSession:
         )
         timed = run.definition.limits.max_duration_s is not None
         if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.by_provider or timed):
-            from evalcore.execution.limits.limit_sync import LimitSync
+            from evalcore.execution.shared import LimitSync
 
             limits.sync = LimitSync(
                 run, budget=limits.budget, rates=limits.rates, base=self._used, failed=self._fail
@@ -346,7 +342,7 @@ class RunSession:
 
     def _used(self) -> tuple[Spent, float]:
         """Return what the run's committed items have used, and how long (seconds) they took."""
-        from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
+        from evalcore.execution.budget import NOTHING_SPENT, Spent
 
         written = self._run.written_shards()
         if not written:

@@ -51,7 +51,7 @@ def read_complete(run: StoredRun, receipts: Sequence[ShardReceipt]) -> CompleteR
 def history_facts(complete: CompleteRun, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
     """Return what the store alone knows of the execution, of all processes that took part."""
     run, plan = complete.run, complete.manifest.plan
-    history = history_of(run, plan, complete.claims)
+    history = history_of(plan, complete.claims)
     facts: dict[str, Any] = {"reexecuted": history.reexecuted}
     if len(receipts) < plan.shards:
         commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]

@@ -16,7 +16,7 @@ from uuid import UUID
 from prefect import get_run_logger
 
 from evalcore.errors import EvalError
-from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
+from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt

@@ -22,7 +22,6 @@ from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
-from evalcore.isolation.forking import process_limit
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
@@ -97,7 +96,6 @@ def _load(
             overrides,
             # A replay asks no provider and needs no key.
             secrets_required=options.mode != Mode.REPLAY,
-            processes=process_limit() if options.workers is None else 1,
         ),
         (*settings().allow_imports, *options.imports),
         portable=options.prefect or options.workers is not None,
@@ -118,7 +116,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
         if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
+            from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)

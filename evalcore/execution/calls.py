@@ -29,11 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from evalcore.checks.registry import HEAVY
 from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
-from evalcore.execution.limits.budget import TokenDemand
-from evalcore.execution.limits.call_settlement import Settlement
-from evalcore.execution.limits.provider_gates import Refusal
-from evalcore.execution.limits.run_limits import RunLimits, items_of
-from evalcore.execution.limits.slots import Slot
+from evalcore.execution.adaptive import Slot
+from evalcore.execution.budget import Settlement, TokenDemand
+from evalcore.execution.limits import Refusal, RunLimits, items_of
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import (

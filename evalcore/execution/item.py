@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord
     from evalcore.execution.calls import CallLedger, Calls, ItemCalls, Session
     from evalcore.execution.judges import RunJudges
-    from evalcore.execution.limits.prevented_items import PreventedItem
-    from evalcore.execution.limits.provider_gates import Refusal
+    from evalcore.execution.limits import PreventedItem, Refusal
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.targets.work import Runnable, Work
     from evalcore.workflow.events import Event, Snapshot

@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare, Slot, Slots
 from evalcore.execution.calls import Calls, RunCallContext, Session
-from evalcore.execution.limits.adaptive_concurrency import WHOLE, ConcurrencyShare
-from evalcore.execution.limits.slots import Slot, Slots
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from evalcore.execution.row import FinishedItem
 

@@ -196,7 +196,7 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
     limits = run.definition.limits
     if not limits.budgeted or manifest.mode == Mode.REPLAY:
         return {}
-    from evalcore.execution.limits.shared_limits import decode_limits
+    from evalcore.execution.shared import decode_limits
 
     try:
         stored = run.store.get(run.keys.limits)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 
-from evalcore.execution.limits.prevented_items import PreventedItem
+from evalcore.execution.limits import PreventedItem
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Limits

@@ -29,14 +29,13 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     import asyncio
 
+    from evalcore.execution.adaptive import ConcurrencyShare
+    from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.finished_counts import FinishedCounts
-    from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
-    from evalcore.execution.limits.budget import Spent
-    from evalcore.execution.limits.prevented_items import PreventedItem
-    from evalcore.execution.limits.rates import SharedRates
-    from evalcore.execution.limits.run_limits import RunLimits
+    from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.pool import Pool
+    from evalcore.execution.rates import SharedRates
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.isolation.worker_pool import WorkerPool
@@ -123,7 +122,7 @@ class RunCalls:
         isolation = manifest.settings.get("isolation") or options.isolation
         self.workers = Workers(self._workers, Isolation(isolation))
         if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
+            from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.stop_rule: StopRule | RoundRule | None = None
@@ -260,7 +259,7 @@ class RunCalls:
 
     def _make(self) -> RunCallContext:
         from evalcore.execution.calls import RunCallContext
-        from evalcore.execution.limits.run_limits import RunLimits, find_shared_rates
+        from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
         limits = RunLimits(
@@ -293,7 +292,7 @@ class RunCalls:
         timed = self._run.definition.limits.max_duration_s is not None
         if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.by_provider or timed):
             return
-        from evalcore.execution.limits.limit_sync import LimitSync
+        from evalcore.execution.shared import LimitSync
 
         limits.sync = LimitSync(
             self._run,
@@ -306,7 +305,7 @@ class RunCalls:
 
     def _used(self) -> tuple[Spent, float]:
         """Return what the run's committed items have used, and how long (seconds) they took."""
-        from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
+        from evalcore.execution.budget import NOTHING_SPENT, Spent
 
         written = self._run.written_shards()
         if not written:

@@ -105,7 +105,7 @@ class ShardExecution:
         """Run in an event loop what is left, until it is committed or the pool is stopped."""
         import asyncio
 
-        from evalcore.execution.limits.adaptive_concurrency import WHOLE
+        from evalcore.execution.adaptive import WHOLE
         from evalcore.execution.pool import Pool
 
         calls, options = self._calls, self.options

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.suite import Case
@@ -32,26 +32,11 @@ class _Block(NamedTuple):
     size: int
 
 
-class SpoolFacts(NamedTuple):
-    """What a spool knows of its cases beside their blocks: `sizes` are those of the blocks.
-
-    `case_bytes` are those of all cases before they were compressed.
-    """
-
-    cases: int
-    sizes: Sequence[int]
-    case_bytes: int
-    code_names: Collection[str]
-    checks: Collection[str]
-    has_workspaces: bool
-
-
 class CaseSpool:
     """Cases in their order, `PART_CASES` to a block; append first, then iterate again and again."""
 
-    def __init__(self, file: IO[bytes] | None = None) -> None:
-        """Take the file for the blocks; by default one of its own."""
-        self._file = file or SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
         self._blocks: list[_Block] = []
         self._encoder = CaseEncoder()
         self._code_names: set[str] = set()
@@ -67,37 +52,6 @@ class CaseSpool:
         self._count += 1
         if len(self._encoder) == PART_CASES:
             self._flush()
-
-    def facts(self) -> SpoolFacts:
-        """Return what another spool needs to take the blocks over; nothing is appended after it."""
-        if len(self._encoder):
-            self._flush()
-        sizes = [block.size for block in self._blocks]
-        self._file.flush()
-        return SpoolFacts(
-            self._count,
-            sizes,
-            self._case_bytes,
-            self.code_names(),
-            self.checks(),
-            self.has_workspaces(),
-        )
-
-    @property
-    def is_aligned(self) -> bool:
-        """Whether the last block is whole, so that blocks of another spool may follow."""
-        return not len(self._encoder)
-
-    def take_over(self, file: IO[bytes], facts: SpoolFacts) -> None:
-        """Append the blocks of another spool, which stand in its file from the beginning."""
-        file.seek(0)
-        for size in facts.sizes:
-            self._write(file.read(size))
-        self._count += facts.cases
-        self._case_bytes += facts.case_bytes
-        self._code_names.update(facts.code_names)
-        self._checks.update(facts.checks)
-        self._has_workspaces = self._has_workspaces or facts.has_workspaces
 
     def __len__(self) -> int:
         return self._count

@@ -7,7 +7,7 @@ from typing import cast
 
 from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem

@@ -15,12 +15,13 @@ from evalcore.cli.showing import one_line
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
-from evalcore.pipeline import ExecuteOptions, PlanOptions
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 @dataclass(frozen=True, slots=True)

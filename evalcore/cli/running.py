@@ -27,16 +27,17 @@ from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
-from evalcore.pipeline import execute_run, plan_run
-from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.compare import settle_baseline
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.local_processes import local_processes
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 def run_command(

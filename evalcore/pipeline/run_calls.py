@@ -19,8 +19,7 @@ from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.run_observer import observer_of
-from evalcore.pipeline.warnings_output import warn_on_standard_error
+from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.registry import kind_facts
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
-    from evalcore.pipeline.round_rule import RoundRule
-    from evalcore.pipeline.stop_rule import StopRule
+    from evalcore.pipeline.early_stop import RoundRule, StopRule
     from evalcore.workspaces.manager import Workspaces
 
 
@@ -77,18 +75,6 @@ class ExecuteOptions:
     processes: int = 1
     counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None
-
-
-def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
-    from evalcore.pipeline.stop_rule import StopRule, stops_early
-
-    if not stops_early(manifest, run.definition):
-        return None
-    if not run.definition.policy.auto_iterations:
-        return StopRule(run, manifest)
-    from evalcore.pipeline.round_rule import RoundRule
-
-    return RoundRule(run, manifest)
 
 
 class RunCalls:
@@ -127,7 +113,9 @@ class RunCalls:
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.stop_rule: StopRule | RoundRule | None = None
         if run.definition.policy.ends_when_decided:
-            self.stop_rule = _stop_rule(run, manifest)
+            from evalcore.pipeline.early_stop import stop_rule_of
+
+            self.stop_rule = stop_rule_of(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits
         if self._mode is not Mode.REPLAY and (bounds.budgeted or bounds.max_duration_s is not None):
@@ -163,7 +151,7 @@ class RunCalls:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
-        from evalcore.pipeline.replayed_limits import prevented_items
+        from evalcore.pipeline.reuse import prevented_items
 
         return prevented_items(self._run)
 

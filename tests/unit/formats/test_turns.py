@@ -20,8 +20,9 @@ from evalcore.model.identity import case_identity
 from evalcore.model.run import State
 from evalcore.model.suite import Case, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.planning.codec import CaseBlock, CaseEncoder
+from evalcore.planning.codec import CaseEncoder
 from evalcore.planning.expand import WorkItem
+from evalcore.planning.spool import PlanPart, compress_frame
 from evalcore.targets.conversation import Conversation
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
@@ -187,7 +188,7 @@ def test_turns_stand_in_the_plan(tmp_path: Path) -> None:
     encoder = CaseEncoder()
     encoder.add(case)
 
-    (decoded,) = CaseBlock(encoder.block()).cases()
+    (decoded,) = PlanPart(compress_frame(encoder.block())).cases()
 
     assert decoded == case
     assert decoded.turns is not None

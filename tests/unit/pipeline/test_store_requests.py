@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from evalcore.execution.lanes.claims import decode_lease
-from evalcore.pipeline import execute_lane, execute_run, finish_run, load, plan_run, view_run
-from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run, view_run
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.runs import StoredRun, find_run
 from tests.support.counting_store import CountingStore
 from tests.support.meeting_store import MeetingStore

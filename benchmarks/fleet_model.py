@@ -21,7 +21,7 @@ from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, pilot_s, shar
 from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
 from evalcore.execution.lanes.lease_renewer import cancel_look_s
 from evalcore.execution.lanes.waiting import LONGEST_PAUSE_S, SHARE
-from evalcore.execution.limits.shared_limits import SYNC_S
+from evalcore.execution.shared import SYNC_S
 from evalcore.planning.spool import PART_CASES
 
 _LISTED = 1_000  # keys in an answer to a listing

@@ -16,7 +16,7 @@ from prefect.futures import PrefectFuture
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, WorkersFailedError
 from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
-from evalcore.execution.limits.shared_limits import decode_limits, has_died, process_origin
+from evalcore.execution.shared import decode_limits, has_died, process_origin
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.pipeline.silence import Silence
 from evalcore.storage.runs import StoredRun

@@ -32,9 +32,9 @@ from prefect.types import KeyValueLabels
 
 from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
-from evalcore.pipeline import RunView
+from evalcore.pipeline.finish import RunView
 from evalcore.pipeline.notify import report_links
-from evalcore.pipeline.run_trend import run_trend
+from evalcore.pipeline.presenting import run_trend
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.charts.drawing import chart_png
 from evalcore.report.charts.trend import trend_spec

@@ -30,7 +30,7 @@ _LONGEST_WAIT_S = 30.0
 
 
 class PrefectRates:
-    """Takes slots for calls (`execution.limits.rates.SharedRates`); safe in several threads."""
+    """Takes slots for calls (`execution.rates.SharedRates`); safe in several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -25,7 +25,7 @@ from evalcore.capture.calls import WRITTEN, CaptureCall, CaptureSource
 from evalcore.capture.copy_budget import SnapshotError
 from evalcore.capture.pace import Pace
 from evalcore.capture.snapshot import Unreadable, unpacked
-from evalcore.planning.zstd_frames import compress_frame
+from evalcore.planning.spool import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
 from evalcore.settings import read_settings

@@ -15,8 +15,8 @@ from evalcore.errors import UsageError
 from evalcore.gates.wording import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
-from evalcore.pipeline import iso_time
 from evalcore.pipeline.integrity import check_run
+from evalcore.pipeline.plan import iso_time
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
     DEFAULT_NAME,

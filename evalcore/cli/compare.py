@@ -17,8 +17,8 @@ from evalcore.errors import ExitCode, UsageError
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
-from evalcore.pipeline import view_run
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
+from evalcore.pipeline.finish import view_run
 from evalcore.report.changes import variant_measures
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line

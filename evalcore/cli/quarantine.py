@@ -152,7 +152,7 @@ def _warn_of_unknown(suite: str | None, entry: QuarantineEntry, store: str | Non
     from evalcore.cli.options import settings
     from evalcore.formats.parts.load_options import LoadOptions
     from evalcore.formats.parts.quarantine_file import unknown_case_warnings
-    from evalcore.pipeline import load
+    from evalcore.pipeline.plan import load
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
     for warning in unknown_case_warnings(load(Path(suite), options), [entry], suite):

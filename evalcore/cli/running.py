@@ -18,26 +18,26 @@ from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
-from evalcore.cli.stopping import SignalStopper, abandon_process
+from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
-from evalcore.isolation.forking import process_limit
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
-from evalcore.pipeline import execute_run, plan_run
-from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.compare import settle_baseline
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.local_processes import local_processes
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 def run_command(
@@ -97,7 +97,6 @@ def _load(
             overrides,
             # A replay asks no provider and needs no key.
             secrets_required=options.mode != Mode.REPLAY,
-            processes=process_limit() if options.workers is None else 1,
         ),
         (*settings().allow_imports, *options.imports),
         portable=options.prefect or options.workers is not None,
@@ -118,7 +117,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
         if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
+            from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)
@@ -224,8 +223,7 @@ def _execute(
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
-        abandon = None if options.prefect else abandon_process
-        execute = options.execute(policy, stopper, progress, abandon, processes)
+        execute = options.execute(policy, stopper, progress, processes)
         execute = replace(execute, objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner

@@ -20,7 +20,7 @@ from evalcore.gates.decide import exit_code
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
-from evalcore.pipeline import cancel_run
+from evalcore.pipeline.execute import cancel_run
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.interruption import is_interrupted
 from evalcore.report.document import on_one_line

@@ -10,7 +10,7 @@ import orjson
 
 from evalcore.datasets.versions import CasePart, DatasetVersion
 from evalcore.errors import StoreError
-from evalcore.planning.zstd_frames import ZstdFrameError, compress_frame, decompress_frame
+from evalcore.planning.spool import ZstdFrameError, compress_frame, decompress_frame
 from evalcore.storage.dataset_keys import DatasetKeys
 from evalcore.storage.object_store import ObjectStore
 

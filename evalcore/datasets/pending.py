@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.datasets.versions import StoredDataset
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.planning.zstd_frames import ZstdFrameError, decompress_frame
+from evalcore.planning.spool import ZstdFrameError, decompress_frame
 from evalcore.storage.object_store import ObjectStore
 
 SHOWN_ID: Final = 12

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from evalcore.errors import EvalError
+from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.execution.lanes.crashes import abandon_claims
 from evalcore.execution.lanes.lease_renewer import LeaseRenewer
-from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import State

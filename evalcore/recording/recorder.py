@@ -16,9 +16,17 @@ from typing import Final, ParamSpec, TypeVar
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
-from evalcore.recording.content import Origin, Question, Recording, RecordingError, encode
+from evalcore.recording.content import (
+    Candidate,
+    Neighbours,
+    Origin,
+    Question,
+    Recording,
+    RecordingError,
+    differences,
+    encode,
+)
 from evalcore.recording.library import Library, Stored
-from evalcore.recording.matching import Candidate, Neighbours, differences
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
 from evalcore.storage.object_store import ObjectStore
@@ -106,8 +114,8 @@ class Recorder:
         run give way. If it can never be recorded, `ProviderError` of kind `recording`; if the store
         does not confirm it, `StoreError`: the run stops and can be resumed.
         """
-        turn = (iteration, invocation)
-        return await self._in_thread(self._save, request, outcome, turn, asker)
+        question = Question.of(request, iteration=iteration, invocation=invocation)
+        return await self._in_thread(self._save, request, question, outcome, asker)
 
     def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
         """Return the digest that names the exchange's recording; None if it can have none."""
@@ -134,18 +142,21 @@ class Recorder:
 
     def _persistently(self, action: Callable[[], T]) -> T:
         """Return what the action returns; a fault of the store is waited out, not for ever."""
-        for delay_s in _STORE_RETRIES_S:
+        delays_s = iter(_STORE_RETRIES_S)
+        while True:
             try:
                 return action()
-            except StoreError:
-                time.sleep(delay_s)
-        try:
-            return action()
-        except StoreError as error:
-            if self._run is None:
-                raise
-            what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
-            raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
+            except StoreError as error:
+                delay_s = next(delays_s, None)
+                if delay_s is not None:
+                    time.sleep(delay_s)
+                elif self._run is None:
+                    raise
+                else:
+                    raise StoreError(
+                        f"the recordings cannot be reached: {error}; "
+                        f"`evalcore run --resume {self._run}` goes on where it stopped"
+                    ) from error
 
     def _find(
         self, request: Request, iteration: int, invocation: int, asker: str | None
@@ -164,9 +175,8 @@ class Recorder:
                 return None
         except RecordingError as error:
             raise ProviderError(MISSING, str(error), attempts=0) from error
-        if self.mode is Mode.RECORD and not self._is_left_over(entry):
-            return None
-        if self.mode is Mode.RECORD and _is_of_another(entry, asker):
+        is_own = self._is_left_over(entry) and not _is_of_another(entry, asker)
+        if self.mode is Mode.RECORD and not is_own:
             return None
         self._used.add(bytes.fromhex(entry.recording.digest))
         return _reply_or_error(entry.recording.outcome)
@@ -174,11 +184,10 @@ class Recorder:
     def _save(
         self,
         request: Request,
+        question: Question,
         outcome: Reply | ProviderError,
-        turn: tuple[int, int],
         asker: str | None,
     ) -> Reply:
-        question = Question.of(request, iteration=turn[0], invocation=turn[1])
         redaction = self._redaction.knowing(request.endpoint)
         try:
             stored = self._written(question, outcome, asker, redaction)

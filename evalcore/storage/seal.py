@@ -1,7 +1,7 @@
 """What is frozen of a run when it is planned, and what is stored of it that does not fit any more.
 
 A seal lists the frozen fields of the manifest and the digest of every part of the plan. Its
-signature (evalcore.pipeline.signing) says who planned the run.
+signature (evalcore.pipeline.plan) says who planned the run.
 """
 
 from __future__ import annotations

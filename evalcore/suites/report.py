@@ -149,7 +149,7 @@ class SuiteReport:
 
     def __str__(self) -> str:
         """Return the report as the command line prints it."""
-        from evalcore.pipeline import view_run
+        from evalcore.pipeline.finish import view_run
         from evalcore.pipeline.presenting import Presented
         from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
         from evalcore.report.terminal_style import Style
@@ -163,7 +163,7 @@ class SuiteReport:
         """Return the HTML report in a frame of its own, for notebooks."""
         from html import escape
 
-        from evalcore.pipeline import view_run
+        from evalcore.pipeline.finish import view_run
         from evalcore.pipeline.presenting import Presented
         from evalcore.report.html import render
 

@@ -19,7 +19,10 @@ from evalcore.model.gate import Decision
 from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
-from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.pipeline.finish import RunView, evaluate
+from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head

@@ -211,7 +211,7 @@ def open_tables(run: StoredRun, manifest: Manifest, version: tuple[Any, ...]) ->
 
 def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
     from evalcore.analytics.case_table import CaseTable
-    from evalcore.pipeline import view_run
+    from evalcore.pipeline.finish import view_run
 
     view = stack.enter_context(view_run(opened.run))
     opened.view, opened.connection = view, view.tables.connection

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.execution.limits.shared_limits import decode_limits
+from evalcore.execution.shared import decode_limits
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.support.model_server import ModelServer, model_server

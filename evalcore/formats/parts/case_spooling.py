@@ -61,15 +61,13 @@ def spool_rows(
     noun: str,
     references: ReferenceFields,
     data: DataRows = NO_DATA_ROWS,
-    spool: CaseSpool | None = None,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
     The first collector is the suite's own. `data` says how rows of data are read.
-    `noun` is what a case is called in the suite's format. The cases go into `spool`, by default a
-    new one.
+    `noun` is what a case is called in the suite's format.
     """
-    spool, unjudged = CaseSpool() if spool is None else spool, UnjudgedCases()
+    spool, unjudged = CaseSpool(), UnjudgedCases()
     every = {id(collector): collector for collector in collectors}
     last = collectors[0]
     read = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.given_output import move_output, name_by_number
@@ -17,52 +17,13 @@ from evalcore.mistakes.problems import Problems
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 
-class LinePosition(NamedTuple):
-    """The beginning of a line: how many lines and bytes stand before it."""
-
-    lines: int = 0
-    offset: int = 0
-
-
-class SharedLines(Protocol):
-    """Lines that other processes read: those after the first `lines`."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines are read here."""
-
-    def join(self, problems: Problems) -> LinePosition:
-        """Take what the others have read; return from where on the rest is to be read here."""
-
-
-def jsonl_tests(
-    path: Path,
-    name: str,
-    shared: SharedLines | None = None,
-    start: LinePosition | None = None,
-    end: int | None = None,
-) -> Iterator[RawTest]:
-    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake.
-
-    The lines from `start` on, without those that are `shared` with other processes; with an `end`
-    those of the first `end` lines alone, and no `NO_TEST`.
-    """
-    number, offset = start or LinePosition()
-    stop = end if shared is None else shared.lines
+def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
+    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
+    number = 0
     problems = Problems(name, lambda _: number, cheap=True)
     try:
         with path.open("rb") as file:
-            file.seek(offset)
-            for line in byte_lines(file):
-                if number == stop:
-                    if shared is None:
-                        break
-                    position, shared, stop = shared.join(problems), None, None
-                    if position.lines != number:
-                        number, offset = position
-                        file.seek(offset)
-                        continue
-                number += 1
+            for number, line in enumerate(byte_lines(file), 1):
                 value = line_value(line, number, problems)
                 if line is None or value is NO_TEST:
                     continue
@@ -73,8 +34,7 @@ def jsonl_tests(
                 yield RawTest(value, (), problems, marked=False, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-    if end is None:
-        yield RawTest(NO_TEST, (), problems)
+    yield RawTest(NO_TEST, (), problems)
 
 
 def line_value(line: bytes | None, number: int, problems: Problems) -> Any:

@@ -28,14 +28,13 @@ class LoadOptions:
     command line's flags, for messages. `script` is the script of script suites. `stop_when_decided`
     ends a run when its sequential gates are decided. `auto_iterations` adds iterations, up to
     `iterations`, until they are. `file_rules` are the rules by which the file is read: those of the
-    run that is graded again. So many `processes` (forks of this one) may read a file of tests.
+    run that is graded again.
     """
 
     format: str | None = None
     target: str | None = None
     threshold: float | None = None
     iterations: int | None = None
-    processes: int = 1
     gates: tuple[GateSpec, ...] = ()
     concurrency: int | None = None
     cases: frozenset[str] = frozenset()

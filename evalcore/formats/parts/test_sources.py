@@ -13,7 +13,7 @@ from evalcore.formats.parts.case_folders import case_folders
 from evalcore.formats.parts.dataset_tests import dataset_tests
 from evalcore.formats.parts.file_digest import file_digest
 from evalcore.formats.parts.given_output import move_output, name_by_number
-from evalcore.formats.parts.json_lines import SharedLines, jsonl_tests, open_reason
+from evalcore.formats.parts.json_lines import jsonl_tests, open_reason
 from evalcore.formats.parts.json_rows import listed_rows
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.remote_tests import is_remote, remote_tests
@@ -86,7 +86,6 @@ def file_tests(
     columns: Mapping[str, str],
     suite: Problems,
     required: Sequence[str] = REQUIRED,
-    shared: SharedLines | None = None,
 ) -> Iterator[RawTest]:
     """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
 
@@ -96,7 +95,7 @@ def file_tests(
     if is_table(path, columns):
         yield from table_tests(path, name, columns, suite, required)
     elif path.suffix.lower() == ".jsonl":
-        yield from jsonl_tests(path, name, shared)
+        yield from jsonl_tests(path, name)
     else:
         yield from _document_tests(path, name)
 

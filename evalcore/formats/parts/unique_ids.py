@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from evalcore.mistakes.locations import Loc
@@ -45,17 +45,6 @@ class UniqueIds:
             self._first_file = self._first_file or problems
             position = (problems, position)
         self._positions[name] = position
-
-    def note_lines(self, names: Sequence[str], first: int, problems: Problems) -> bool:
-        """Remember ids that differ from each other, at one line each from the line `first` on.
-
-        Return False, and remember none, if one of them stands elsewhere, too. `problems` is the
-        collector of the ids so far.
-        """
-        if problems is not self._first_file or not self._positions.keys().isdisjoint(names):
-            return False
-        self._positions.update(zip(names, range(first, first + len(names)), strict=True))
-        return True
 
     def _first_place(self, name: str, problems: Problems) -> str:
         """Return ` (first at line 3 of other.yaml)`, as far as it is known."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
-from evalcore.formats.parts.case_spooling import DataRows, Spooled, spool_rows
+from evalcore.formats.parts.case_spooling import DataRows, spool_rows
 from evalcore.formats.parts.data_row_rules import RowRules, declared_types
 from evalcore.formats.parts.defaults_file import defaults_beside
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
-from evalcore.formats.parts.forked_lines import LineReader, Notes, forked_lines
 from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS, RawTest
+from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
@@ -63,7 +61,6 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.planning.spool import CaseSpool
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -126,29 +123,20 @@ def _load(
     versions: list[DatasetSource] = []
     files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
 
-    def read(rows: Iterator[RawTest], spool: CaseSpool) -> Spooled:
-        return spool_rows(
-            rows,
-            reader,
-            selection,
-            [problems, *level.file_problems],
-            noun="test",
-            references=level.graders.reference_fields,
-            data=DataRows(RowRules(declared_types(suite), level.programs), plain.read),
-            spool=spool,
-        )
-
     is_table = path.suffix.lower() in ROW_SUFFIXES
-    with ExitStack() as stack:
-        cases = CaseSpool()
-        if not is_table:
-            rows = suite_tests(tests, (key,), files, problems, noun="test")
-        else:
-            lines = LineReader(path, tests, read, reader.ids, level.notes_of(reader))
-            processes = 1 if selection.active or files.columns else options.processes
-            shared = stack.enter_context(forked_lines(lines, cases, processes))
-            rows = file_tests(path, tests, files.columns, problems, shared=shared)
-        spool, collectors, absent, unjudged = read(rows, cases)
+    if is_table:
+        rows = file_tests(path, tests, files.columns, problems)
+    else:
+        rows = suite_tests(tests, (key,), files, problems, noun="test")
+    cases, collectors, absent, unjudged = spool_rows(
+        rows,
+        reader,
+        selection,
+        [problems, *level.file_problems],
+        noun="test",
+        references=level.graders.reference_fields,
+        data=DataRows(RowRules(declared_types(suite), level.programs), plain.read),
+    )
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
@@ -158,14 +146,14 @@ def _load(
     warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
         _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
-        limits=level.limits_of(len(spool)),
+        limits=level.limits_of(len(cases)),
         absent_fields=absent,
         datasets=tuple(versions),
     )
     chosen = choose_variants(definition, options)
     definition, own = unjudged.judged_by_themselves(chosen, strict=options.strict)
     warnings += own + unjudged.warnings(definition, strict=options.strict)
-    return Suite(definition, spool, tuple(warnings))
+    return Suite(definition, cases, tuple(warnings))
 
 
 def _definition(
@@ -231,10 +219,6 @@ class _SuiteLevel:
         self.policy = self._policy()
         self._limits = self._settings.limits()
         self.evidence = self._settings.evidence()
-
-    def notes_of(self, reader: TestReader) -> Notes:
-        """Return what tests add to the suite beside cases: warnings, targets that they name."""
-        return lambda: (self.notes.texts, reader.warnings.texts, list(self.targets.used))
 
     @property
     def file_problems(self) -> list[Problems]:

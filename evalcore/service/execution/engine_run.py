@@ -29,17 +29,11 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Target
-from evalcore.pipeline import (
-    DecideOptions,
-    ExecuteOptions,
-    PlanOptions,
-    cancel_run,
-    execute_run,
-    execute_shards,
-    finish_run,
-    plan_run,
-    reopen_run,
-)
+from evalcore.pipeline.execute import cancel_run, execute_run, execute_shards, reopen_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.plan import PlanOptions, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.deadly_shards import (

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from evalcore.execution.limits.budget import (
+from evalcore.execution.budget import (
     Grant,
     RunBudget,
     Spent,
@@ -16,7 +16,7 @@ from evalcore.execution.limits.budget import (
     TokenPrice,
     demand_of,
 )
-from evalcore.execution.limits.run_limits import highest_price
+from evalcore.execution.limits import highest_price
 from evalcore.model.exchange import Endpoint, Request, SkippedError
 
 PRICE = TokenPrice(input=1.0, output=2.0)

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.execution.limits.budget import (
+from evalcore.execution.budget import (
     NOTHING_SPENT,
     Grant,
     RunBudget,
@@ -20,9 +20,8 @@ from evalcore.execution.limits.budget import (
     TokenDemand,
     TokenPrice,
 )
-from evalcore.execution.limits.limit_sync import LimitSync
-from evalcore.execution.limits.rates import ProviderRates, Rates
-from evalcore.execution.limits.shared_limits import DEAD_AFTER, SILENT_AFTER, decode_limits
+from evalcore.execution.rates import ProviderRates, Rates
+from evalcore.execution.shared import DEAD_AFTER, SILENT_AFTER, LimitSync, decode_limits
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import ProviderLimits
 from evalcore.storage.layout import NameKey, RunKeys

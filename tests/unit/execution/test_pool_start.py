@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.calls import Calls
+from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem

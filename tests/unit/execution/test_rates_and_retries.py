@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency, ConcurrencyShare
-from evalcore.execution.limits.provider_gates import ProviderGate
-from evalcore.execution.limits.rates import ConcurrencyGate, Rate, Rates
-from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.adaptive import AdaptiveConcurrency, ConcurrencyShare
+from evalcore.execution.limits import ProviderGate, RunLimits
+from evalcore.execution.rates import ConcurrencyGate, Rate, Rates
 from evalcore.execution.retry import DEFAULT_POLICY
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
 from evalcore.model.suite import (

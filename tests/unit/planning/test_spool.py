@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import tempfile
 from io import BytesIO
-from typing import Any
 
 import pytest
 
@@ -36,15 +35,9 @@ def filled(cases: CaseSpool, count: int = 3) -> CaseSpool:
 
 def test_a_full_temporary_folder_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "PART_CASES", 2)
+    monkeypatch.setattr(spool, "SpooledTemporaryFile", lambda **_: FullFile())
     with pytest.raises(StoreError, match=r"No space left on device \(TMPDIR chooses another"):
-        filled(CaseSpool(FullFile()))
-
-
-def test_blocks_of_another_spool_need_room_too() -> None:
-    file: Any = BytesIO()
-    facts = filled(CaseSpool(file)).facts()
-    with pytest.raises(StoreError, match="No space left on device"):
-        CaseSpool(FullFile()).take_over(file, facts)
+        filled(CaseSpool())
 
 
 def test_a_system_without_a_temporary_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

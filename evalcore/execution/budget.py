@@ -8,13 +8,55 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from evalcore.execution.limits.thread_waiter import ThreadWaiter
-from evalcore.model.exchange import ANTHROPIC_TOKENS, BOUNDS, Request, SkippedError
+from evalcore.model.exchange import (
+    ANTHROPIC_TOKENS,
+    BOUNDS,
+    Cut,
+    ErrorKind,
+    ProviderError,
+    Reply,
+    Request,
+    SkippedError,
+    cut_of,
+)
 from evalcore.model.tolerance import ROUNDING, reaches
+
+T = TypeVar("T")
+
+
+class ThreadWaiter(Generic[T]):
+    """Waits for one value; created in the event loop that waits."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[T] = self._loop.create_future()
+        self.value: T | None = None
+
+    def set(self, value: T) -> bool:
+        """Pass the value, once; return False if the loop has ended."""
+        self.value = value
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, value)
+        except RuntimeError:
+            return False
+        return True
+
+    def _resolve(self, value: T) -> None:
+        if not self._future.done():
+            self._future.set_result(value)
+
+    async def wait(self) -> T:
+        """Return the value. A cancelled caller looks at `value`: it may have come meanwhile."""
+        return await self._future
+
 
 # A call without a bound of its own gets this much until answers show what they need.
 FIRST_SHARE_TOKENS = 4_096
@@ -169,7 +211,7 @@ class RunBudget:
 
     Calls are granted in the order in which they came. A budget that is `shared` with other
     processes grants calls out of an allowance (`allow`), which `ask` asks for; see
-    execution.limits.limit_sync.
+    execution.shared.
     """
 
     def __init__(
@@ -392,3 +434,92 @@ def _ask_no_process() -> None:
 
 
 _NO_GRANT = Grant(0.0, 0, None, shared=False)
+
+
+# A stopped run waits so long (seconds) for answers, which say what its last calls cost.
+LAST_ANSWERS_S = 5.0
+# More than this is any budget, and sums of it can be written as JSON.
+_MOST_TOKENS = 2**50
+
+
+class Settlement:
+    """A grant of the budget, settled at the end of the context by what the call is known to use.
+
+    A call that was not sent, or that was refused, costs nothing. One that came to no end is settled
+    with all that was reserved for it.
+    """
+
+    def __init__(self, budget: RunBudget, grant: Grant) -> None:
+        self._budget = budget
+        self._grant = grant
+        self._used = NOTHING_SPENT
+        self._output_tokens = 0
+        self._assumed = False
+
+    def __enter__(self) -> Settlement:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if isinstance(error, ProviderError) and _is_free(error):
+            self._used = NOTHING_SPENT
+        self._budget.settle(self._grant, self._used, self._output_tokens, assumed=self._assumed)
+
+    def bounded(self, request: Request) -> Request:
+        """Return the request with the budget's bound on its answer, if it has to have one."""
+        if not self._grant.shared:
+            return request
+        name = next((name for name in BOUNDS if name in request.parameters), "max_tokens")
+        bound = {name: self._grant.output_tokens}
+        return replace(request, parameters={**request.parameters, **bound})
+
+    async def answered(
+        self,
+        call: Coroutine[Any, Any, Reply],
+        priced: Callable[[Reply], Reply],
+        item_is_timed_out: Callable[[], bool],
+    ) -> Reply:
+        """Return the reply of a call, priced.
+
+        A call that is cancelled because the run is stopped, and not because its item has
+        used up its time, gets a moment for its answer: what it used is known then.
+        """
+        import asyncio
+
+        self._used, self._assumed = Spent(self._grant.cost_usd, self._grant.tokens), True
+        task = asyncio.ensure_future(call)
+        try:
+            return self._note(priced(await asyncio.shield(task)))
+        except asyncio.CancelledError:
+            try:
+                if not item_is_timed_out():
+                    await asyncio.wait([task], timeout=LAST_ANSWERS_S)
+            finally:
+                if not task.done():
+                    task.cancel()
+                elif not task.cancelled() and task.exception() is None:
+                    self._note(priced(task.result()))
+            raise
+
+    def is_cut(self, reply: Reply) -> bool:
+        """Whether the budget's bound cut the answer."""
+        return self._grant.shared and cut_of(reply.finish_reason) is Cut.LENGTH
+
+    def _note(self, reply: Reply) -> Reply:
+        """Note what an answer used; what is not said is what was reserved."""
+        tokens = reply.usage.total_tokens
+        self._used = Spent(
+            self._grant.cost_usd if reply.cost_usd is None else reply.cost_usd,
+            self._grant.tokens if tokens is None else min(tokens, _MOST_TOKENS),
+        )
+        self._output_tokens = min(reply.usage.output_tokens or 0, _MOST_TOKENS)
+        self._assumed = tokens is None
+        return reply
+
+
+def _is_free(error: ProviderError) -> bool:
+    """Whether a failed attempt cannot have been paid: refused, or never sent."""
+    if error.status is not None:
+        return error.status >= 300
+    return error.kind == ErrorKind.REQUEST or "no connection" in error.message

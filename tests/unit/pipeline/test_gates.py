@@ -12,7 +12,7 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
-from evalcore.pipeline.awaited_labels import decide_awaiting
+from evalcore.pipeline.gates import decide_awaiting
 
 PASS, FAIL, OPEN = GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE
 DEFINITION = SuiteDefinition(

@@ -11,10 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from evalcore.execution.limits.provider_share import WHOLE, ProviderShare
-from evalcore.execution.limits.thread_waiter import ThreadWaiter
+from evalcore.execution.budget import ThreadWaiter
 from evalcore.model.exchange import Endpoint, Reply
 from evalcore.model.suite import ProviderLimits
 
@@ -25,6 +24,20 @@ _IDLE_S = 3.0
 _HELD_S = 0.05
 
 Clock = Callable[[], float]
+
+
+class ProviderShare(NamedTuple):
+    """One of `processes` equal parts; what cannot be divided goes to those of the lowest `rank`."""
+
+    processes: int = 1
+    rank: int = 0
+
+    def of_calls(self, most: int) -> int:
+        """Return how many of `most` calls at once are this part's."""
+        return most // self.processes + (self.rank < most % self.processes)
+
+
+WHOLE = ProviderShare()
 
 
 class SharedRates(Protocol):

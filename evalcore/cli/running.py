@@ -18,7 +18,7 @@ from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
-from evalcore.cli.stopping import SignalStopper, abandon_process
+from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
@@ -223,8 +223,7 @@ def _execute(
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
-        abandon = None if options.prefect else abandon_process
-        execute = options.execute(policy, stopper, progress, abandon, processes)
+        execute = options.execute(policy, stopper, progress, processes)
         execute = replace(execute, objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner

@@ -209,7 +209,7 @@ def _read_complete(
                 f"run {run.run_id} is not complete: {len(missing)} of {plan.shards} shards have "
                 f"no result; `evalcore run --resume {run.run_id}` executes them"
             )
-        history = history_of(run, plan, claims())
+        history = history_of(plan, claims())
     facts: dict[str, Any] = {"reexecuted": history.reexecuted}
     if len(receipts) < plan.shards:
         commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]

@@ -29,11 +29,10 @@ from hypothesis.stateful import (
 
 from evalcore.errors import StoreError
 from evalcore.execution.inline import run_inline
-from evalcore.execution.item import ItemRunner
+from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
-from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import StoredShards
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode

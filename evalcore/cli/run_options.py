@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalcore.cli.end_imports import prepare_end
 from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
-from evalcore.errors import StalledError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
@@ -60,7 +58,6 @@ class RunOptions:
         policy: ImportPolicy,
         stopper: Stopper,
         progress: ProgressDisplay,
-        abandon: Callable[[StalledError], None] | None,
         processes: int = 1,
     ) -> ExecuteOptions:
         """Return how the run is executed, with warnings on standard error."""
@@ -74,9 +71,7 @@ class RunOptions:
             warn=tell_warning,
             keep_workspaces=self.keep_workspaces,
             stopped=lambda: stopper.stopped,
-            abandon=abandon,
             isolation=Isolation(self.isolation or configured.isolation),
-            meanwhile=prepare_end,
             processes=processes,
             counted=progress.add,
         )

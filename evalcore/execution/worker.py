@@ -112,7 +112,11 @@ class OpenRun:
         """
         return self.worker.start(self._execute(shard, copy_context()))
 
-    def rows(self, shard: int, item: int) -> Future[bytes | None]:
+    def commit(self, shard: OpenShard) -> Future[ShardReceipt]:
+        """Commit a shard whose rows were made elsewhere; as `execute`."""
+        return self.worker.start(self._commit(shard))
+
+    def row(self, shard: int, item: int) -> Future[bytes | None]:
         """Run a single item of a shard and return its row, uncommitted; None if it was stopped."""
         return self.worker.start(self._run_single(shard, item, copy_context()))
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Protocol
 
-from evalcore.errors import StoreError
 from evalcore.execution.adaptive import FIRST
-from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
-from evalcore.model.run import State
-from evalcore.pipeline.process import ProcessDiedError, ShardProcess
+from evalcore.pipeline.process import ShardProcess, execute_alone
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.storage.runs import StoredRun
 
@@ -39,19 +35,23 @@ class InlineExecutor:
     """Executes shards in the worker of this process."""
 
     def __init__(self, opened: OpenRun, concurrency: int | None) -> None:
+        """Take a run that is open in this process, and how many of its items run at once."""
         self._opened = opened
         self._concurrency = concurrency or FIRST
 
     @property
     def slots(self) -> int:
+        """As many shards as use all places."""
         limit = self._opened.limit or self._concurrency
         # Of shards with few items more have to be open to use all places.
         return _SHARDS_AHEAD + 2 * limit // max(1, self._opened.shards.plan.shard_size)
 
     def submit(self, call: ShardCall) -> Future[Ended]:
+        """Begin a shard in the event loop."""
         return self._opened.execute(self._opened.shards.plan.shard_of(call.first_item))
 
     def close(self, *, cancel: bool) -> None:
+        """Stop the items that run if they are to be cancelled."""
         if cancel:
             self._opened.stop()
 
@@ -59,15 +59,18 @@ class InlineExecutor:
 class ProcessExecutor:
     """Executes shards in child processes, started when there is work for them."""
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions, count: int) -> None:
-        self._run, self._options, self._count = run, options, count
+    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+        """Take the options, whose `workers` says how many processes there are."""
+        self._run, self._options, self._count = run, options, options.workers
         self._processes: list[ShardProcess] = []
 
     @property
     def slots(self) -> int:
+        """Two shards for each process: one begins while the other one drains."""
         return 2 * self._count
 
     def submit(self, call: ShardCall) -> Future[Ended]:
+        """Let the process execute the shard that has the fewest."""
         self._processes = [process for process in self._processes if process.is_alive]
         idle = min(self._processes, key=lambda process: process.open_calls, default=None)
         if idle is None or (idle.open_calls and len(self._processes) < self._count):
@@ -79,6 +82,7 @@ class ProcessExecutor:
         return -(-concurrency // self._count)
 
     def close(self, *, cancel: bool) -> None:
+        """End the processes."""
         if cancel:
             for process in self._processes:
                 process.stop()
@@ -87,73 +91,19 @@ class ProcessExecutor:
 
 
 class AloneExecutor:
-    """Executes shards that processes died with: item by item, in a child process for that.
-
-    The item that ends its process is in error; the others complete. One shard at a time.
-    """
+    """Executes shards that processes died with, one at a time (`process.execute_alone`)."""
 
     slots = 1
 
     def __init__(self, opened: OpenRun, options: ExecuteOptions) -> None:
+        """Take a run that is open in this process."""
         self._opened, self._options = opened, options
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evalcore-alone")
-        self._process: ShardProcess | None = None
-        self._cancelled = False
 
     def submit(self, call: ShardCall) -> Future[Ended]:
-        return self._thread.submit(self._execute, call)
+        """Begin a shard in a thread, which starts child processes."""
+        return self._thread.submit(execute_alone, self._opened, call, self._options)
 
-    def close(self, *, cancel: bool) -> None:
-        self._cancelled = cancel
-        if cancel and self._process is not None:
-            self._process.close(kill=True)
+    def close(self, *, cancel: bool) -> None:  # noqa: ARG002 - as `Executor`
+        """Wait for what runs; a stopped run ends it after the item that runs."""
         self._thread.shutdown()
-        if self._process is not None:
-            self._process.close()
-
-    def _execute(self, call: ShardCall) -> Ended:
-        from contextvars import copy_context
-
-        shards = self._opened.shards
-        number = shards.plan.shard_of(call.first_item)
-        shard = shards.open(number, copy_context())
-        for position, item in enumerate(shard.items):
-            if self._cancelled or self._options.stopper.draining:
-                return Stopped(number)
-            try:
-                row = self._called().call(call, item.number).result()
-            except ProcessDiedError as died:
-                if self._cancelled:
-                    return Stopped(number)
-                self._process = None
-                now_us = int(shard.started_at * 1e6)
-                message = (
-                    f"the process that executed this item ended with {died}, as two before it did "
-                    "that had its shard"
-                )
-                error = {"kind": "process", "message": message}
-                finished = FinishedItem(item, State.ERROR, now_us, now_us, error=error)
-                shards.record(shard, position, finished)
-                if self._options.progress is not None:
-                    self._options.progress(finished)
-                continue
-            if row is None:
-                return Stopped(number)
-            shards.keep(shard, position, row)
-        for wait_s in COMMIT_RETRIES_S:
-            try:
-                return shards.commit(shard)
-            except StoreError:
-                import time
-
-                time.sleep(wait_s)
-        return shards.commit(shard)
-
-    def _called(self) -> ShardProcess:
-        if self._process is None or not self._process.is_alive:
-            self._process = ShardProcess(self._opened.shards.run, self._options)
-        return self._process
-
-
-COMMIT_RETRIES_S: Final = (1.0, 5.0)
-MakeExecutor = Callable[[StoredRun, ExecuteOptions, OpenRun], Executor]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,11 +24,12 @@ import orjson
 
 from evalcore.errors import EvalError
 from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import Stopped
+from evalcore.execution.row import FinishedItem
+from evalcore.execution.worker import OpenRun, Stopped, process_worker
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
-from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_shard
+from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_shard, run_item
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -36,6 +38,7 @@ from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd
+    from evalcore.planning.expand import WorkItem
 
 _COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline.process")
 _REPORT_EVERY_S: Final = 0.1
@@ -43,7 +46,14 @@ _END_S: Final = 5.0
 
 
 class ProcessDiedError(EvalError):
-    """A process ended although nobody had asked it to."""
+    """A process ended although nobody had asked it to; `was_ready`: it had begun to execute."""
+
+    def __init__(self, how: str, was_ready: bool = True) -> None:
+        super().__init__(how, was_ready)
+        self.how, self.was_ready = how, was_ready
+
+    def __str__(self) -> str:
+        return self.how
 
 
 class FinishedElsewhere(NamedTuple):
@@ -57,13 +67,15 @@ class FinishedElsewhere(NamedTuple):
 
 
 class ShardProcess:
-    """A child process that executes shards of one run; `name` numbers it among `count`."""
+    """A child process that executes shards of one run."""
 
     def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+        """Start the process; it trusts what `options` trust."""
         self._options = options
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._next = 0
+        self._is_ready = False
         hide_process()
         self._process = subprocess.Popen(
             _COMMAND,
@@ -113,7 +125,7 @@ class ShardProcess:
         try:
             self._send({"number": number, "call": list(call), "only": only})
         except OSError:
-            self._end(number, ProcessDiedError(self._how_it_ended()))
+            self._end(number, ProcessDiedError(self._how_it_ended(), self._is_ready))
         return future
 
     def stop(self) -> None:
@@ -152,11 +164,14 @@ class ShardProcess:
             for line in stdout:
                 with suppress(ValueError, KeyError, TypeError):  # cut off in the middle
                     self._take(orjson.loads(line))
-        how = self._how_it_ended()
+        died = ProcessDiedError(self._how_it_ended(), self._is_ready)
         for number in tuple(self._calls):
-            self._end(number, ProcessDiedError(how))
+            self._end(number, died)
 
     def _take(self, message: Mapping[str, Any]) -> None:
+        if message.get("ready"):
+            self._is_ready = True
+            return
         if (items := message.get("items")) is not None:
             if self._options.progress is not None:
                 for number, status, outcome, started_us, ended_us in items:
@@ -215,6 +230,52 @@ def _environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
     return environment
 
 
+def execute_alone(
+    opened: OpenRun, call: ShardCall, options: ExecuteOptions
+) -> ShardReceipt | Stopped:
+    """Execute a shard that processes died with item by item in a child process.
+
+    The item that ends its process is in error, which names it; the others complete. Blocks.
+    """
+    shards, stopper = opened.shards, options.stopper
+    shard = shards.open(shards.plan.shard_of(call.first_item), copy_context())
+    process: ShardProcess | None = None
+    try:
+        for position, item in enumerate(shard.items):
+            if stopper.draining:
+                return Stopped(shard.number)
+            if process is None or not process.is_alive:
+                process = ShardProcess(shards.run, options)
+            forget = stopper.listen(process.stop)
+            try:
+                row = process.call(call, item.number).result()
+            except ProcessDiedError as died:
+                finished = _deadly_item(item, died)
+                shards.record(shard, position, finished)
+                if options.progress is not None:
+                    options.progress(finished)
+                continue
+            finally:
+                forget()
+            if row is None:
+                return Stopped(shard.number)
+            shards.keep(shard, position, row)
+    finally:
+        if process is not None:
+            process.close()
+    return opened.commit(shard).result()
+
+
+def _deadly_item(item: WorkItem, died: ProcessDiedError) -> FinishedItem:
+    message = (
+        f"the process that executed this item ended with {died}; it was executed alone, after two "
+        "processes had died that executed its shard"
+    )
+    now_us = time.time_ns() // 1000
+    error = {"kind": "process", "message": message}
+    return FinishedItem(item, State.ERROR, now_us, now_us, error=error)
+
+
 class _Child:
     """The child's side: reads calls, executes each in a thread, answers."""
 
@@ -242,6 +303,7 @@ class _Child:
             keep_workspaces=given["keep_workspaces"],
             isolation=Isolation(given["isolation"]),
         )
+        self._answer({"ready": True})
         threads: list[threading.Thread] = []
         for line in self._calls:
             message = orjson.loads(line)
@@ -258,11 +320,11 @@ class _Child:
         for thread in threads:
             thread.join(_END_S)
         for key in self._open:
-            _worker().close(key)
+            process_worker().close(key)
 
     def _stop(self) -> None:
         for key in self._open:
-            if (opened := _worker().find(key)) is not None:
+            if (opened := process_worker().find(key)) is not None:
                 opened.stop()
 
     def _execute(
@@ -271,8 +333,6 @@ class _Child:
         answer: dict[str, Any]
         try:
             if only is not None:
-                from evalcore.pipeline.session import run_item
-
                 row = run_item(call, only, options)
                 answer = {"row": None if row is None else base64.b64encode(row).decode()}
             else:
@@ -312,12 +372,6 @@ class _Child:
         with self._lock, suppress(OSError):  # the parent is gone
             self._answers.write(data)
             self._answers.flush()
-
-
-def _worker() -> Any:
-    from evalcore.execution.worker import process_worker
-
-    return process_worker()
 
 
 def main() -> None:

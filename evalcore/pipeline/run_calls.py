@@ -11,10 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import StalledError, StoreError
-from evalcore.execution.lanes.started_items import StartedItems
+from evalcore.errors import StoreError
 from evalcore.execution.open_shards import Progress
-from evalcore.execution.watchdog import StallWatchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     from evalcore.execution.adaptive import ConcurrencyShare
     from evalcore.execution.budget import Spent
-    from evalcore.execution.call_context import RunCallContext
+    from evalcore.execution.calls import RunCallContext
     from evalcore.execution.finished_counts import FinishedCounts
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.pool import Pool
@@ -53,10 +51,8 @@ class ExecuteOptions:
     then. `settings` have prices and the limits of providers. `objects` are what a suite made in
     Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
-    told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
-    process of a run that has stalled and does not end by itself. `isolation` says
-    where functions run if neither their suite nor the run's plan says it. `meanwhile` prepares
-    what is needed later, step by step, while items wait.
+    told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
+    where functions run if neither their suite nor the run's plan says it.
     `committed` is told how many items other processes have committed for this one.
     Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
     what they have done. `on_commit` is told of each shard that this process has committed.
@@ -75,9 +71,7 @@ class ExecuteOptions:
     share: ConcurrencyShare | None = None
     warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
-    abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
-    meanwhile: Callable[[], Iterator[None]] | None = None
     processes: int = 1
     counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None
@@ -106,8 +100,6 @@ class RunCalls:
             from evalcore.execution.reused_items import ReusedItems
 
             self.reused = ReusedItems(run, required=source != HISTORY)
-        self.watchdog = StallWatchdog(run.run_id, options.settings.stall_s, options.abandon)
-        self.started_items = StartedItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
         self._context: RunCallContext | None = None
@@ -176,8 +168,6 @@ class RunCalls:
 
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
-        self.watchdog.close()
-        self.started_items.close()
         with self._lock:
             if self._workspaces is not None:
                 folder = self._workspaces.close()
@@ -256,7 +246,7 @@ class RunCalls:
         return Workspaces(self._run.run_id, folder, surroundings, single=self._has_one_case)
 
     def _make(self) -> RunCallContext:
-        from evalcore.execution.call_context import RunCallContext
+        from evalcore.execution.calls import RunCallContext
         from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options

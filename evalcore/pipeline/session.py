@@ -99,16 +99,22 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
     Raises `StoreError` if the store failed: the next call of the shard commits the rows that were
     kept. Other `EvalError`s are final.
     """
-    if call.alone:
-        from evalcore.pipeline.executors import execute_alone
-
-        return execute_alone(call, options)
     worker = process_worker()
     while True:
         opened = worker.open(call.key, lambda new: _accepted(call, options, new))
+        if call.alone:
+            from evalcore.pipeline.process import execute_alone
+
+            return execute_alone(opened, call, options or ExecuteOptions())
         ended = opened.execute(opened.shards.plan.shard_of(call.first_item)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
             return ended
+
+
+def run_item(call: ShardCall, item: int, options: ExecuteOptions) -> bytes | None:
+    """Run a single item of a shard in this process; return its row, None if it was stopped."""
+    opened = process_worker().open(call.key, lambda new: _accepted(call, options, new))
+    return opened.row(opened.shards.plan.shard_of(call.first_item), item).result()
 
 
 def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -> OpenRun:

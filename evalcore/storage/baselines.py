@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.layout import BASELINES_PREFIX, baseline_key, suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.object_store import ObjectStore, swap
 
 DEFAULT_NAME = "main"
 SCHEMA = 1
-_SWAP_ATTEMPTS = 20
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
@@ -31,19 +30,15 @@ class BaselinePointer:
 def set_baseline(store: ObjectStore, pointer: BaselinePointer) -> BaselinePointer | None:
     """Write the pointer by compare-and-swap; return the one that it replaces."""
     key = baseline_key(suite_key(pointer.suite), pointer.name)
-    data = orjson.dumps(pointer, option=_INDENTED)
-    for _ in range(_SWAP_ATTEMPTS):
-        try:
-            stored = store.get(key)
-        except ObjectNotFoundError:
-            if store.put_if_absent(key, data) is not None:
-                return None
-            continue
-        if store.compare_and_swap(key, data, stored.etag) is not None:
-            return _parse(stored.data, key)
-    raise RunConflictError(
-        f"baseline '{pointer.name}' of '{pointer.suite}' is changed all the time"
-    )
+    replaced: bytes | None = None
+
+    def point(data: bytes | None) -> bytes:
+        nonlocal replaced
+        replaced = data
+        return orjson.dumps(pointer, option=_INDENTED)
+
+    swap(store, key, point, label=f"baseline '{pointer.name}' of '{pointer.suite}'")
+    return None if replaced is None else _parse(replaced, key)
 
 
 def get_baseline(

@@ -154,11 +154,6 @@ class RunKeys:
         """What the claims on all shards start with."""
         return f"{self.folder}claims/"
 
-    @property
-    def begun_prefix(self) -> str:
-        """What the notes of begun items start with, one object for each process."""
-        return f"{self.folder}begun/"
-
     def claim(self, shard: int) -> str:
         """A worker's lease on one shard."""
         return f"{self.claims_prefix}{shard:05d}"

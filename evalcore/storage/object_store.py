@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
-from evalcore.errors import StoreError
+from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
 
 MAX_KEY_BYTES = 1024  # of UTF-8; S3 has no longer keys
+SWAP_ATTEMPTS: Final = 20
 
 
 class StoredObject(NamedTuple):
@@ -99,6 +100,44 @@ class ObjectStore(Protocol):
 
         Some S3-compatible servers ignore the conditions; work must not be shared through them.
         """
+
+
+def swap(
+    store: ObjectStore,
+    key: str,
+    change: Callable[[bytes | None], bytes | None],
+    *,
+    seen: StoredObject | Literal["unread"] | None = "unread",
+    label: str = "",
+) -> StoredObject | None:
+    """Change an object by compare-and-swap; return what stands there now, None if nothing does.
+
+    `change` gets the object's bytes, None if there is none, and returns the new bytes, or None
+    to leave the object as it is. It is called again after each lost race; what it raises, `swap`
+    raises. The first attempt is made on `seen` (None: the object is expected not to exist), if
+    that is given, without a read. Raises `RunConflictError` with the label (else the key) after
+    `SWAP_ATTEMPTS` lost races, and `StoreError` if the store fails.
+    """
+    for _ in range(SWAP_ATTEMPTS):
+        stored = _get_or_none(store, key) if isinstance(seen, str) else seen
+        data = change(None if stored is None else stored.data)
+        if data is None:
+            return stored
+        if stored is None:
+            etag = store.put_if_absent(key, data)
+        else:
+            etag = store.compare_and_swap(key, data, stored.etag)
+        if etag is not None:
+            return StoredObject(data, etag)
+        seen = "unread"
+    raise RunConflictError(f"{label or key} is changed all the time")
+
+
+def _get_or_none(store: ObjectStore, key: str) -> StoredObject | None:
+    try:
+        return store.get(key)
+    except ObjectNotFoundError:
+        return None
 
 
 def check_key(key: str) -> None:

@@ -37,7 +37,7 @@ from evalcore.storage.layout import (
     suite_key,
 )
 from evalcore.storage.manifests import encode_manifest, parse_manifest
-from evalcore.storage.object_store import ObjectStore, StoredObject
+from evalcore.storage.object_store import ObjectStore, StoredObject, swap
 from evalcore.storage.seal import Seal, digest_of
 from evalcore.storage.temporary_folder import temporary_folder
 from evalcore.storage.transfers import transfer
@@ -46,7 +46,6 @@ from evalcore.trust.sealed_plans import open_plan
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_SWAP_ATTEMPTS = 20
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
@@ -112,16 +111,28 @@ class StoredRun:
 
         Its first attempt is made on the manifest that this process has read or written last.
         """
-        stored = self.last_manifest.stored
-        for _ in range(_SWAP_ATTEMPTS):
-            stored = stored or self._stored_manifest()
-            changed = change(parse_manifest(stored.data, self.keys))
-            data = encode_manifest(changed)
-            etag = self.store.compare_and_swap(self.keys.manifest, data, stored.etag)
-            self.last_manifest.stored = stored = None if etag is None else StoredObject(data, etag)
-            if etag is not None:
-                return changed
-        raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
+        changed: Manifest
+
+        def encoded(data: bytes | None) -> bytes:
+            nonlocal changed
+            if data is None:
+                raise RunGoneError(self.run_id, self.store.url)
+            changed = change(parse_manifest(data, self.keys))
+            return encode_manifest(changed)
+
+        last = self.last_manifest
+        try:
+            last.stored = swap(
+                self.store,
+                self.keys.manifest,
+                encoded,
+                seen=last.stored or "unread",
+                label=f"the manifest of run {self.run_id}",
+            )
+        except BaseException:
+            last.stored = None
+            raise
+        return changed
 
     def is_sealed(self, definition: SuiteDefinition) -> bool:
         """Whether the definition in the store has to differ from this one: it holds a secret."""

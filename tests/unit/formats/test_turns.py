@@ -13,10 +13,8 @@ import pytest
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.grading import grade
 from evalcore.checks.subject import CheckContext
-from evalcore.execution.item import ItemRunner
-from evalcore.execution.item_outcome import with_results
-from evalcore.execution.row import FinishedItem
-from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.row import FinishedItem, with_results
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.identity import case_identity
 from evalcore.model.run import State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.execution.call_ledger import CallLedger
+from evalcore.execution.calls import CallLedger
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, Usage
 from evalcore.recording.redaction import Redaction

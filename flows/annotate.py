@@ -31,7 +31,7 @@ from evalcore.mistakes.wording import counted
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.pipeline.finish import decide_again
 from evalcore.pipeline.gates import annotation_deadline
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun, find_run

@@ -22,7 +22,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, StoreError, UsageError
 from evalcore.execution.readiness import check_ready
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
@@ -31,7 +31,7 @@ from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run, reopen_refused, reopen_run
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run

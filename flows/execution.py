@@ -13,19 +13,19 @@ from contextvars import ContextVar
 from dataclasses import replace
 from uuid import UUID
 
+from evalcore.execution.pool import Pool
 from prefect import get_run_logger
 
 from evalcore.errors import EvalError
 from evalcore.execution.adaptive import ConcurrencyShare
-from evalcore.execution.pool import Pool
 from evalcore.execution.row import ItemEnd
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case
 from evalcore.pipeline.execute import execute_shards, settle_plan
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, is_instant
-from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
+from evalcore.pipeline.session import ExecuteOptions, RunCalls
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.report.escape import inert_message
 from evalcore.settings import Settings

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
+from evalcore.execution.lanes.claims import LEASE_S
+from evalcore.pipeline.lane import execute_lane
 from prefect import flow, get_run_logger, runtime
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError
-from evalcore.execution.lanes.claims import LEASE_S
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import counted
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.acceptance import accept_plan
-from evalcore.pipeline.lane import execute_lane
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.runs import find_run
 from flows import states
 from flows.covering import covered

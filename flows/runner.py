@@ -25,12 +25,12 @@ from evalcore.errors import (
     StoreError,
     UsageError,
 )
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun

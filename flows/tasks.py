@@ -12,7 +12,7 @@ from prefect.settings import get_current_settings
 from prefect.states import Cancelled, Completed
 
 from evalcore.errors import StoreError, UsageError
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from flows.covering import covered
 from flows.execution import FlowExecution
 from flows.shard_workers import open_runs

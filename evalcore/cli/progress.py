@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.row import ItemEnd
 from evalcore.mistakes.wording import outcomes_text
+from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
 
+_COUNTS = ("passed", "failed", "blocked", "error", "skipped")
 _ITEMS_PER_LOOK = 64
 _FIRST_LINE_S = 3.0
 _LINE_EVERY_S = 10.0
@@ -44,7 +45,7 @@ class ProgressDisplay:
         self._unmeasured = self._printed = 0
         self._bar: Any = None
         self.done = 0
-        self._counts = dict.fromkeys(FinishedCounts._fields, 0)
+        self._counts = dict.fromkeys(_COUNTS, 0)
 
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
@@ -65,24 +66,9 @@ class ProgressDisplay:
                 self._started, self._unmeasured = self._clock(), 1
                 self._next = max(self._next, self._started + _FIRST_LINE_S)
             self.done += 1
-            self._counts[FinishedCounts.name_of(finished)] += 1
+            self._counts[_count_of(finished)] += 1
             waited = finished.ended_us - finished.started_us > 10_000
             if waited or self.done % _ITEMS_PER_LOOK == 0:
-                self._look()
-
-    def add(self, counts: FinishedCounts) -> None:
-        """Count items that another process of the run has finished."""
-        with self._lock:
-            self.done += sum(counts)
-            for name, number in counts._asdict().items():
-                self._counts[name] += number
-            self._look()
-
-    def committed(self, items: int) -> None:
-        """Note how many items other processes have committed; their outcomes are not known here."""
-        with self._lock:
-            if items > self.done:
-                self.done = items
                 self._look()
 
     def _look(self) -> None:
@@ -92,8 +78,6 @@ class ProgressDisplay:
             self._show()
 
     def _counted(self) -> str:
-        if sum(self._counts.values()) < self.done:
-            return "committed"
         return outcomes_text(self._counts)
 
     def _show(self) -> None:
@@ -136,3 +120,10 @@ class ProgressDisplay:
         )
         self._bar.add_task(self._title, total=self._total, counted="")
         self._bar.start()
+
+
+def _count_of(finished: ItemEnd) -> str:
+    """Return which of the counts an item is one of."""
+    if finished.status in (State.ERROR, State.SKIPPED):
+        return finished.status.value
+    return "failed" if finished.outcome is None else finished.outcome.value

@@ -24,8 +24,8 @@ _WORDS = "evalcore.words"
 _WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
 _RUNNER_HELP = "With --prefect: threads, lanes, dask, dask=tcp://…, ray, ray=ray://…"
 _WORKERS_HELP = (
-    "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere; auto: as many as "
-    "there are cores, where nothing is waited for.  [auto]"
+    "Processes that share the run; auto: one for each core where many items wait for nothing, else "
+    "none besides this one.  [auto]"
 )
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
@@ -45,8 +45,8 @@ class _WorkersType(click.ParamType[Any]):
     ) -> int | None:
         if value == "auto":
             return None
-        if not str(value).isdecimal() or int(value) > _MOST_WORKERS:
-            reason = f"'{value}' is neither auto nor a number from 0 to {_MOST_WORKERS}"
+        if not str(value).isdecimal() or not 1 <= int(value) <= _MOST_WORKERS:
+            reason = f"'{value}' is neither auto nor a number from 1 to {_MOST_WORKERS}"
             self.fail(reason, param, ctx)
         return int(value)
 

@@ -13,7 +13,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.report.document import on_one_line
 from evalcore.report.durations import duration_text
 from evalcore.storage.object_store import ObjectStore

@@ -12,12 +12,12 @@ import click
 from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
+from evalcore.execution.stopper import Stopper
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.plan import PlanOptions
-from evalcore.pipeline.run_calls import ExecuteOptions
-from evalcore.pipeline.stopping import Stopper
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RunOptions:
         policy: ImportPolicy,
         stopper: Stopper,
         progress: ProgressDisplay,
-        processes: int = 1,
+        workers: int = 1,
     ) -> ExecuteOptions:
         """Return how the run is executed, with warnings on standard error."""
         configured = settings()
@@ -66,14 +66,11 @@ class RunOptions:
             imports=policy,
             settings=configured,
             progress=progress,
-            committed=progress.committed,
-            on_start=stopper.watch,
+            stopper=stopper,
             warn=tell_warning,
             keep_workspaces=self.keep_workspaces,
-            stopped=lambda: stopper.stopped,
             isolation=Isolation(self.isolation or configured.isolation),
-            processes=processes,
-            counted=progress.add,
+            workers=workers,
         )
 
     @property

@@ -20,7 +20,7 @@ from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
@@ -29,7 +29,7 @@ from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.local_processes import local_processes
+from evalcore.pipeline.executors import worker_count
 from evalcore.pipeline.plan import plan_run
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
@@ -138,7 +138,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
             policy=policy,
             objects=suite.objects,
             append=before,
-            processes=local_processes(suite),
+            workers=options.workers or worker_count(suite, planned.known_manifest().plan),
         )
         decisions.append(decision or Decision.ERROR)
         if decision is None:
@@ -163,7 +163,6 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
         manifest = run.manifest()
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
     from evalcore.pipeline.integrity import check_plan
-    from evalcore.pipeline.states import reopen_run
 
     # No worker is started for what none could execute.
     check_plan(run, manifest)
@@ -172,8 +171,7 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
     run = accepted.run
     _check_servers_of_the_rest(run, manifest)
-    reopen_run(run)
-    decision = _execute(run, options, policy=accepted.imports)
+    decision = _execute(run, options, policy=accepted.imports, workers=options.workers or 1)
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
@@ -201,12 +199,12 @@ def _execute(
     policy: ImportPolicy,
     objects: Mapping[str, Any] = NOTHING,
     append: bool = False,
-    processes: int = 1,
+    workers: int = 1,
 ) -> Decision | None:
     """Execute, finish, show and export a run; return its decision, None if it was stopped.
 
     `objects` are this process's functions that it calls; `append` says that a run was shown
-    before it; so many `processes` may execute it where nothing else is asked for.
+    before it; so many `workers` (processes) execute it.
     """
     # Planned or reopened by this process just before.
     manifest = run.known_manifest()
@@ -215,7 +213,6 @@ def _execute(
         gc.freeze()
     stopper = SignalStopper()
     receipts: tuple[ShardReceipt, ...] = ()
-    complete = True
     # Lines of a log are read by machines: nothing else stands between them.
     quiet = (settings().log or "").startswith("json")
     with (
@@ -223,26 +220,19 @@ def _execute(
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
-        execute = options.execute(policy, stopper, progress, processes)
+        execute = options.execute(policy, stopper, progress, workers)
         execute = replace(execute, objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner
 
             find_runner("prefect").start(run, execute, options.runner, options.workers)
-        elif options.workers is not None:
-            from evalcore.cli.workers import run_workers
-
-            with stopper:
-                complete = run_workers(
-                    run, options, policy.roots, progress, lambda: stopper.stopped
-                )
         else:
             with stopper:
                 receipts = execute_run(run, execute)
-    if stopper.stopped or not complete:
+    if stopper.stopped:
         from evalcore.pipeline.states import cancel_run
 
-        cancel_run(run, receipts, now=options.clock.now(), first_manifest=manifest)
+        cancel_run(run, receipts, now=options.clock.now())
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     from evalcore.cli.run_end import end_run

@@ -21,7 +21,7 @@ from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
 from evalcore.pipeline.integrity import verify_run
-from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.manifests import encode_manifest

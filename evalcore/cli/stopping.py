@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalcore.pipeline.stopping import Stopper
+from evalcore.execution.stopper import Stopper
 
 
 class SignalStopper(Stopper):

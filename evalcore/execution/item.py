@@ -2,24 +2,23 @@
 
 `ItemRunner.run` is the only path; what a run gives to all items is `RunInputs`, what the steps of
 one item leave for each other is `RunningItem`. An item that waits for nothing (`waits`) never
-suspends, so that it is driven without an event loop (`inline.run_inline`).
+suspends, so that it is driven without an event loop (`run_inline`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.human_results import as_if_answered, is_human
 from evalcore.checks.registry import find_check
 from evalcore.checks.subject import CheckContext, no_labels
 from evalcore.errors import EvalError, StoreError, TargetError
-from evalcore.execution.inline import run_inline
 from evalcore.execution.row import (
     FinishedItem,
     redacted_evidence,
@@ -64,6 +63,8 @@ if TYPE_CHECKING:
     from evalcore.workflow.events import Event, Snapshot
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspace, Workspaces
+
+T = TypeVar("T")
 
 # A refusal is recognised by so many characters: messages are shortened in rows.
 _RECOGNISED: Final = 80
@@ -179,6 +180,17 @@ class RunningItem:
         sums = self.ledger.metrics
         metrics = replace(sums, latency_ms=None, ttft_ms=None)
         return Evidence(None, metrics=metrics, details={"calls": self.ledger.calls})
+
+
+def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never suspends; raise `RuntimeError` if it does."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine suspended that is declared not to wait")
 
 
 class ItemRunner:

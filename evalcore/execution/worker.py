@@ -17,11 +17,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from evalcore.errors import EvalError, StoreError
 from evalcore.execution.adaptive import Slot, Slots
-from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.calls import Calls, Session
-from evalcore.execution.item import ItemRunner
-from evalcore.execution.item_events import ended_item
-from evalcore.execution.row import FinishedItem, ItemEnd
+from evalcore.execution.calls import Calls, RunCallContext, Session
+from evalcore.execution.item import ItemRunner, run_inline
+from evalcore.execution.row import FinishedItem, ItemEnd, ended_item
 from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
 from evalcore.observability.observer import Observer, ShardBegun, ShardCommitted
 from evalcore.planning.expand import WorkItem
@@ -213,7 +211,7 @@ class OpenRun:
                 if self._reason is not None:
                     return False
                 if not self._runner.waits(item):
-                    finished = shard.context.run(_result_now, self._runner.run(item))
+                    finished = shard.context.run(run_inline, self._runner.run(item))
                     self._record(running, position, finished, is_planned=True)
                 else:
                     if self._context is None:
@@ -232,7 +230,7 @@ class OpenRun:
         context = await self.worker.in_thread(self._make_context)
         if self._context is None:
             self._context = context
-            self._session = Session(context)
+            self._session = Session()
             self._slots = Slots(context.limits.window, held_s=lambda: context.limits.gates.held_s)
             self._slots.vacant = self._grow
 
@@ -325,7 +323,7 @@ class OpenRun:
                 running.done.set_exception(error)
         if self._session is not None and self._context is not None:
             # The next calls begin without the fault that this session has met.
-            ended, self._session = self._session, Session(self._context)
+            ended, self._session = self._session, Session()
             self.worker.loop.create_task(ended.__aexit__(None, None, None))
 
     def _cancel_items(self) -> None:
@@ -352,17 +350,6 @@ class OpenRun:
             await asyncio.sleep(0.01)
         if self._session is not None:
             await self._session.__aexit__(None, None, None)
-
-
-def _result_now(coroutine: Coroutine[Any, Any, FinishedItem]) -> FinishedItem:
-    """Return what a coroutine returns that never suspends."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        finished: FinishedItem = end.value
-        return finished
-    coroutine.close()
-    raise RuntimeError("an item waited that was said to wait for nothing")
 
 
 class Worker:
@@ -392,6 +379,10 @@ class Worker:
     async def in_thread(self, function: Callable[[], T]) -> T:
         """Return what a function does that waits for the store."""
         return await self.loop.run_in_executor(self._store_threads, function)
+
+    def find(self, key: Key) -> OpenRun | None:
+        """Return the open run of this name, if there is one."""
+        return self._runs.get(key)
 
     def open(self, key: Key, make: Callable[[Worker], OpenRun], *, held: bool = False) -> OpenRun:
         """Return the open run of this name, made if there is none.

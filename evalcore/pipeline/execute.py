@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from evalcore.errors import RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
@@ -23,11 +22,11 @@ from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.early_stop import stop_rule_of
 from evalcore.pipeline.executors import AloneExecutor, Executor, InlineExecutor, ProcessExecutor
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.lease import HeldLease, take_lease
-from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
+from evalcore.pipeline.lease import take_lease
+from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
-from evalcore.pipeline.run_observer import tell_stop
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
+from evalcore.pipeline.states import resume_run
 from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.transfers import at_once
@@ -85,18 +84,26 @@ class _Coordinator:
         self._plan = manifest.plan
         if manifest.state is State.COMPLETED:
             return ()
-        self._processes = options.workers > 1 and not options.objects and run.store.is_shareable
+        self._processes = options.workers > 1 and not options.objects
+        if self._processes and not run.store.probe_conditional_writes():
+            raise StoreError(
+                f"{run.store.url}: this server does not honour conditional writes (If-None-Match, "
+                "If-Match), so processes cannot share a run there: run it without --workers"
+            )
         self._fill()
-        with take_lease(
-            run,
-            self._plan,
-            lease_s=options.settings.lease_s,
-            first=list(self._todo)[:1],
-            say=options.warn,
-            interrupted=lambda: self._events.put(self._interrupt),
-        ) as self._lease, ExitStack() as stack:
+        with (
+            take_lease(
+                run,
+                self._plan,
+                lease_s=options.settings.lease_s,
+                first=list(self._todo)[:1],
+                say=options.warn,
+                interrupted=lambda: self._events.put(self._interrupt),
+            ) as self._lease,
+            ExitStack() as stack,
+        ):
             if self._lease.epoch > 1 or manifest.state is not State.RUNNING:
-                _reopen(run, self._lease)
+                resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())
             decided = None if self._rule is None else self._rule.leaves_out
@@ -195,6 +202,7 @@ class _Coordinator:
     def _fill(self) -> None:
         """Put the shards into `todo` that may be executed now, in plan order."""
         busy = {*self._in_flight.values(), *self._todo, *self._written, *self._faults}
+        pending: tuple[int, ...]
         if not self._plan.settled:
             pending = () if 0 in busy else (0,)
         else:
@@ -310,7 +318,7 @@ class _Coordinator:
 
 def _measured_latency(run: StoredRun) -> float:
     """Return the median time (seconds) of the items of a committed pilot."""
-    from evalcore.analytics.summarise import median_item_s
+    from evalcore.analytics.summary import median_item_s
 
     manifest = run.known_manifest()
     with (
@@ -339,55 +347,3 @@ def settle_plan(run: StoredRun, latency_s: float) -> Plan:
         return replace(now, plan=settle(plan, size), settings=settings)
 
     return run.update(settled).plan
-
-
-def _reopen(run: StoredRun, lease: HeldLease) -> None:
-    """Make an unfinished run run again; a request to cancel it is withdrawn."""
-    run.store.delete(run.keys.cancel)
-
-    def reopened(now: Manifest) -> Manifest:
-        if now.state is State.COMPLETED:  # by another process, meanwhile
-            return now
-        facts = {
-            **now.execution,
-            "times_resumed": now.times_resumed + 1,
-            "epoch": lease.epoch,
-            "reexecuted": lease.repeated,
-        }
-        facts.pop("abandoned_claims", None)  # of versions before 0.2
-        return replace(now, state=State.RUNNING, ended_at=None, execution=facts)
-
-    run.update(reopened)
-
-
-def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
-    """Note that a run was stopped: its committed rows stay, and it can be resumed.
-
-    A run that another process has taken over meanwhile goes on.
-    """
-    known = run.known_manifest()
-
-    def cancelled(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        if current.times_resumed != known.times_resumed:
-            return current
-        facts = execution_facts(current, receipts)
-        ended = iso_time(now)
-        return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
-
-    manifest = run.update(cancelled)
-    if manifest.state is State.CANCELLED:
-        tell_stop(manifest)
-    return manifest
-
-
-def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
-    """Return what was measured of the execution, over this process and those before it."""
-    facts = dict(manifest.execution)
-    if receipts:
-        first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
-        last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
-        facts["first_shard_started_at"] = min(first, facts.get("first_shard_started_at", first))
-        facts["last_shard_committed_at"] = max(last, facts.get("last_shard_committed_at", last))
-    return facts

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, Protocol
 
+from evalcore.checks.registry import AWAITED
 from evalcore.execution.adaptive import FIRST
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.isolation.memory import total_memory
+from evalcore.model.run import Plan
+from evalcore.model.suite import Suite
+from evalcore.pipeline.plan import is_instant
 from evalcore.pipeline.process import ShardProcess, execute_alone
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
+from evalcore.planning.spool import CaseSpool
 from evalcore.storage.runs import StoredRun
 
 Ended = ShardReceipt | Stopped
 # While one shard is committed and one drains, the items of a third one begin.
 _SHARDS_AHEAD: Final = 3
+# Below it the start of processes takes longer than they save.
+_MANY_ITEMS: Final = 40_000
+_MOST_PROCESSES: Final = 8
+# Each needs memory of its own: rows of a shard, and DuckDB, which writes them.
+_BYTES_OF_ONE: Final = 512 << 20
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Executor(Protocol):
@@ -88,6 +103,34 @@ class ProcessExecutor:
                 process.stop()
         for process in self._processes:
             process.close()
+
+
+def worker_count(suite: Suite, plan: Plan) -> int:
+    """Return how many processes execute a run of the suite if nobody says it.
+
+    More than one only where many items wait for nothing: items that wait for something (a model, a
+    program, foreign Python, a workspace) run at the same time in one process.
+    """
+    cases, definition = suite.cases, suite.definition
+    if plan.items < _MANY_ITEMS or suite.objects or not isinstance(cases, CaseSpool):
+        return 1
+    waits = not AWAITED.isdisjoint(cases.checks()) or cases.has_workspaces()
+    if waits or definition.scorers or not is_instant(definition):
+        return 1
+    memory = total_memory()
+    by_memory = _MOST_PROCESSES if memory is None else memory // _BYTES_OF_ONE
+    return max(1, min(_usable_cores(), by_memory, _MOST_PROCESSES))
+
+
+def _usable_cores() -> int:
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no container, or one without a limit (`max`)
+        return cores
 
 
 class AloneExecutor:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError
-from evalcore.execution.lanes.claims_history import history_of, read_claims
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
@@ -39,8 +38,8 @@ from evalcore.pipeline.integrity import (
 )
 from evalcore.pipeline.plan import PlanOptions, iso_time, plan_run
 from evalcore.pipeline.reuse import open_past_runs
-from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.run_observer import tell_end
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import execution_facts, require_epoch
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
@@ -137,7 +136,6 @@ def finish_run(
     manifest, history, has_labels = _read_complete(run, receipts)
     require_epoch(manifest, epoch)
     facts = execution_facts(manifest, receipts) | history | _budget_facts(run, manifest)
-    facts.pop("abandoned_claims", None)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -193,13 +191,10 @@ def _read_complete(
 ) -> tuple[Manifest, dict[str, Any], Callable[[], bool]]:
     """Return the manifest, what the store knows of the execution, and whether there are labels.
 
-    Claims that are as the `receipts` of this process have them are not read again. Raises
-    `RunConflictError` if shards are missing.
+    Raises `RunConflictError` if shards are missing.
     """
-    own_claims = {receipt.shard: receipt.claim for receipt in receipts if receipt.claim is not None}
     with at_once(run.store) as starts:
         written = starts(run.written_shards)
-        claims = starts(lambda: read_claims(run, own_claims))
         has_labels = starts(run.has_labels)
         manifest = run.manifest()
         plan = manifest.plan
@@ -209,14 +204,10 @@ def _read_complete(
                 f"run {run.run_id} is not complete: {len(missing)} of {plan.shards} shards have "
                 f"no result; `evalcore run --resume {run.run_id}` executes them"
             )
-        history = history_of(plan, claims())
-    facts: dict[str, Any] = {"reexecuted": history.reexecuted}
+    facts: dict[str, Any] = {"reexecuted": manifest.execution.get("reexecuted", 0)}
     if len(receipts) < plan.shards:
         commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]
         facts["last_shard_committed_at"] = iso_time(max(commits))
-        if history.first_started_at is not None:
-            started = datetime.fromtimestamp(history.first_started_at, UTC)
-            facts["first_shard_started_at"] = iso_time(started)
     return manifest, facts, has_labels
 
 

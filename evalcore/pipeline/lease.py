@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
-from evalcore.model.run import Plan
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.plan import iso_time
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.processes import ProcessId, is_alive, this_process
@@ -28,6 +28,9 @@ LOOK_S: Final = 2.0
 _RENEWALS: Final = 4
 _LEASES: Final = 2
 _RACES: Final = 20
+# Clocks of the store and of this machine may differ.
+_CLOCK_S: Final = 60.0
+_ALONE_S: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Lease:
 
     `in_flight` are the shards that the holder has handed out and that had no result then. `deaths`
     says how many processes died while they had a shard. `repeated` is how many items were executed
-    again after a death.
+    again after a death, `began` when the first process took the lease. Times are ISO 8601.
     """
 
     epoch: int
@@ -47,6 +50,7 @@ class Lease:
     in_flight: Sequence[int] = ()
     deaths: Mapping[int, int] = field(default_factory=dict)
     repeated: int = 0
+    began: str = ""
 
     def encoded(self) -> bytes:
         """Return the object's content."""
@@ -60,6 +64,7 @@ class Lease:
             "in_flight": list(self.in_flight),
             "deaths": {str(shard): count for shard, count in self.deaths.items()},
             "repeated": self.repeated,
+            "began": self.began,
         }
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -77,6 +82,7 @@ def decode_lease(data: bytes, key: str) -> Lease:
             in_flight=tuple(map(int, raw["in_flight"])),
             deaths={int(shard): int(count) for shard, count in raw["deaths"].items()},
             repeated=int(raw["repeated"]),
+            began=str(raw["began"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
@@ -102,7 +108,7 @@ class RunHeldError(RunConflictError):
     def __str__(self) -> str:
         return (
             f"run {self.run_id} is being executed by {self.where}, which renewed its lease at "
-            f"{self.renewed}: wait for its end, or stop it with `evalcore runs cancel {self.run_id}`"
+            f"{self.renewed}: wait for its end, or stop it: evalcore runs cancel {self.run_id}"
         )
 
 
@@ -148,6 +154,11 @@ class HeldLease:
     def repeated(self) -> int:
         """How many items were begun by processes that died before their results were stored."""
         return self._lease.repeated
+
+    @property
+    def began(self) -> str:
+        """When the first process took the run's lease."""
+        return self._lease.began
 
     def deaths(self, shard: int) -> int:
         """Return how many processes died while they had the shard."""
@@ -245,7 +256,7 @@ def take_lease(
     store, key = run.store, run.keys.lease
     for _ in range(_RACES):
         now = iso_time(datetime.now(UTC))
-        lease = Lease(1, this_process(), lease_s, now, in_flight=tuple(first))
+        lease = Lease(1, this_process(), lease_s, now, in_flight=tuple(first), began=now)
         try:
             stored = store.get(key)
         except ObjectNotFoundError:
@@ -256,7 +267,7 @@ def take_lease(
             earlier = decode_lease(stored.data, key)
             _require_dead(run, earlier, say, clock)
             lease = replace(lease, epoch=earlier.epoch + 1, deaths=earlier.deaths)
-            lease = replace(lease, repeated=earlier.repeated)
+            lease = replace(lease, repeated=earlier.repeated, began=earlier.began)
             if not earlier.released:
                 written = run.written_shards()
                 left = [shard for shard in earlier.in_flight if shard not in written]
@@ -304,6 +315,25 @@ def _require_dead(
             if seen.released:
                 return
             raise RunHeldError(run.run_id, where, seen.renewed)
+
+
+def is_interrupted(run: StoredRun, manifest: Manifest, *, now: datetime) -> bool:
+    """Whether no process executes the run any more although nothing has ended it.
+
+    Known for a process of this machine. One elsewhere is taken for dead after three lease lengths
+    and a minute without a renewal, and a run without a lease after 15 minutes without any change.
+    """
+    if manifest.state is not State.RUNNING:
+        return False
+    lease = read_lease(run)
+    if lease is None:
+        changes = [info.modified_at for info in run.store.list(run.keys.folder)]
+        return bool(changes) and (now - max(changes)).total_seconds() > _ALONE_S
+    silence_s = (now - datetime.fromisoformat(lease.renewed)).total_seconds()
+    if lease.released:  # its process decides the run
+        return silence_s > _CLOCK_S
+    alive = is_alive(lease.holder)
+    return silence_s > 3 * lease.lease_s + _CLOCK_S if alive is None else not alive
 
 
 class LeaseWatch:

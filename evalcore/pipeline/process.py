@@ -23,8 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import EvalError
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.row import FinishedItem
+from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped, process_worker
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Outcome

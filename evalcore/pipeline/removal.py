@@ -12,7 +12,7 @@ from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.history.known_runs import KnownRun, known_runs
 from evalcore.history.run_rows import is_ended, manifest_version
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.baselines import list_baselines
 from evalcore.storage.layout import NameKey, RunKeys, run_created_at, suite_key
 from evalcore.storage.object_store import ObjectStore

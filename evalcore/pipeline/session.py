@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import StoreError, UsageError
-from evalcore.execution.item import ItemRunner
-from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
@@ -36,7 +35,7 @@ from evalcore.version import VERSION
 if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.budget import Spent
-    from evalcore.execution.call_context import RunCallContext
+    from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.rates import SharedRates
     from evalcore.isolation.worker_pool import WorkerPool
@@ -302,7 +301,7 @@ class RunSession:
 
     def _make_context(self) -> RunCallContext:
         """Return the limits and the recorder of the run's calls; may ask the store."""
-        from evalcore.execution.call_context import RunCallContext
+        from evalcore.execution.calls import RunCallContext
 
         run, options = self._run, self._options
         limits = self._limits or self._shared_limits()

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, RunConflictError
-from evalcore.execution.lanes.claims import unfinished_claims
-from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.execution.shards import ShardReceipt
 from evalcore.model.run import Manifest, State
+from evalcore.pipeline.lease import HeldLease
 from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_observer import tell_stop
 from evalcore.storage.layout import reopened_key
@@ -39,20 +39,17 @@ def cancel_run(
     receipts: Sequence[ShardReceipt],
     *,
     now: datetime,
-    first_manifest: Manifest | None = None,
-    epoch: int | None = None,
 ) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed.
 
-    `first_manifest` is the manifest as it was when the caller began to execute: a run that has been
-    resumed since then goes on. Raises `RunConflictError` if `epoch` is not the run's any more.
+    A run that another process has resumed since this one read or wrote its manifest goes on.
     """
+    known = run.known_manifest()
 
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        require_epoch(current, epoch)
-        if first_manifest is not None and current.times_resumed != first_manifest.times_resumed:
+        if current.times_resumed != known.times_resumed:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
@@ -64,22 +61,28 @@ def cancel_run(
     return manifest
 
 
-def reopen_run(run: StoredRun) -> None:
+def resume_run(run: StoredRun, lease: HeldLease) -> None:
     """Make an unfinished run run again; a request to cancel it is withdrawn.
 
-    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
+    What the lease knows of the processes before is noted: when the first one began, and how many
+    items were begun by processes that died.
     """
     run.store.delete(run.keys.cancel)
-    abandoned = unfinished_claims(run)
 
-    def reopened(current: Manifest) -> Manifest:
+    def resumed(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        resumed = current.times_resumed + 1
-        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
+        facts = {
+            "first_shard_started_at": lease.began,
+            **current.execution,
+            "times_resumed": current.times_resumed + 1,
+            "epoch": lease.epoch,
+            "reexecuted": lease.repeated,
+        }
+        facts.pop("abandoned_claims", None)  # of earlier versions
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
-    run.update(reopened)
+    run.update(resumed)
 
 
 def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
@@ -137,7 +140,6 @@ def _reopen(run: StoredRun, shards: Sequence[int]) -> None:
     # The history does not read completed runs again, unless they are marked.
     run.store.put_if_absent(reopened_key(run.run_id), b"")
     run.update(reopened)
-    reopen_run(run)
 
 
 def _set_aside(run: StoredRun, shard: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.integrity import naming_damage
+from evalcore.pipeline.lease import read_lease
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class Watch:
         plan = manifest.plan
         written = self._run.written_shards()
         self._add(manifest, written)
-        claimed = self._run.claimed_shards() - written
+        lease = read_lease(self._run)
+        in_flight = set() if lease is None else {*lease.in_flight} - written
         now = self._clock()
         rate = self._rate(now, ended=manifest.state is not State.RUNNING)
         left = plan.items - self._tally.done
@@ -108,7 +110,7 @@ class Watch:
             suite=manifest.suite,
             state=manifest.state,
             decision=manifest.decision,
-            shards=ShardCounts(plan.shards, len(written), len(claimed)),
+            shards=ShardCounts(plan.shards, len(written), len(in_flight)),
             items=plan.items,
             tally=self._tally,
             rate=rate,
@@ -140,11 +142,11 @@ class Watch:
         if not ended and self._tally.done > done and now - began >= _LEAST_S:
             return (self._tally.done - done) / (now - began)
         store, keys = self._run.store, self._run.keys
-        claims = [info.modified_at for info in store.list(keys.claims_prefix)]
         results = [info.modified_at for info in store.list(keys.results_prefix)]
-        if not claims or not results:
+        lease = read_lease(self._run)
+        if lease is None or not results:
             return None
-        took_s = (max(results) - min(claims)).total_seconds()
+        took_s = (max(results) - datetime.fromisoformat(lease.began)).total_seconds()
         return self._tally.done / took_s if took_s > 0 else None
 
     def _elapsed_s(self, manifest: Manifest, now: float) -> float:

@@ -252,10 +252,6 @@ class StoredRun:
         """Whether a process has noted that the run's gates are decided."""
         return self.store.exists(self.keys.decided)
 
-    def claimed_shards(self) -> frozenset[int]:
-        """Return the shards that some worker has begun."""
-        return self._shards(self.keys.claims_prefix)
-
     def request_cancel(self) -> None:
         """Ask the processes that execute shards of the run to stop."""
         self.store.put_if_absent(self.keys.cancel, b"")

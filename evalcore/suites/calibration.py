@@ -23,7 +23,7 @@ from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import CaseSpool
 from evalcore.statistics.agreement import (
     Confusion,

@@ -12,6 +12,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
 from evalcore.execution.readiness import check_ready
+from evalcore.execution.stopper import Stopper
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
@@ -22,8 +23,7 @@ from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import RunView, evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions
-from evalcore.pipeline.run_calls import ExecuteOptions
-from evalcore.pipeline.stopping import Stopper
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import read_settings
@@ -225,8 +225,7 @@ class _Call:
         execute = ExecuteOptions(
             imports=imports,
             concurrency=chosen.get("concurrency"),
-            on_start=self._stopper.watch,
-            stopped=lambda: self._stopper.stopped,
+            stopper=self._stopper,
             settings=configured,
             objects=loaded.objects,
             isolation=_isolation(chosen.get("isolation"), default),

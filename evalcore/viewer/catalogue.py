@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from evalcore.errors import DamagedRunError, StoreError
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,

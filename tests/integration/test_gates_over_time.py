@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+from evalcore.pipeline.lane import execute_lane
 
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
@@ -19,9 +20,8 @@ from evalcore.history.compaction import compact
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run, view_run
-from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 import pytest
+from evalcore.pipeline.lane import execute_lane
 
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evalcore.execution.pool import Pool
 
 from evalcore.errors import UsageError
-from evalcore.execution.pool import Pool
 from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore

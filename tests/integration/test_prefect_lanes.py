@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from evalcore.pipeline.lane import execute_lane
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelling
 
-from evalcore.pipeline.lane import execute_lane
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

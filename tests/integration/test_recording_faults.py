@@ -15,7 +15,7 @@ import pytest
 
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from tests.support.model_server import ModelServer, model_server

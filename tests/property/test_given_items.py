@@ -11,14 +11,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems, is_given
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems, is_given
 from evalcore.pipeline import shard_execution
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.plan import load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import compress_frame, decompress_frame
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore

@@ -14,6 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 import orjson
+from evalcore.execution.inline import run_inline
+from evalcore.execution.lanes.alone import begin_alone
+from evalcore.execution.lanes.claims import Claims
+from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -28,12 +32,8 @@ from hypothesis.stateful import (
 )
 
 from evalcore.errors import StoreError
-from evalcore.execution.inline import run_inline
 from evalcore.execution.item import ItemRunner, RunInputs
-from evalcore.execution.lanes.alone import begin_alone
-from evalcore.execution.lanes.claims import Claims
-from evalcore.execution.open_shards import OpenShard, OpenShards, Task
-from evalcore.execution.stored_shards import StoredShards
+from evalcore.execution.shards import StoredShards
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
@@ -51,7 +51,7 @@ from tests.support.reports import stable_report
 # A third of it is exact, too.
 LEASE_S = 9.0
 CASES = 7
-RETRIES = "evalcore.execution.stored_shards._LANE_RETRIES_S"
+RETRIES = "evalcore.execution.shards._LANE_RETRIES_S"
 
 
 class Clock:

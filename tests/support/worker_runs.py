@@ -19,7 +19,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import HIDDEN_FOLDER
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
-if TYPE_CHECKING:
-    from evalcore.execution.pool import Pool
+from evalcore.errors import StoreError
+from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.stopper import Stopper
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.lease import RunHeldError
+from evalcore.pipeline.session import ExecuteOptions
+from evalcore.settings import Settings
+from evalcore.storage.runs import StoredRun
 
 _LOOK_S: Final = 0.1
 
@@ -19,22 +26,38 @@ class EndSignals:
 
     is_stopped: Callable[[], bool]
     is_aborted: Callable[[], bool]
-    # An event loop keeps weak references to its tasks only.
-    _watching: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def watch(self, pool: Pool) -> None:
-        """Stop a pool when it is aborted; called in its event loop before it runs."""
+    @contextmanager
+    def stopper(self) -> Iterator[Stopper]:
+        """Give what ends an execution when the signals say so."""
+        stopper, ended = Stopper(), threading.Event()
 
-        async def stop() -> None:
-            while not self.is_aborted():
-                await asyncio.sleep(_LOOK_S)
-            pool.stop()
+        def watch() -> None:
+            while not ended.wait(_LOOK_S):
+                if self.is_aborted():
+                    stopper.stop()
+                    return
+                if self.is_stopped() and not stopper.draining:
+                    stopper.drain()
 
-        self._watching.add(asyncio.get_running_loop().create_task(stop()))
+        thread = threading.Thread(target=watch, name="evalcore-end-signals")
+        thread.start()
+        try:
+            yield stopper
+        finally:
+            ended.set()
+            thread.join()
 
-    def until_stopped(self, shards: Iterable[int]) -> Iterator[int]:
-        """Yield shards until no further item may begin."""
-        for shard in shards:
-            if self.is_stopped():
-                return
-            yield shard
+
+def execute_until(
+    run: StoredRun, settings: Settings, end_signals: EndSignals
+) -> tuple[ShardReceipt, ...]:
+    """Execute a planned run until the signals end it; return what was committed.
+
+    Raises `StoreError`, after which it is tried again, while another process executes the run.
+    """
+    try:
+        with end_signals.stopper() as stopper:
+            return execute_run(run, ExecuteOptions(settings=settings, stopper=stopper))
+    except RunHeldError as error:
+        raise StoreError(str(error)) from error

@@ -29,20 +29,12 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Target
-from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
-from evalcore.pipeline.states import cancel_run, reopen_run
-from evalcore.planning.shards import pending_shards
+from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import CaseSpool
-from evalcore.service.execution.deadly_shards import (
-    DeadlyShards,
-    hand_back_shards,
-    note_deaths,
-)
-from evalcore.service.execution.end_signals import EndSignals
+from evalcore.service.execution.end_signals import EndSignals, execute_until
 from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
 from evalcore.service.fingerprints import fingerprint
@@ -97,29 +89,11 @@ def planned_run(store: ObjectStore, workflow_id: str, run_id: str) -> StoredRun:
 def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -> bool:
     """Execute what is left of a planned run and finish it; whether it is complete.
 
-    Stopped, it keeps what is committed and can be executed again. Evals that may have ended the
-    process are executed last, one after another; one that has is in error.
+    Stopped, it keeps what is committed and can be executed again.
     """
-    manifest = run.manifest()
-    deadly = note_deaths(run, manifest.plan) if manifest.times_resumed else DeadlyShards()
-    reopen_run(run)
-    reopened = run.manifest()
-    stopped, watch = end_signals.is_stopped, end_signals.watch
-    options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
-    if reopened.plan.settled:
-        plan, pending = reopened.plan, pending_shards(reopened.plan, run.written_shards())
-        together = [shard for shard in pending if shard not in deadly.isolated]
-        # An eval that is not executed any more is a result at once.
-        together.sort(key=lambda shard: shard not in deadly.culprits)
-        receipts = execute_shards(run, plan, end_signals.until_stopped(together), options)
-        for shard in end_signals.until_stopped(deadly.isolated):
-            receipts += execute_shards(run, plan, (shard,), options)
-    else:
-        receipts = execute_run(run, options)
-    if stopped():
-        hand_back_shards(run)
-        # Another worker may have reopened the run meanwhile: then it goes on.
-        cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
+    receipts = execute_until(run, settings, end_signals)
+    if end_signals.is_stopped():
+        cancel_run(run, receipts, now=datetime.now(UTC))
         return False
     with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
         return True
@@ -155,8 +129,7 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
 
 def _error_of(row: Mapping[str, Any]) -> dict[str, str]:
     error = error_of(row)
-    if error["code"] == "not_executable":
-        # Of all evals, only those that have ended the process are not executed.
+    if error["code"] == "process":
         return {"code": "ProcessEndedError", "message": PROCESS_ENDED}
     return error
 

@@ -40,7 +40,7 @@ def end_unused(run: StoredRun) -> None:
     """Cancel a run that this process has planned, unless another one has taken it up."""
     manifest = _manifest(run)
     if manifest is not None and manifest.times_resumed == 0:
-        cancel_run(run, (), now=datetime.now(UTC), first_manifest=manifest)
+        cancel_run(run, (), now=datetime.now(UTC))
 
 
 def end_run(store: ObjectStore, suite: str, run_id: str, runner: Runner | None) -> None:

@@ -11,14 +11,12 @@ from typing import Any
 from evalcore.errors import EvalError, StoreError
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
-from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
-from evalcore.pipeline.states import cancel_run, reopen_run
+from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import CaseSpool
-from evalcore.service.execution.end_signals import EndSignals
+from evalcore.service.execution.end_signals import EndSignals, execute_until
 from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items
 from evalcore.service.fingerprints import fingerprint
@@ -45,21 +43,17 @@ def execute_workflow(
 
     One that was executed before and not read is not executed again.
     """
-    reopen_run(run)
-    reopened = run.manifest()
-    stopped, watch = end_signals.is_stopped, end_signals.watch
-    options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
     try:
-        receipts = execute_run(run, options)
+        receipts = execute_until(run, settings, end_signals)
         if not run.has_result(0):
-            cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
+            cancel_run(run, receipts, now=datetime.now(UTC))
             return None
         with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
             pass
     except StoreError:
         raise
     except EvalError:
-        cancel_run(run, (), now=datetime.now(UTC), first_manifest=reopened)
+        cancel_run(run, (), now=datetime.now(UTC))
         raise
     for _, rows in stored_items(run, set()):
         for row in rows:

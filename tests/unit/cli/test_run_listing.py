@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-
-from evalcore.cli.runs import runs
 from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.claims import Lease
 from evalcore.execution.lanes.processes import is_dead, this_process
+
+from evalcore.cli.runs import runs
 from evalcore.model.run import State
-from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.stored_manifests import put_manifest

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from evalcore.execution.pool import Pool
 
 from evalcore.errors import StoreError
-from evalcore.execution.pool import Pool
 from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

@@ -11,7 +11,7 @@ import pytest
 from evalcore.model.run import Manifest
 from evalcore.pipeline.execute import execute_run, execute_shards, settle_plan
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
 from flows.lanes import RemainingWork, choose_lanes, work_left

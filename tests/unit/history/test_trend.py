@@ -147,7 +147,7 @@ def test_flips_count_where_the_work_is_the_same(tmp_path: Path) -> None:
     from evalcore.formats.parts.load_options import LoadOptions
     from evalcore.pipeline.finish import evaluate
     from evalcore.pipeline.plan import load
-    from evalcore.pipeline.run_calls import ExecuteOptions
+    from evalcore.pipeline.session import ExecuteOptions
 
     for _ in range(4):
         suite = load(folder / "flaky.eval.yaml", LoadOptions(iterations=2, concurrency=1))

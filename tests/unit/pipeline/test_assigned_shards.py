@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
 from evalcore.execution.lanes.claims import Claims, read_lease
 from evalcore.pipeline.assigned_shards import AssignedShard, AssignedShards
-from evalcore.pipeline.run_calls import ExecuteOptions
+
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

@@ -17,26 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.finished_counts import FinishedCounts, RunningCounts
 from evalcore.execution.inline_shards import Rest
 from evalcore.execution.open_shards import OpenShard
+
+from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
-from evalcore.execution.stored_shards import StoredShards
+from evalcore.execution.shards import StoredShards
 from evalcore.isolation import forking
 from evalcore.pipeline import forked_execution, local_processes
 from evalcore.pipeline import plan as planning
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.shards import MAX_SHARDS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 
 CASES = 120
-BEGIN = "evalcore.execution.stored_shards.StoredShards.begin_given"
+BEGIN = "evalcore.execution.shards.StoredShards.begin_given"
 
 
 def write_suite(folder: Path, **more: Any) -> Path:
@@ -179,7 +179,7 @@ def test_a_fork_takes_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def in_forks(effect: Callable[[], None]) -> Callable[[Any, int], list[Any]]:
     """Return `StoredShards.begin` that has an effect in every process but this one."""
-    from evalcore.execution.stored_shards import StoredShards
+    from evalcore.execution.shards import StoredShards
 
     parent, original = os.getpid(), StoredShards.begin
 

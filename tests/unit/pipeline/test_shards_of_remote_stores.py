@@ -15,11 +15,11 @@ import evalcore.pipeline.plan as plan_module
 import evalcore.planning.spool as spool_module
 from evalcore.errors import StoreError
 from evalcore.execution.row import ItemEnd
-from evalcore.execution.stored_shards import StoredShards
+from evalcore.execution.shards import StoredShards
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.object_store import ObjectStore, StoredObject
 from evalcore.storage.runs import StoredRun

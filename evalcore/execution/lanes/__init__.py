@@ -1,1 +1,0 @@
-"""How the processes that execute one run share its shards: claims, leases, crashes."""

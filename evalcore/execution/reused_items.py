@@ -103,7 +103,7 @@ class ReusedItems:
 
     def _rows(self, part: int, items: range) -> list[dict[str, Any]]:
         """Return the rows of these items in a part of the plan."""
-        from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
+        from evalcore.sql.rows import UnreadableRowsError, read_item_rows
 
         key = self._run.keys.reuse_part(part)
         data = self._planned(key)

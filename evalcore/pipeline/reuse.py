@@ -264,15 +264,15 @@ _SETTING: Final = "evidence"
 
 
 def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
-    """Return what a run's manifest says of it; nothing where answers are kept, as usual."""
-    if definition.evidence is EvidencePolicy.ANSWERS:
+    """Return what a run's manifest says of it; nothing where all is kept, as usual."""
+    if definition.evidence is EvidencePolicy.FULL:
         return {}
     return {_SETTING: str(definition.evidence)}
 
 
 def kept_evidence(manifest: Manifest) -> EvidencePolicy:
-    """Return what a run keeps of its items."""
-    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.ANSWERS))
+    """Return what a run keeps of its items; of an earlier version's run it may be the answers."""
+    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
 
 
 def check_kept_evidence(
@@ -282,7 +282,7 @@ def check_kept_evidence(
     if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
         raise UsageError(
             f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
-            "every answer as a recording; use mode live, or evidence: answers"
+            "every answer as a recording; use mode live, or leave evidence out"
         )
     if reuse in {None, HISTORY}:
         return

@@ -52,7 +52,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.storage.transfers import at_once
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.exporting import ExportFacts
+        from evalcore.analytics.export import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)

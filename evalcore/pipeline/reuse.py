@@ -438,7 +438,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
         recorded.pop()
     if not recorded:
         return {}
-    from evalcore.analytics.prevented import prevented_rows
+    from evalcore.analytics.progress import prevented_rows
     from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:

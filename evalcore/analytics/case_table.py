@@ -10,7 +10,7 @@ from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.search_index import Questions, SearchIndex
 from evalcore.model.run import Plan
-from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import BoundedConnection
 
 # By what a page is sorted, ascending: expressions over `case_rows` that are never NULL.
 CASE_ORDERS: Final[Mapping[str, str]] = {

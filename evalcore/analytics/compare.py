@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.comparison import (
     HARD_KINDS,
@@ -31,12 +32,17 @@ from evalcore.statistics.multiplicity import holm
 if TYPE_CHECKING:
     import _duckdb as duckdb
 
-    from evalcore.sql.bounded import BoundedConnection
+    from evalcore.sql.connection import BoundedConnection
 
 MAX_LISTED = 3_000
 _FEWEST_LISTED = 20
 ALPHA = 0.05
 TOLERANCES = Tolerances()
+_CHANCES = {
+    **dict.fromkeys(("place", "was_pass_count", "was_run", "now_pass_count", "now_run"), "BIGINT"),
+    "p": "DOUBLE",
+    "significant": "BOOLEAN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,6 @@ class Comparer:
         # A table that is replaced stays until the new one is complete.
         for table in ("items", "cases"):
             self.connection.execute(f"DROP TABLE {table}")
-        self.connection.free_memory()
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
@@ -127,7 +132,6 @@ class Comparer:
 
     def _measure(self, plan: Plan) -> None:
         self._run("measured", iterations=plan.iterations, **self.reduction)
-        self.connection.free_memory()
 
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]
@@ -165,22 +169,17 @@ class Comparer:
 
         Returns the level that the smallest p of each candidate has to reach.
         """
-        self.connection.execute(
-            "CREATE OR REPLACE TEMP TABLE chances (place BIGINT, was_pass_count BIGINT, "
-            "was_run BIGINT, now_pass_count BIGINT, now_run BIGINT, p DOUBLE, significant BOOLEAN)"
-        )
         rows = self._run("passes").fetchall() if repeated else []
         alphas: dict[int, float] = {}
-        judged: list[tuple[Any, ...]] = []
+        judged: list[dict[str, Any]] = []
         for index in dict.fromkeys(row[0] for row in rows):
             own = [row for row in rows if row[0] == index]
             # Cases with the same passes share their p: a million cases have few combinations.
             tests = [(fisher(row[1], row[2], row[3], row[4]), row[5]) for row in own]
             alphas[index] = ALPHA / sum(count for _, count in tests)
             for row, (p, _), rejected in zip(own, tests, holm(tests, ALPHA), strict=True):
-                judged.append((*row[:5], p, rejected))
-        if judged:
-            self.connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
+                judged.append(dict(zip(_CHANCES, (*row[:5], p, rejected), strict=True)))
+        fill_table(self.connection, "chances", _CHANCES, judged)
         return alphas
 
     def _add_sides(self, compared: list[VariantComparison]) -> None:

@@ -10,7 +10,7 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.sequential import sequential_values
 from evalcore.gates.rounds import RoundItem
 from evalcore.gates.sequential import DIFFERENCES, CaseValue, SeenValue, SequentialRule
-from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import BoundedConnection
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates

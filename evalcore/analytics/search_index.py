@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.run import Plan
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
+from evalcore.sql.connection import BoundedConnection, literal_path
 
 _QUESTION_COLUMNS: Final = {"case_number": "BIGINT", "question": "VARCHAR"}
 # Row groups of the usual size would keep 50 MB of a run's outputs in memory.
@@ -88,7 +87,6 @@ class SearchIndex:
                 f"(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_ROW_GROUP})"
             )
         finally:
-            connection.free_memory()
             connection.close()
 
 

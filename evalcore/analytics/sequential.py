@@ -7,7 +7,7 @@ from itertools import groupby
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.gates.sequential import CaseValue, SeenValue, SequentialRule
-from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import BoundedConnection
 
 _DIFFERENCES = """
 SELECT case_number, place, difference FROM pairs WHERE shared AND difference IS NOT NULL

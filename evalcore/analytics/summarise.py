@@ -33,8 +33,7 @@ from evalcore.model.summary import (
     Summary,
     VariantSummary,
 )
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import connect, literal_path
+from evalcore.sql.connection import BoundedConnection, connect, literal_path
 
 if TYPE_CHECKING:
     from evalcore.analytics.exporting import ExportFacts
@@ -118,7 +117,6 @@ class Aggregates:
             self._run("leave_out", ids=list(self._left_out))
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
-        self.connection.free_memory()
 
     def __enter__(self) -> Aggregates:
         return self
@@ -255,7 +253,8 @@ class Aggregates:
         rows = {}
         for gate in self._gates:
             if gate.query:
-                names = self.connection.parameters_of(gate.query)
+                statements = connect().extract_statements(gate.query)
+                names = {name for each in statements for name in each.named_parameters}
                 used = {key: value for key, value in gate.params.items() if key in names}
                 rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
         return rows

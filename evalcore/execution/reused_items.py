@@ -81,7 +81,7 @@ class ReusedItems:
 
     def prepare(self, items: range) -> None:
         """Read what stands stored for these items."""
-        from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
+        from evalcore.sql.rows import UnreadableRowsError, read_item_rows
 
         for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
             try:

@@ -127,7 +127,7 @@ class ShownTrend:
 
     def df(self) -> Any:
         """Return the points as a pandas DataFrame."""
-        from evalcore.sql.data_frames import data_frame
+        from evalcore.sql.tables import data_frame
 
         return data_frame(self.relation)
 

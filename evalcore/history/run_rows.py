@@ -33,8 +33,7 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
+from evalcore.sql.connection import BoundedConnection, literal_path
 from evalcore.statistics.estimates import (
     Estimate,
     estimate_mean,

@@ -180,8 +180,6 @@ def _open(sides: tuple[Side, Side]) -> OpenedComparison:
         after = before if was.run.run_id == now.run.run_id else run_fingerprints(now.run)
         keep_pairs(tables.connection)
         has_pairs = bool(compared.comparison.variants)
-        if has_pairs:
-            tables.connection.compress(("pairs",))
         return OpenedComparison(
             sides,
             compared,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.assertion_counts import AssertionCounts
     from evalcore.analytics.case_table import CaseTable
     from evalcore.pipeline.finish import RunView
-    from evalcore.sql.bounded import BoundedConnection
+    from evalcore.sql.connection import BoundedConnection
 
 MOST_OPENED: Final = 4
 # The tables of so many items together are kept, beside those of the run that is looked at.
@@ -215,11 +215,9 @@ def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
 
     view = stack.enter_context(view_run(opened.run))
     opened.view, opened.connection = view, view.tables.connection
-    opened.connection.compress(("items", "cases"))
     opened.cases = CaseTable(
         view.tables.connection, view.plan, _questions(opened), _directions(view.report)
     )
-    opened.connection.compress(("case_rows",))
     stack.callback(opened.cases.texts.close)
 
 

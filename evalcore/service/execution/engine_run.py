@@ -29,11 +29,12 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Target
-from evalcore.pipeline.execute import cancel_run, execute_run, execute_shards, reopen_run
+from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.deadly_shards import (

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import orjson
 
 from evalcore.sql.connection import literal_path
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 QUERIES = Path(__file__).parent / "queries"
 

@@ -12,7 +12,7 @@ import orjson
 from evalcore.analytics.named import query_text
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path, use_threads_for
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 
 class PlannedItem(NamedTuple):

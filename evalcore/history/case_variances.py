@@ -7,7 +7,7 @@ from typing import NamedTuple
 from evalcore.analytics.named import query_text
 from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class CaseVariances(NamedTuple):

@@ -10,7 +10,7 @@ from evalcore.analytics.named import query_text
 from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import literal_path
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 CASES_FILE = "past_cases"
 RUNS_FILE = "past_runs"

@@ -41,8 +41,7 @@ from evalcore.statistics.estimates import (
     estimate_total,
 )
 from evalcore.storage.manifests import MANIFEST
-from evalcore.storage.partial_runs import partial_reasons
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, partial_reasons
 
 _CASES_BEGIN: Final = b'"cases":['
 

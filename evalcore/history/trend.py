@@ -17,7 +17,7 @@ from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class RunPoint(NamedTuple):

@@ -23,7 +23,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.store import at_once
 
 if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims

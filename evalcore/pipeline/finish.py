@@ -46,10 +46,8 @@ from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import PART, reasons_of_part
-from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.runs import PART, StoredRun, reasons_of_part
+from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
     from evalcore.analytics.summary import Aggregates

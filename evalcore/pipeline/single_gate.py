@@ -20,7 +20,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan

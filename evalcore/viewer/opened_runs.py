@@ -17,8 +17,8 @@ from evalcore.errors import EvalError
 from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes
 from evalcore.report.document import Report
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.case_questions import CaseQuestions
 from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 

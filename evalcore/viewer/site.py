@@ -12,9 +12,8 @@ from fastapi import Depends, Request
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.storage.layout import NameKey, RunKeys
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.run_figures import read_interval
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, read_interval
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue, RunEntry
 from evalcore.viewer.history_sync import HistorySync

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from benchmarks.measure import EVALCORE, ROOT, Row, machine, table, write_section
 from benchmarks.throughput import write_cases
-from evalcore.pipeline import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.local import LocalStore
 
 PROCESSES = 2

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from benchmarks.fleet_parameters import Costs, Fleet, shards_of
 from benchmarks.measure import EVALCORE, CommandFailedError
 from benchmarks.throughput import write_cases
-from evalcore.pipeline import finish_run, load, plan_run
-from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 

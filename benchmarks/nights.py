@@ -27,7 +27,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.summary import Counts, Summary, VariantSummary
-from evalcore.pipeline.stopping_order import sequential_rules
+from evalcore.pipeline.early_stop import sequential_rules
 from evalcore.statistics.iterated import pass_all_k
 
 CASES, ITERATIONS, PAST_RUNS = 400, 3, 20

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from evalcore.errors import EvalError, NotAllowedError
-from evalcore.pipeline import load
 from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code
+from evalcore.pipeline.plan import load
 from evalcore.settings import read_settings
 from flows.nightly_parameters import find_suites
 from flows.parameters import EvaluateParameters, load_options

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, cast
 
 from evalcore.errors import EvalError, UsageError
-from evalcore.pipeline import ExecuteOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.runs import StoredRun
 
 GROUP = "evalcore.runners"

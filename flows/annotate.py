@@ -28,10 +28,10 @@ from evalcore.errors import EvalError, UsageError
 from evalcore.judging.texts import conversation_text
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
-from evalcore.pipeline import ExecuteOptions
 from evalcore.pipeline.acceptance import accept_plan
-from evalcore.pipeline.awaited_labels import annotation_deadline
-from evalcore.pipeline.relabel import decide_again
+from evalcore.pipeline.finish import decide_again
+from evalcore.pipeline.gates import annotation_deadline
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun, find_run

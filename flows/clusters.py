@@ -22,7 +22,7 @@ from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner
 
 from evalcore.errors import UsageError, WorkersFailedError
-from evalcore.pipeline import is_instant
+from evalcore.pipeline.plan import is_instant
 from evalcore.storage.runs import StoredRun
 from flows.ray_workers import HungWorkers
 from flows.runner_choice import RunnerChoice, RunnerKind, require_installed

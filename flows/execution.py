@@ -23,14 +23,9 @@ from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case
-from evalcore.pipeline import (
-    DEFAULT_CONCURRENCY,
-    ExecuteOptions,
-    RunCalls,
-    execute_shards,
-    is_instant,
-    settle_plan,
-)
+from evalcore.pipeline.execute import execute_shards, settle_plan
+from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, is_instant
+from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.report.escape import inert_message
 from evalcore.settings import Settings

@@ -15,8 +15,9 @@ from evalcore.execution.lanes.claims import LEASE_S
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import counted
 from evalcore.model.run import State as RunState
-from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.pipeline.acceptance import accept_plan
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.runs import find_run
 from flows import states
 from flows.covering import covered

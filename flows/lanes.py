@@ -17,8 +17,8 @@ from prefect.exceptions import ObjectNotFound
 from evalcore.errors import EvalError, StoreError, UsageError
 from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.model.run import Plan, State
-from evalcore.pipeline import DEFAULT_CONCURRENCY, is_instant
 from evalcore.pipeline.lane import refuse_store_without_conditions
+from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, is_instant
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
 from flows.publish import RunProgress, logged

@@ -8,7 +8,7 @@ from prefect import get_run_logger, runtime
 from prefect.client.schemas.objects import State
 
 from evalcore.model.notification import NotifyPolicy
-from evalcore.pipeline import RunView
+from evalcore.pipeline.finish import RunView
 from evalcore.pipeline.notify import configured_receivers, notify_decision, send
 from evalcore.report.message import MARKDOWN, PLAIN, Notice, plain
 from evalcore.settings import Settings

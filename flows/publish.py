@@ -32,9 +32,9 @@ from prefect.types import KeyValueLabels
 
 from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
-from evalcore.pipeline import RunView
+from evalcore.pipeline.finish import RunView
 from evalcore.pipeline.notify import report_links
-from evalcore.pipeline.run_trend import run_trend
+from evalcore.pipeline.presenting import run_trend
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.charts.drawing import chart_png
 from evalcore.report.charts.trend import trend_spec
@@ -43,8 +43,7 @@ from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES
 from evalcore.settings import read_settings
-from evalcore.storage.partial_runs import is_whole
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, is_whole
 from evalcore.trust.text import sanitize_terminal
 
 RUN_LABEL = "evalcore.run"

@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from evalcore.cli.workers import worker_environment
 from evalcore.isolation.mode import Isolation
-from evalcore.pipeline import ExecuteOptions
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.pipeline.assigned_shards import AssignedShards
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY

@@ -25,14 +25,13 @@ from evalcore.capture.calls import WRITTEN, CaptureCall, CaptureSource
 from evalcore.capture.copy_budget import SnapshotError
 from evalcore.capture.pace import Pace
 from evalcore.capture.snapshot import Unreadable, unpacked
-from evalcore.planning.zstd_frames import compress_frame
+from evalcore.planning.spool import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.dataset_keys import DatasetKeys
-from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DatasetKeys, suite_key
+from evalcore.storage.store import ObjectStore
 
 LARGEST_CAPTURE_BYTES: Final = 256 * 1024
 _LARGEST_BATCH: Final = 500

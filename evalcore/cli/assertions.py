@@ -10,17 +10,20 @@ from typing import Any
 
 import click
 
+from evalcore.checks.grading import grade
+from evalcore.checks.subject import CheckContext
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
-from evalcore.execution.output_grading import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Workers, own_workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.mistakes.wording import describe, did_you_mean, known_names
-from evalcore.model.evidence import Metrics
-from evalcore.model.suite import Format
+from evalcore.model.assertion import Assertion, AssertionResult
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.suite import Case, Format
+from evalcore.targets.case_messages import json_text
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -63,7 +66,7 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
     except (LoadError, ValueError) as error:
         return _error(raw.get("id"), str(error))
     with reserved_stdout():
-        graded = grade_output(assertion, output, measured, imports, workers, _judges(format_, raw))
+        graded = _grade_output(assertion, output, measured, imports, workers, _judges(format_, raw))
         result = asyncio.run(graded)
     return {
         "id": raw.get("id"),
@@ -71,6 +74,35 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
         "outcome": result.outcome,
         "message": result.message,
     }
+
+
+async def _grade_output(
+    assertion: Assertion,
+    output: Any,
+    measured: Mapping[str, Any],
+    imports: ImportPolicy,
+    workers: Workers,
+    judges: Judges,
+) -> AssertionResult:
+    """Return the result of one assertion on one output, outside of any run.
+
+    An output that is not text is JSON.
+
+    An `Evidence` is taken as it is, but for what was measured.
+    """
+    whole = output if isinstance(output, Evidence) else None
+    text = output if isinstance(output, str) or output is None else None
+    if text is None and whole is None and output is not None:
+        text = json_text(output)
+    names = {name.name for name in fields(Metrics)}
+    metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
+    context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers, judges=judges)
+    case = Case(id="assertion", assertions=(assertion,))
+    evidence = Evidence(text, metrics=metrics)
+    if whole is not None:
+        evidence = whole._replace(metrics=metrics) if measured else whole
+    results = await grade(case.assertions, evidence, case, context)
+    return results[0]
 
 
 def _unread_measures(raw: Any) -> Iterator[str]:

@@ -15,8 +15,8 @@ from evalcore.errors import UsageError
 from evalcore.gates.wording import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
-from evalcore.pipeline import iso_time
 from evalcore.pipeline.integrity import check_run
+from evalcore.pipeline.plan import iso_time
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
     DEFAULT_NAME,
@@ -27,10 +27,9 @@ from evalcore.storage.baselines import (
     set_baseline,
 )
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import StoredRun, find_run, list_runs
+from evalcore.storage.runs import StoredRun, find_run, list_runs, partial_reasons
+from evalcore.storage.store import ObjectStore
 
 LATEST = "latest"
 

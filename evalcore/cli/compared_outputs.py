@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from evalcore.cli.showing import one_line, present
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.comparison import Difference, DifferenceKind
-from evalcore.pipeline import view_run
 from evalcore.pipeline.compare import ComparedRuns
+from evalcore.pipeline.finish import view_run
 from evalcore.report.changes import baseline_name
 from evalcore.report.compared_view import ComparedView
 from evalcore.report.view import shown_text

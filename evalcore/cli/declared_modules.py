@@ -14,7 +14,7 @@ from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import path_text
 from evalcore.model.suite import Suite
-from evalcore.pipeline.demands import DemandKind, demands_of
+from evalcore.pipeline.acceptance import DemandKind, demands_of
 from evalcore.trust.imports import ImportPolicy
 
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")

@@ -14,7 +14,7 @@ from evalcore.errors import UsageError
 from evalcore.report.registry import find_form
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False) -> None:

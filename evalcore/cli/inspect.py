@@ -25,7 +25,7 @@ from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, Usage
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.wording import counted
 from evalcore.model.suite import Suite
-from evalcore.pipeline import PlanOptions, plan_size
+from evalcore.pipeline.plan import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
 from evalcore.statistics.power import PowerTest

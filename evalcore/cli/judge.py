@@ -27,7 +27,8 @@ from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.pipeline import ExecuteOptions, load
+from evalcore.pipeline.plan import load
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.suites.calibration import (

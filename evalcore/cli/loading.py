@@ -20,8 +20,8 @@ from evalcore.formats.script_suite.includes import ScriptDocument, read_script_d
 from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Format, Suite, SuiteDefinition
-from evalcore.pipeline import load
-from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.compare import settle_baseline
+from evalcore.pipeline.plan import load
 from evalcore.trust.imports import ImportPolicy
 
 PYTHON_SUFFIX: Final = ".py"

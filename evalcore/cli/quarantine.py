@@ -18,7 +18,7 @@ from evalcore.model.quarantine import QUARANTINE_FILE, READY_AFTER_RUNS, Quarant
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
 
 suite_option = click.option(
     "--suite",
@@ -152,7 +152,7 @@ def _warn_of_unknown(suite: str | None, entry: QuarantineEntry, store: str | Non
     from evalcore.cli.options import settings
     from evalcore.formats.parts.load_options import LoadOptions
     from evalcore.formats.parts.quarantine_file import unknown_case_warnings
-    from evalcore.pipeline import load
+    from evalcore.pipeline.plan import load
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
     for warning in unknown_case_warnings(load(Path(suite), options), [entry], suite):

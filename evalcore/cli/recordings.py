@@ -13,8 +13,7 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.model.exchange import ProviderError
 from evalcore.recording.content import readable
-from evalcore.recording.folder import export_folder, import_folder
-from evalcore.recording.library import Library, Listed
+from evalcore.recording.library import Library, Listed, export_folder, import_folder
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.trust.text import sanitize_terminal

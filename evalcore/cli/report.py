@@ -19,7 +19,7 @@ from evalcore.cli.options import (
 )
 from evalcore.cli.showing import present, print_terminal
 from evalcore.errors import DamagedRunError, UsageError
-from evalcore.pipeline import RunView, view_run
+from evalcore.pipeline.finish import RunView, view_run
 from evalcore.report.damaged import render_damaged
 from evalcore.report.registry import JSON, check_form, find_form
 from evalcore.storage.run_names import choose_run

@@ -20,8 +20,8 @@ from evalcore.errors import EvalError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import RunView, finish_run, view_run
+from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.run_calls import ExecuteOptions
-from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.storage.runs import StoredRun
 
 

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalcore.cli.end_imports import prepare_end
 from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
-from evalcore.errors import StalledError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
-from evalcore.pipeline import ExecuteOptions, PlanOptions
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class RunOptions:
         policy: ImportPolicy,
         stopper: Stopper,
         progress: ProgressDisplay,
-        abandon: Callable[[StalledError], None] | None,
         processes: int = 1,
     ) -> ExecuteOptions:
         """Return how the run is executed, with warnings on standard error."""
@@ -73,9 +71,7 @@ class RunOptions:
             warn=tell_warning,
             keep_workspaces=self.keep_workspaces,
             stopped=lambda: stopper.stopped,
-            abandon=abandon,
             isolation=Isolation(self.isolation or configured.isolation),
-            meanwhile=prepare_end,
             processes=processes,
             counted=progress.add,
         )

@@ -18,7 +18,7 @@ from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
-from evalcore.cli.stopping import SignalStopper, abandon_process
+from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
@@ -27,16 +27,17 @@ from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Suite
-from evalcore.pipeline import execute_run, plan_run
-from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.compare import settle_baseline
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.local_processes import local_processes
-from evalcore.storage.object_store import ObjectStore
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 
 def run_command(
@@ -153,7 +154,7 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        from evalcore.pipeline.repair import reopen_refused
+        from evalcore.pipeline.states import reopen_refused
 
         if not reopen_refused(run):
             from evalcore.cli.run_end import show_completed
@@ -161,8 +162,8 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
             return exit_code([show_completed(run, options)])
         manifest = run.manifest()
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-    from evalcore.pipeline.execute import reopen_run
     from evalcore.pipeline.integrity import check_plan
+    from evalcore.pipeline.states import reopen_run
 
     # No worker is started for what none could execute.
     check_plan(run, manifest)
@@ -222,8 +223,7 @@ def _execute(
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
-        abandon = None if options.prefect else abandon_process
-        execute = options.execute(policy, stopper, progress, abandon, processes)
+        execute = options.execute(policy, stopper, progress, processes)
         execute = replace(execute, objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner
@@ -240,7 +240,7 @@ def _execute(
             with stopper:
                 receipts = execute_run(run, execute)
     if stopper.stopped or not complete:
-        from evalcore.pipeline.execute import cancel_run
+        from evalcore.pipeline.states import cancel_run
 
         cancel_run(run, receipts, now=options.clock.now(), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)

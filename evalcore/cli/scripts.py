@@ -18,7 +18,7 @@ from evalcore.model.suite import Format, Suite
 
 if TYPE_CHECKING:
     from evalcore.model.script_scores import ScriptScores
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
     from evalcore.trust.imports import ImportPolicy
 
 _MOST_NOTES = 200

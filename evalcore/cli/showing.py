@@ -15,7 +15,7 @@ from evalcore.report.registry import FORMS, find_form, parse_forms
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
     from evalcore.report.view import ReportView
 
 GITHUB = "github"

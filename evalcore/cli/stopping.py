@@ -1,23 +1,13 @@
-"""How a run ends before its end: at an interrupt, or because it stands still."""
+"""How a run ends before its end: at an interrupt."""
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
 import click
 
-from evalcore.errors import StalledError
 from evalcore.pipeline.stopping import Stopper
-
-
-def abandon_process(error: StalledError) -> None:
-    """End a process whose run stands still; it cannot end it in another way."""
-    from evalcore.cli.main import show_error
-
-    show_error(error)
-    os._exit(error.exit_code)
 
 
 class SignalStopper(Stopper):

@@ -20,7 +20,7 @@ def suite_name(suite: str, store: str | None) -> str:
         return suite
     from evalcore.cli.options import settings
     from evalcore.formats.parts.load_options import LoadOptions
-    from evalcore.pipeline import load
+    from evalcore.pipeline.plan import load
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
     return load(path, options).definition.name

@@ -19,7 +19,7 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 from evalcore.pipeline.integrity import verify_run
-from evalcore.pipeline.signing import read_seal
+from evalcore.pipeline.plan import read_seal
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
@@ -60,7 +60,7 @@ def _repaired(
     run: StoredRun, damages: tuple[Damage, ...], imports: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[Damage, ...]]:
     """Execute the damaged shards again; return them, and what is damaged still."""
-    from evalcore.pipeline.repair import reopen_damaged
+    from evalcore.pipeline.states import reopen_damaged
 
     for damage in damages:
         click.echo(one_line(f"damaged: {damage}"), err=True)

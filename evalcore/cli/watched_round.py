@@ -20,7 +20,7 @@ from evalcore.errors import EvalError
 
 if TYPE_CHECKING:
     from evalcore.model.comparison import Difference, VariantComparison
-    from evalcore.pipeline import RunView
+    from evalcore.pipeline.finish import RunView
 
 _LISTED: Final = 5
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,21 +24,18 @@ from evalcore.cli.options import (
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.run_end import show
 from evalcore.cli.run_options import RunOptions
-from evalcore.cli.stopping import SignalStopper, abandon_process
+from evalcore.cli.stopping import SignalStopper
 from evalcore.cli.worker_process import send_fault
-from evalcore.errors import EvalError, ExitCode, RunGoneError, RunNotFoundError, StalledError
+from evalcore.errors import EvalError, ExitCode, RunGoneError, RunNotFoundError
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
-from evalcore.pipeline import (
-    DecideOptions,
-    cancel_run,
-    execute_lane,
-    finish_run,
-    view_run,
-)
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
+from evalcore.pipeline.finish import finish_run, view_run
+from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.integrity import check_plan
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.states import cancel_run
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -77,15 +73,11 @@ def worker(**flags: Any) -> int:
     hide_process()
     fault_fd = flags.pop("fault_fd")
     if fault_fd is None:
-        return _work(flags, abandon_process)
+        return _work(flags)
     os.set_inheritable(fault_fd, False)
 
-    def abandon(error: StalledError) -> None:
-        send_fault(fault_fd, error)
-        os._exit(error.exit_code)
-
     try:
-        return _work(flags, abandon)
+        return _work(flags)
     except EvalError as error:
         if os.getppid() != flags["part"]:  # no parent reports it
             raise
@@ -93,7 +85,7 @@ def worker(**flags: Any) -> int:
         return int(error.exit_code)
 
 
-def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
+def _work(flags: dict[str, Any]) -> int:
     part = flags["part"]
     options = RunOptions(
         flags["as_json"],
@@ -117,7 +109,7 @@ def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
     manifest, stopper = run.manifest(), SignalStopper()
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
-        execute = options.execute(policy, stopper, progress, abandon)
+        execute = options.execute(policy, stopper, progress)
         execute = replace(execute, concurrency=flags["concurrency"])
         name = flags["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = flags["lease_s"] or execute.settings.lease_s

@@ -15,8 +15,7 @@ import orjson
 from evalcore.checks.grading import plain_pass
 from evalcore.checks.registry import find_check
 from evalcore.checks.subject import CheckContext, Subject
-from evalcore.execution.row import encode_row, result_fields
-from evalcore.execution.running_item import wall_clock_us
+from evalcore.execution.row import encode_row, result_fields, wall_clock_us
 from evalcore.model.assertion import PASSED, Assertion, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.identity import (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
+from evalcore.checks.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
-from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.judging.texts import images_of
 from evalcore.model.exchange import (
@@ -25,6 +25,7 @@ from evalcore.model.exchange import (
     cut_of,
 )
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
+from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import WorkItem
@@ -41,12 +42,21 @@ _SCHEMA_WORDS: Final = ("response_format", "json_schema", "schema", "structured"
 
 
 class RunJudges:
-    """The judges that a suite's targets are, each built once."""
+    """The judges that a suite's targets are, each built once.
 
-    def __init__(self, suite: SuiteDefinition, inputs: RunInputs) -> None:
-        self.suite = suite
-        self.mode = inputs.mode
-        self._inputs = inputs
+    `calibrated` says which of them may decide (None: all).
+    """
+
+    def __init__(
+        self,
+        suite: SuiteDefinition,
+        context: CheckContext,
+        mode: str = Mode.LIVE,
+        calibrated: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.suite, self.mode = suite, mode
+        self._context = context
+        self._calibrated = calibrated
         self._built: dict[JudgeSpec, Runnable] = {}
 
     def for_item(self, item: WorkItem, complete: Complete) -> ItemJudges:
@@ -74,7 +84,7 @@ class RunJudges:
             laid_over = {name: value for name, value in config.items() if value is not None}
             variant = Variant("judge", config=laid_over)
             try:
-                self._built[key] = build(target, variant, folder=self._inputs.folder)
+                self._built[key] = build(target, variant, folder=self._context.folder)
             except TargetError:
                 raise
             except (EvalError, ValueError) as error:
@@ -100,15 +110,15 @@ class RunJudges:
             messages=messages,
             item_timeout_s=self.suite.limits.timeout_s,
             complete=complete,
-            imports=self._inputs.imports,
-            folder=self._inputs.folder,
-            mode=self._inputs.mode,
-            objects=self._inputs.objects,
+            imports=self._context.imports,
+            folder=self._context.folder,
+            mode=self.mode,
+            objects=self._context.objects,
         )
 
     def is_calibrated(self, key: str) -> bool:
         """Whether the judge with this key is calibrated, or need not be."""
-        return self._inputs.calibrated is None or self._inputs.calibrated(key)
+        return self._calibrated is None or self._calibrated(key)
 
 
 class ItemJudges:

@@ -9,12 +9,12 @@ from typing import Protocol
 from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems
 from evalcore.execution.inline import run_inline
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.item_events import ended_item
 from evalcore.execution.row import (
     INLINE_BYTES,
     FinishedItem,
     ItemEnd,
     RowEncoder,
+    ended_item,
     storable_item,
     without_evidence,
 )

@@ -12,15 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import TypeVar
 
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare, Slot, Slots
-from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.calls import Calls, Session
+from evalcore.execution.calls import Calls, RunCallContext, Session
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.watchdog import Standing
 
 T = TypeVar("T")
 
@@ -49,7 +46,7 @@ class Pool:
         self._context = context
         self._slots = Slots(context.limits.window, share, lambda: context.limits.gates.held_s)
         self._slots.vacant = self._grow
-        self._session = Session(context)
+        self._session = Session()
         self._queue: deque[Task] = deque()
         self._shards: Iterator[int] = iter(())
         self._following: Callable[[], Iterable[int]] | None = None
@@ -58,8 +55,6 @@ class Pool:
         self._sampled = asyncio.Event()
         self._committed = asyncio.Event()
         self._finished = 0
-        self._opens_shard = False
-        self._waits_for = ""
         self._commits: set[asyncio.Task[None]] = set()
         self._workers: set[asyncio.Task[None]] = set()
         # Items begin at the loop's next turn, or when providers take calls again.
@@ -72,24 +67,6 @@ class Pool:
         """Cancel the items that are running; shards that are not complete are not committed."""
         self.stopped = True
         self._finish(None)
-
-    def fail(self, error: BaseException) -> None:
-        """End the run with this error, as `stop` does."""
-        self._finish(error)
-
-    def standing(self) -> Standing:
-        """Return what the pool does at this moment; safe in any thread."""
-        slots = self._slots.open
-        waiting = sum(slot.waits for slot in slots)
-        return Standing(
-            running=len(slots) - waiting + (self._growth is not None),
-            waiting=waiting,
-            queued=len(self._queue),
-            commits=sum(not commit.done() for commit in tuple(self._commits)),
-            opens_shard=self._opens_shard,
-            finished=self._finished,
-            waits_for=self._waits_for,
-        )
 
     async def run(
         self,
@@ -163,36 +140,22 @@ class Pool:
         """
         while True:
             await self._has_room.wait()
-            with self._waiting_for("commits"):
-                while len(self._commits) >= _MAX_COMMITS:
-                    self._committed.clear()
-                    await self._committed.wait()
-            opened = await self._in_thread(self._open_next)
+            while len(self._commits) >= _MAX_COMMITS:
+                self._committed.clear()
+                await self._committed.wait()
+            opened = await asyncio.to_thread(self._open_next)
             if opened is not None:
                 self._queue.extend(opened)
                 if opened:
                     self._has_room.clear()
                     self._grow()
             elif self._following is not None:
-                with self._waiting_for("the pilot's items, which show how long one takes"):
-                    await self._sampled.wait()
+                # They show how long an item takes.
+                await self._sampled.wait()
                 following, self._following = self._following, None
-                self._shards = iter(await self._in_thread(following))
+                self._shards = iter(await asyncio.to_thread(following))
             else:
                 return
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        self._opens_shard = True
-        try:
-            return await asyncio.to_thread(call)
-        finally:
-            self._opens_shard = False
-
-    @contextmanager
-    def _waiting_for(self, what: str) -> Iterator[None]:
-        self._waits_for = what
-        yield
-        self._waits_for = ""
 
     def _open_next(self) -> list[Task] | None:
         """Return the items of the next shard, None after the last; may block for long."""

@@ -1,8 +1,8 @@
 """How often a failed call is made again, and after how long.
 
 `ProviderError.retryable` says which failures are worth it. `calls.ItemCalls` asks after each
-attempt, with the policy that `limits.run_limits.RunLimits.retry_policy` bounds for the provider.
-What a provider asks for (`Retry-After`) is waited at its gate (`limits.provider_gates`).
+attempt, with the policy that `limits.RunLimits.retry_policy` bounds for the provider.
+What a provider asks for (`Retry-After`) is waited at its gate (`limits.ProviderGates`).
 """
 
 from __future__ import annotations

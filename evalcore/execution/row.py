@@ -1,22 +1,30 @@
-"""A finished work item as one JSON line: the columns of docs/reference/store.md."""
+"""A finished work item: its outcome, and its row as one JSON line (docs/reference/store.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from evalcore.checks.human_results import as_if_answered, is_awaiting, with_best_score
+from evalcore.errors import TargetError
 from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.model.annotation import AWAITING
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import cut_of
-from evalcore.model.measures import is_amount, measure_problem, not_an_amount
+from evalcore.model.measures import COUNTS, is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
+from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item, score_reason
+from evalcore.model.suite import ScoreRule
+from evalcore.observability.observer import ItemEnded
 from evalcore.planning.codec import encode_evidence
 from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
 
 # Larger outputs and evidence are blobs of their own.
 INLINE_BYTES = 64 * 1024
@@ -373,3 +381,163 @@ def _add_text(
     row[f"{name}_ref"] = digest
     if name == "output":
         row[name] = text[:_KEPT_CHARACTERS]
+
+
+def with_results(
+    finished: FinishedItem, results: tuple[AssertionResult, ...], rule: ScoreRule
+) -> FinishedItem:
+    """Return a completed item with these results, and the score and outcome they come to.
+
+    Of an item that fails although every assertion passed, the reason says why. Where labels are
+    awaited, the reason says so, and the results what the item would come to if
+    people answered as expected: the gates cannot be decided between the two.
+    """
+    threshold, turns = finished.item.case.threshold, finished.item.case.turns
+    least = 1.0 if threshold is None else threshold
+    aggregation = None if turns is None else turns.aggregation
+    spans = () if finished.evidence is None else finished.evidence.details.get("turns") or ()
+    if turns is not None and 0 < len(spans) < turns.total:
+        results = after_last_turn(results, len(spans))
+    if turns is not None and turns.stops:
+        answered = () if finished.evidence is None else finished.evidence.outputs
+        results = after_failed_turn(results, least, answered)
+    score, outcome = score_item(results, rule, least, aggregation)
+    reason = score_reason(results, score, least) if outcome is Outcome.FAILED else None
+    for result in results:
+        if result.outcome is Outcome.BLOCKED and is_awaiting(result):
+            reason = AWAITING
+            best = score_item(list(map(as_if_answered, results)), rule, least, aggregation)
+            results = tuple(with_best_score(each, *best) for each in results)
+            break
+    return finished._replace(results=results, score=score, outcome=outcome, reason=reason)
+
+
+def storable_evidence(evidence: Evidence) -> Evidence:
+    """Return evidence that can be stored: texts and details with a warning for what was replaced.
+
+    Raises `TargetError` for a measure that is no number.
+    """
+    parts = (evidence.output, evidence.outputs, evidence.details)
+    clean, notes = storable(parts)
+    if clean is not parts:
+        output, outputs, details = clean
+        evidence = evidence._replace(output=output, outputs=outputs, details=details)
+        evidence = with_warnings(evidence, notes)
+    if evidence.metrics is UNMEASURED and not evidence.block_metrics:
+        return evidence
+    problem = measure_problem(evidence.metrics)
+    for block, metrics in evidence.block_metrics.items():
+        if problem is None and (block_problem := measure_problem(metrics)) is not None:
+            problem = f"block '{block}': {block_problem}"
+    if problem is not None:
+        raise TargetError("metrics", problem)
+    return evidence
+
+
+def redacted_evidence(evidence: Evidence, redact: Callable[[str], str] | None = None) -> Evidence:
+    """Return the evidence with its texts redacted, by default by the secrets of this process.
+
+    It is redacted before it is graded, so that a replay and a regrade see what the run saw.
+    """
+    if redact is None:
+        if not PROCESS.knows:
+            return evidence
+        redact = PROCESS.text
+    output, outputs, details = evidence.output, evidence.outputs, evidence.details
+    return evidence._replace(
+        output=None if output is None else redact(output),
+        outputs=PROCESS.json_value(outputs, redact) if outputs else outputs,
+        details=PROCESS.json_value(details, redact) if details else details,
+    )
+
+
+def wall_clock_us() -> int:
+    """Return the time in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+NOT_KEPT: Final = "the reason is not kept (evidence: none)"
+# What decides is kept; what a judge or a program said may quote the output.
+_DECIDING_DETAILS: Final = (
+    "failed_required",
+    "advisory",
+    "prompt_sha256",
+    "token_usage",
+    "unpriced",
+)
+_CALL_MEASURES: Final = (
+    "provider",
+    "model",
+    "block",
+    "latency_ms",
+    "ttft_ms",
+    "cost_usd",
+    *COUNTS,
+    "attempts",
+    "recorded",
+    "finish_reason",
+    "truncated",
+    "unpriced",
+)
+
+
+def without_outputs(finished: FinishedItem) -> FinishedItem:
+    """Return an item with its scores, outcomes and measures, and without its texts.
+
+    Left out are the outputs, the state, the messages, and of assertions what they saw and said. An
+    item in error keeps its error.
+    """
+    return finished._replace(
+        evidence=None if finished.evidence is None else _measures(finished.evidence),
+        results=tuple(map(_bare_result, finished.results)),
+        scores=tuple(map(_bare_score, finished.scores)),
+    )
+
+
+def _measures(evidence: Evidence) -> Evidence:
+    details: dict[str, Any] = {}
+    if calls := evidence.details.get("calls"):
+        details["calls"] = [
+            {name: call[name] for name in _CALL_MEASURES if name in call} for call in calls
+        ]
+    return Evidence(
+        None, metrics=evidence.metrics, block_metrics=evidence.block_metrics, details=details
+    )
+
+
+def _bare_result(result: AssertionResult) -> AssertionResult:
+    passed = result.outcome is Outcome.PASSED
+    details = result.details or {}
+    deciding = {name: details[name] for name in _DECIDING_DETAILS if name in details}
+    return result._replace(
+        actual=None, message="" if passed else NOT_KEPT, details=deciding or None
+    )
+
+
+def _bare_score(score: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a scorer's entry whose raw value is a number, or nothing."""
+    raw = score.get("raw")
+    return score if isinstance(raw, int | float) else {**score, "raw": None}
+
+
+def ended_item(shard: int, finished: FinishedItem) -> ItemEnded:
+    """Return the event of a finished item of a shard."""
+    item, evidence = finished.item, finished.evidence
+    return ItemEnded(
+        shard=shard,
+        number=item.number,
+        case_id=item.case.id,
+        variant=item.variant.id,
+        iteration=item.iteration,
+        status=finished.status,
+        outcome=finished.outcome,
+        score=finished.score,
+        reason=finished.reason,
+        error=finished.error,
+        attempts=finished.attempts,
+        started_us=finished.started_us,
+        ended_us=finished.ended_us,
+        target=None if item.target is None else item.target.name,
+        input=item.case.input,
+        output=None if evidence is None else evidence.output,
+    )

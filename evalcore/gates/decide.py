@@ -59,7 +59,7 @@ def _measured(gate: Gate, result: GateResult, summary: Summary) -> GateResult:
     """Return the result; a pass over nothing measured is inconclusive.
 
     Whether errors are few is measured by the items in error. Labels that people have not given yet
-    have a rule of their own (pipeline/awaited_labels.py).
+    have a rule of their own (pipeline/gates.py).
     """
     if not result.passed or summary.awaiting is not None:
         return result

@@ -1,6 +1,6 @@
 """The gates that compare cases with earlier runs of the suite.
 
-The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their rows are the tables
+The earlier runs are frozen when a run is planned (pipeline/reuse.py). Their rows are the tables
 `past_runs` and `past_cases`, numbered from 1 for the oldest.
 """
 

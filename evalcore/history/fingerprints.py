@@ -12,7 +12,7 @@ from evalcore.model.identity import JUDGED, target_identity
 from evalcore.model.run import Plan
 from evalcore.model.suite import SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.planning.zstd_frames import decompress_frame
+from evalcore.planning.spool import decompress_frame
 from evalcore.storage.runs import StoredRun
 
 

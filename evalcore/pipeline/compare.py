@@ -1,26 +1,158 @@
-"""Compare two completed runs."""
+"""What a run is compared with: settled when it is planned, opened when it is decided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.errors import RunConflictError
+from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError, UsageError
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
-from evalcore.model.comparison import Comparison
+from evalcore.gates.registry import restore_gate
+from evalcore.model.comparison import CLOCK_NOISE_MS, Comparison, Tolerances
 from evalcore.model.gate import GateResult
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
+from evalcore.model.suite import SuiteDefinition
 from evalcore.model.summary import Summary
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
-from evalcore.pipeline.opened_baseline import compare_with_run
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
+from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
+from evalcore.storage.runs import StoredRun, open_run, partial_reasons
+from evalcore.storage.store import ObjectStore
+from evalcore.targets.registry import is_instant
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.summary import Aggregates
+
+
+def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
+    """Return the earlier run that a run of the suite is compared with: `{name, suite, run}`.
+
+    None if its baseline is a variant, or if none is asked for. The name that the caller gave is
+    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither, or if the
+    run is a partial one. `latest` means the newest whole run, as `last` does.
+    """
+    if definition.baseline is not None or definition.dropped_baseline is not None:
+        return None
+    name = definition.baseline_run
+    if name is None:
+        if not any(restore_gate(gate).compares for gate in definition.policy.gates):
+            return None
+        name = DEFAULT_NAME
+    pointer = get_baseline(store, definition.name, name)
+    if pointer is not None:
+        return {"name": name, "suite": pointer.suite, "run": pointer.run}
+    if definition.baseline_run is None:
+        return None
+    if not is_run_name(name):
+        raise UsageError(_unknown(store, definition, name))
+    run = choose_run(store, _whole(name), suite=definition.name)
+    earlier = run.manifest()
+    if earlier.state is not State.COMPLETED:
+        raise UsageError(
+            f"baseline: run {name} is {earlier.state}; only a completed run can be one"
+        )
+    if earlier.suite != definition.name:
+        raise UsageError(
+            f"baseline: run {name} is of suite '{earlier.suite}', not of '{definition.name}'; "
+            "`evalcore compare` compares runs of any two suites"
+        )
+    if reasons := partial_reasons(run, earlier):
+        raise UsageError(
+            f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}) and "
+            "cannot be a baseline; `last` names the newest whole run, and `evalcore baseline set "
+            f"{definition.name} {earlier.id} --force` takes this one as it is"
+        )
+    return {"name": None, "suite": earlier.suite, "run": earlier.id}
+
+
+def _whole(name: str) -> str:
+    suite, slash, short = name.rpartition("/")
+    return f"{suite}{slash}{LAST}" if short == LATEST else name
+
+
+def _unknown(store: ObjectStore, definition: SuiteDefinition, name: str) -> str:
+    variants = ", ".join(variant.id for variant in definition.variants)
+    names = [pointer.name for pointer in list_baselines(store, definition.name)]
+    named = f"no baseline of that name (known: {', '.join(names) or 'none'})"
+    return (
+        f"baseline: suite '{definition.name}' has no variant '{name}' (variants: {variants}) and "
+        f"{named}, and it is no run's id"
+    )
+
+
+_NOISE_SINCE: Final = 4  # of `model.suite.FILE_RULES`
+
+
+@contextmanager
+def open_baseline(
+    run: StoredRun, manifest: Manifest
+) -> Iterator[tuple[ComparisonPlan | None, str | None]]:
+    """Give what the run is compared with, or why there is nothing; files last as the context."""
+    definition = run.definition
+    recorded = manifest.settings.get("baseline")
+    if definition.dropped_baseline is not None:
+        dropped = definition.dropped_baseline
+        chosen = f"add it to the variants that run (--variant {dropped})"
+        yield None, f"the baseline variant '{dropped}' was left out: {chosen}"
+    elif definition.baseline is not None:
+        yield _comparison_plan(definition, baseline=definition.baseline), None
+    elif recorded is None:
+        yield None, None
+    else:
+        earlier = open_run(run.store, recorded["suite"], recorded["run"])
+        with ExitStack() as stack:
+            comparison_plan: ComparisonPlan | None = None
+            try:
+                manifest = earlier.manifest()
+                comparison_plan = stack.enter_context(
+                    compare_with_run(definition, earlier, manifest)
+                )
+            except ObjectNotFoundError:
+                reason = f"the baseline run {recorded['run']} is not in the store any more"
+            except DamagedRunError as error:
+                reason = f"the baseline {error}"
+            yield comparison_plan, None if comparison_plan is not None else reason
+
+
+@contextmanager
+def compare_with_run(
+    definition: SuiteDefinition, earlier: StoredRun, manifest: Manifest
+) -> Iterator[ComparisonPlan]:
+    """Give an earlier run as the baseline; its files last as long as the context.
+
+    Raises `DamagedRunError` unless it has a row for each of its items.
+    """
+    from evalcore.analytics.compare import EarlierRun
+
+    check_shards(earlier, manifest)
+    with earlier.result_files(manifest.plan) as parts:
+        check_parts(earlier, manifest, parts)
+        variants = tuple(variant.id for variant in earlier.definition.variants)
+        yield _comparison_plan(
+            definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants)
+        )
+
+
+def _comparison_plan(definition: SuiteDefinition, **baseline: Any) -> ComparisonPlan:
+    from evalcore.analytics.compare import ComparisonPlan
+
+    tolerances = Tolerances(noise_ms=CLOCK_NOISE_MS)
+    if definition.file_rules < _NOISE_SINCE:
+        instant = all(map(is_instant, definition.targets.values()))
+        tolerances = Tolerances(floor_ms=0.0 if instant else CLOCK_NOISE_MS)
+    return ComparisonPlan(
+        tuple(variant.id for variant in definition.variants),
+        tolerances=tolerances,
+        cluster=definition.policy.cluster,
+        only_planned=definition.filtered,
+        **baseline,
+    )
+
 
 _GATE = NoRegressions().spec
 
@@ -56,7 +188,7 @@ def open_compared(
     `variants` are that of the baseline and that of the candidate; None for all that match. Both
     runs may be the same. Raises as `compare_runs` does.
     """
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
     manifests = [_completed(run) for run in (baseline, candidate)]
     definition = candidate.definition

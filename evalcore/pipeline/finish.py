@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import (
-    ObjectNotFoundError,
-    RunConflictError,
-)
+from evalcore.errors import ObjectNotFoundError, RunConflictError
+from evalcore.execution.lanes.claims_history import history_of, read_claims
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
@@ -20,10 +18,17 @@ from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
+from evalcore.model.steady_clock import SteadyClock
+from evalcore.model.suite import Case, Suite
 from evalcore.model.summary import Summary
-from evalcore.pipeline.complete_run import CompleteRun, history_facts, read_complete
-from evalcore.pipeline.decided_report import ReportSources, decided_report
-from evalcore.pipeline.execute import execution_facts
+from evalcore.pipeline.compare import open_baseline
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.gates import (
+    DecideOptions,
+    ReportSources,
+    decided_report,
+    has_evaluated_nothing,
+)
 from evalcore.pipeline.integrity import (
     check_counts,
     check_parts,
@@ -32,20 +37,20 @@ from evalcore.pipeline.integrity import (
     naming_damage,
     require_planned,
 )
-from evalcore.pipeline.opened_baseline import open_baseline
-from evalcore.pipeline.past_runs import open_past_runs
-from evalcore.pipeline.plan import iso_time
-from evalcore.pipeline.run_gates import DecideOptions, has_evaluated_nothing
+from evalcore.pipeline.plan import PlanOptions, iso_time, plan_run
+from evalcore.pipeline.reuse import open_past_runs
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.run_observer import tell_end
+from evalcore.pipeline.states import execution_facts, require_epoch
+from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
-from evalcore.storage.partial_runs import PART, reasons_of_part
-from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.runs import PART, StoredRun, reasons_of_part
+from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 @dataclass(eq=False)
@@ -99,7 +104,7 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.exporting import ExportFacts
+        from evalcore.analytics.export import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)
@@ -118,18 +123,19 @@ def finish_run(
     now: datetime,
     options: DecideOptions | None = None,
     keep_json: bool = False,
+    epoch: int | None = None,
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
     `keep_json` spares the view to make the JSON again that is stored here.
     The report is written before the manifest's final state, which speaks of it. Raises
-    `RunConflictError` if shards are missing.
+    `RunConflictError` if shards are missing, or if `epoch` (of the caller's lease) is not the run's
+    any more.
     """
-    complete = read_complete(run, receipts)
-    manifest = complete.manifest
-    facts = execution_facts(manifest, receipts) | history_facts(complete, receipts)
+    manifest, history, has_labels = _read_complete(run, receipts)
+    require_epoch(manifest, epoch)
+    facts = execution_facts(manifest, receipts) | history | _budget_facts(run, manifest)
     facts.pop("abandoned_claims", None)
-    facts |= _budget_facts(run, manifest)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -139,7 +145,9 @@ def finish_run(
     with (
         at_once(run.store) as starts,
         _view(
-            complete._replace(manifest=ended),
+            run,
+            ended,
+            has_labels,
             starts(lambda: check_plan(run, manifest, thorough=False)),
             options or DecideOptions(),
         ) as view,
@@ -162,15 +170,52 @@ def finish_run(
             "execution": facts,
             "parts": view.parts,
         }
-        settled = run.update(
-            lambda now: now if now.state is State.COMPLETED else replace(now, **final)
-        )
+
+        def completed(now: Manifest) -> Manifest:
+            if now.state is State.COMPLETED:
+                return now
+            require_epoch(now, epoch)
+            return replace(now, **final)
+
+        settled = run.update(completed)
         if settled.ended_at != ended.ended_at:
             # Another process has ended the run just before; all that is stored says the same.
             view.report = replace(view.report, run=_run_facts(settled))
             _store_report(view, keep_json=keep_json)
         tell_end(settled, summary.total_cost_usd)
         yield view
+
+
+def _read_complete(
+    run: StoredRun, receipts: Sequence[ShardReceipt]
+) -> tuple[Manifest, dict[str, Any], Callable[[], bool]]:
+    """Return the manifest, what the store knows of the execution, and whether there are labels.
+
+    Claims that are as the `receipts` of this process have them are not read again. Raises
+    `RunConflictError` if shards are missing.
+    """
+    own_claims = {receipt.shard: receipt.claim for receipt in receipts if receipt.claim is not None}
+    with at_once(run.store) as starts:
+        written = starts(run.written_shards)
+        claims = starts(lambda: read_claims(run, own_claims))
+        has_labels = starts(run.has_labels)
+        manifest = run.manifest()
+        plan = manifest.plan
+        missing = pending_shards(plan, written())
+        if missing:
+            raise RunConflictError(
+                f"run {run.run_id} is not complete: {len(missing)} of {plan.shards} shards have "
+                f"no result; `evalcore run --resume {run.run_id}` executes them"
+            )
+        history = history_of(plan, claims())
+    facts: dict[str, Any] = {"reexecuted": history.reexecuted}
+    if len(receipts) < plan.shards:
+        commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]
+        facts["last_shard_committed_at"] = iso_time(max(commits))
+        if history.first_started_at is not None:
+            started = datetime.fromtimestamp(history.first_started_at, UTC)
+            facts["first_shard_started_at"] = iso_time(started)
+    return manifest, facts, has_labels
 
 
 def _store_report(view: RunView, *, keep_json: bool) -> None:
@@ -233,14 +278,16 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
         has_labels = starts(run.has_labels)
         for check in checks:
             check()
-    with _view(CompleteRun(run, manifest, {}, has_labels)) as view:
+    with _view(run, manifest, has_labels) as view:
         check_counts(manifest, asdict(view.report.summary.counts))
         yield view
 
 
 @contextmanager
 def _view(
-    complete: CompleteRun,
+    run: StoredRun,
+    manifest: Manifest,
+    has_labels: Callable[[], bool],
     check_plan: Callable[[], None] = lambda: None,
     options: DecideOptions | None = None,
 ) -> Iterator[RunView]:
@@ -249,7 +296,6 @@ def _view(
 
     Without options the run has been decided: custom gates keep what the stored report says.
     """
-    run, manifest = complete.run, complete.manifest
     with ExitStack() as stack:
         comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
         past = stack.enter_context(open_past_runs(run, manifest))
@@ -259,7 +305,7 @@ def _view(
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
         sources = ReportSources(run, manifest, parts, comparison, past, no_baseline)
         tables = stack.enter_context(sources.aggregates())
-        undecided = _undecided(sources, tables, complete.has_labels)
+        undecided = _undecided(sources, tables, has_labels)
         if not undecided.summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
         report = decided_report(sources, tables, undecided, options)
@@ -307,3 +353,67 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         evidence=manifest.settings.get("evidence"),
         part=tuple(manifest.execution.get(PART) or ()),
     )
+
+
+@contextmanager
+def evaluate(
+    suite: Suite,
+    store: ObjectStore,
+    options: ExecuteOptions | None = None,
+    plan_options: PlanOptions | None = None,
+    decide: DecideOptions | None = None,
+) -> Iterator[RunView]:
+    """Plan, execute and finish a run of the suite in this process; give its view.
+
+    Custom gates may import what targets may, unless `decide` says otherwise.
+    """
+    clock = SteadyClock()
+    run = plan_run(suite, store, plan_options, now=clock.now())
+    receipts = execute_run(run, options)
+    options = options or ExecuteOptions()
+    decide = decide or DecideOptions(options.imports, options.objects)
+    with finish_run(run, receipts, now=clock.now(), options=decide) as view:
+        yield view
+
+
+@dataclass(frozen=True)
+class StoredCases:
+    """The cases of a run as they stand in its plan (`model.suite.CaseSource`)."""
+
+    run: StoredRun
+    plan: Plan
+
+    def __iter__(self) -> Iterator[Case]:
+        for part in range(self.plan.parts):
+            yield from self.run.cases(part, self.plan)
+
+    def __len__(self) -> int:
+        return self.plan.cases
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the plan's parts as they are."""
+        return map(self.run.plan_part, range(self.plan.parts))
+
+    def code_names(self) -> frozenset[str]:
+        """Return the code whose digests the plan has."""
+        return frozenset(self.run.definition.code)
+
+
+@contextmanager
+def decide_again(run: StoredRun, options: ExecuteOptions | None = None) -> Iterator[RunView]:
+    """Grade a completed run again with the labels there are, as a new run; give its view.
+
+    Results of other checks stay as they are. Raises `RunConflictError` unless the run is completed.
+    """
+    manifest = run.manifest()
+    if manifest.state is not State.COMPLETED:
+        raise RunConflictError(f"run {run.run_id} is {manifest.state}; it has to end first")
+    options = options or ExecuteOptions()
+    suite = Suite(run.definition, StoredCases(run, manifest.plan))
+    plan = PlanOptions(mode=manifest.mode, reuse=run.run_id, is_stored=True)
+    clock = SteadyClock()
+    again = plan_run(suite, run.store, plan, now=clock.now())
+    receipts = execute_run(again, options)
+    decide = DecideOptions(options.imports, options.objects, options.isolation)
+    with finish_run(again, receipts, now=clock.now(), options=decide) as view:
+        yield view

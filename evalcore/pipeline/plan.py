@@ -1,16 +1,25 @@
-"""PLAN: a loaded suite becomes a run in the store."""
+"""PLAN: a loaded suite becomes a run in the store; its plan is signed, and recognized by that."""
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import orjson
 
 from evalcore.checks.registry import HEAVY
-from evalcore.errors import UsageError
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    NotAllowedError,
+    ObjectNotFoundError,
+    UsageError,
+)
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
@@ -21,13 +30,14 @@ from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.pipeline.awaited_labels import SINCE
-from evalcore.pipeline.baseline_choice import settle_baseline
-from evalcore.pipeline.kept_evidence import check_kept_evidence, kept_evidence_settings
-from evalcore.pipeline.past_runs import freeze_past_runs
-from evalcore.pipeline.run_observer import check_observers
-from evalcore.pipeline.signing import sign_plan
-from evalcore.pipeline.warnings_output import warn_on_standard_error
+from evalcore.pipeline.compare import settle_baseline
+from evalcore.pipeline.reuse import (
+    check_kept_evidence,
+    freeze_past_runs,
+    kept_evidence_settings,
+    prepare_reuse,
+)
+from evalcore.pipeline.run_observer import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     PILOT_ITEMS,
@@ -41,13 +51,12 @@ from evalcore.planning.shards import (
 from evalcore.planning.spool import PART_CASES, CaseSpool
 from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import new_run_id
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import CALIBRATION, FILTERS
-from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import Seal, frozen_fields
+from evalcore.storage.manifests import Seal, frozen_fields
+from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, list_runs, open_run
+from evalcore.storage.store import ObjectStore
 from evalcore.targets.registry import SCRIPT
 from evalcore.targets.registry import is_instant as is_instant_target
-from evalcore.trust.plan_keys import read_plan_keys
+from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
 from evalcore.version import VERSION
 
 DEFAULT_CONCURRENCY = 16
@@ -56,6 +65,12 @@ _MIN_LOCAL_SHARD_ITEMS = 1_000
 # Those whose grading takes a while gain from cores.
 _MIN_HEAVY_SHARD_ITEMS = 50
 _GUESSED_LATENCY_S = 1.0
+_SIGNATURE_SCHEMA = 1
+_SIGNATURE = "plan/signature.json"
+_REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
+
+ANNOTATION_SINCE = "annotation_since"
+"""In a manifest's settings: when people could begin to answer, if that was in an earlier run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +201,11 @@ def plan_run(
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
     if definition.policy.auto_iterations:
-        from evalcore.pipeline.stopping_order import require_decidable
+        from evalcore.pipeline.early_stop import require_decidable
 
         require_decidable(definition)
     elif definition.policy.stop_when_decided:
-        from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
+        from evalcore.pipeline.early_stop import in_stopping_order, stopping_plan
 
         seed = _seed(store, options.reuse) if regraded else options.seed
         suite, order = in_stopping_order(suite, seed)
@@ -215,8 +230,6 @@ def plan_run(
     if past is not None:
         parts |= past.write(run)
     if options.reuse is not None:
-        from evalcore.pipeline.reuse import prepare_reuse
-
         prepared = prepare_reuse(run, suite, plan, options.reuse, options.warn)
         parts |= prepared.parts
         if prepared.settings:
@@ -297,7 +310,7 @@ def _seed(store: ObjectStore, regraded: str | None) -> int | None:
 def _annotation_start(store: ObjectStore, regraded: str | None) -> dict[str, Any]:
     """Return since when people have been able to answer: since the run that was executed."""
     earlier = find_run(store, str(regraded)).manifest()
-    return {SINCE: earlier.settings.get(SINCE) or earlier.created_at}
+    return {ANNOTATION_SINCE: earlier.settings.get(ANNOTATION_SINCE) or earlier.created_at}
 
 
 def _planned(stored: Manifest, settings: Mapping[str, Any]) -> Manifest:
@@ -349,3 +362,77 @@ def _latency_in_history(store: ObjectStore, definition: SuiteDefinition) -> floa
 def iso_time(moment: datetime) -> str:
     """Return an aware time as ISO 8601 in UTC, to the microsecond."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:
+    """Store the seal of a plan that has just been written, signed with the run's own key."""
+    key = keys.of_run(run.run_id)
+    if key is None:
+        return
+    signed = {
+        "schema": _SIGNATURE_SCHEMA,
+        "algorithm": "hmac-sha256",
+        "key": key_id(key),
+        "signature": signature_of(key, seal.canonical()),
+        "manifest": seal.manifest,
+        "parts": seal.parts,
+    }
+    data = orjson.dumps(signed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    run.store.put_if_absent(run.keys.plan_signature, data)
+
+
+def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None:
+    """Return the seal that one of this process's keys has signed; None if there is none.
+
+    Raises `NotAllowedError` if there is none and `keys` require it, `DamagedRunError` if the
+    plan is not what was signed.
+    """
+    key = keys.of_run(run.run_id)
+    signed = _read_signed(run)
+    if signed is None or key is None:
+        _refuse_unsigned(run, keys, "is not signed")
+        return None
+    seal = Seal(signed["manifest"], signed["parts"])
+    if seal.manifest.get("id") != run.run_id:
+        _refuse_signature(run, "is the signature of another run")
+    if signed["key"] != key_id(key):
+        _refuse_unsigned(run, keys, "is signed with another key")
+        return None
+    if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
+        _refuse_signature(run, "does not hold: what it lists is not what was signed")
+    seal.check_manifest(manifest)
+    prefix = run.keys.plan_prefix
+    names = {info.key.removeprefix(prefix) for info in run.store.list(prefix)}
+    seal.check_names(names - {run.keys.plan_signature.removeprefix(prefix)})
+    return seal
+
+
+def _read_signed(run: StoredRun) -> dict[str, Any] | None:
+    try:
+        data = run.store.get(run.keys.plan_signature).data
+    except ObjectNotFoundError:
+        return None
+    try:
+        signed = orjson.loads(data)
+        sound = (
+            signed["schema"] == _SIGNATURE_SCHEMA
+            and isinstance(signed["manifest"], dict)
+            and isinstance(signed["parts"], dict)
+            and signed["signature"].isascii()
+            and isinstance(signed["key"], str)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        _refuse_signature(run, "is no signature that this version reads")
+    result: dict[str, Any] = signed
+    return result
+
+
+def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
+    if keys.required:
+        raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
+
+
+def _refuse_signature(run: StoredRun, reason: str) -> NoReturn:
+    raise DamagedRunError(run.run_id, (Damage(_SIGNATURE, reason),))

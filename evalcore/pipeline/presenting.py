@@ -5,20 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from evalcore.errors import EvalError
 from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
-from evalcore.model.trend import Trend
+from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.questions import question_of
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
-from evalcore.storage.partial_runs import is_whole
+from evalcore.statistics.estimates import estimate_mean
+from evalcore.storage.runs import is_whole
+from evalcore.storage.store import ObjectStore
 
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
 # Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
@@ -62,8 +67,6 @@ class Presented:
 
     def trend(self) -> Trend | None:
         """Return the suite's scores up to this run; None without a history."""
-        from evalcore.pipeline.run_trend import run_trend
-
         return run_trend(self._view.run.store, self.report, whole=is_whole(self._view.run))
 
     def source_line(self, case: str) -> SourceLine:
@@ -128,3 +131,51 @@ def _facts(case: Case | None) -> CaseFacts:
     question = question_of(case.input)
     expected = shown_text(case.expected_output)
     return CaseFacts(shown_text(case.input), expected, case.tags, question)
+
+
+_HISTORY_LOG: Final = "history/runs/_delta_log/"
+_MOST_POINTS: Final = 365
+
+
+def run_trend(store: ObjectStore, report: Report, *, whole: bool) -> Trend | None:
+    """Return the score of the suite up to this run; None without an earlier run in the history.
+
+    A run that is not `whole` is no point of it.
+
+    The history is taken as it is: a report does not bring it up to date. What cannot be read is
+    left out, the report does not depend on it.
+    """
+    if next(iter(store.list(_HISTORY_LOG)), None) is None:
+        return None
+    from evalcore.history.trend import SuiteHistory
+
+    try:
+        with SuiteHistory(store, report.suite) as history:
+            trend = history.trend(Metric.SCORE)
+    except EvalError:
+        return None
+    started_at = datetime.fromisoformat(report.run.started_at)
+    variants = {variant.variant for variant in report.summary.variants}
+    earlier = [
+        point
+        for point in trend.points
+        if point.started_at <= started_at and point.variant in variants
+    ]
+    if not any(point.run_id != report.run.id for point in earlier):
+        return None
+    if whole and not any(point.run_id == report.run.id for point in earlier):
+        earlier += _own_points(report, started_at)
+    return replace(trend, points=tuple(earlier[-_MOST_POINTS * len(variants) :]))
+
+
+def _own_points(report: Report, started_at: datetime) -> list[TrendPoint]:
+    points = []
+    for variant in report.summary.variants:
+        low, high = estimate_mean(variant.score_sample)[:2]
+        decision = str(report.decision)
+        points.append(
+            TrendPoint(
+                report.run.id, started_at, variant.variant, variant.score, low, high, decision
+            )
+        )
+    return points

@@ -1,30 +1,51 @@
-"""Which of a planned run's items need no execution: their evidence stands in earlier runs."""
+"""What a run takes from earlier runs: evidence, rows for gates over time, limits for a replay.
+
+Evidence and rows are settled when the run is planned: they are copied beside its plan, so that it
+is executed and decided to the same bytes from its own folder alone, also after the other runs are
+deleted and the tables of the history are compacted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from evalcore.analytics.reuse import PlannedItem, ReusableRows
-from evalcore.errors import DamagedRunError, ResultsDroppedError
-from evalcore.execution.reused_items import REUSE_ITEMS
-from evalcore.model.identity import METADATA_APART_SINCE
-from evalcore.model.mode import HISTORY
-from evalcore.model.run import Plan, State
-from evalcore.model.suite import EvidencePolicy, Suite
-from evalcore.pipeline.asked_conversations import AskedConversations, is_asked_by_own_checks
+from evalcore.errors import (
+    DamagedRunError,
+    EvalError,
+    ObjectNotFoundError,
+    ResultsDroppedError,
+    UsageError,
+)
+from evalcore.gates.over_time import PastGate
+from evalcore.gates.registry import restore_gate
+from evalcore.model.code_names import code_identity
+from evalcore.model.identity import (
+    METADATA_APART_SINCE,
+    case_identity,
+    target_code,
+    target_identity,
+)
+from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.past import PastRuns, past_runs_of
+from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.suite import Case, EvidencePolicy, Limits, Suite, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.pipeline.integrity import check_parts, check_shards
-from evalcore.pipeline.kept_evidence import kept_evidence
-from evalcore.pipeline.reuse_changes import target_changes
-from evalcore.planning.expand import Expander
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import digest_of
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
+
+if TYPE_CHECKING:
+    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.reuse import PlannedItem
+    from evalcore.execution.limits import PreventedItem
 
 _RUNS_LOOKED_AT = 20
 
@@ -63,6 +84,9 @@ def prepare_reuse(
     `source` is `HISTORY`, or the id of the one run whose evidence is graded again. `warn` is told
     why evidence of earlier runs is not taken.
     """
+    from evalcore.analytics.reuse import ReusableRows
+    from evalcore.execution.reused_items import REUSE_ITEMS
+
     if source == HISTORY:
         runs: Sequence[StoredRun] = earlier_runs(run.store, suite.definition.name, warn)
     else:
@@ -128,6 +152,9 @@ def _planned_items(
     suite: Suite, plan: Plan, conversations: AskedConversations
 ) -> Iterator[PlannedItem]:
     """Yield the items by their identities, and by those that earlier versions gave them."""
+    from evalcore.analytics.reuse import PlannedItem
+    from evalcore.planning.expand import Expander
+
     definition = suite.definition
     expanders = [Expander(definition)]
     if definition.file_rules >= METADATA_APART_SINCE:
@@ -139,3 +166,309 @@ def _planned_items(
         for expander in expanders if case.metadata else expanders[:1]:
             for item in expander.expand(case, first, numbers, asked_as=asked_as):
                 yield PlannedItem(item.number, item.exec_key, item.grade_key)
+
+
+_MOST_FILES = 3
+
+
+def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[str]:
+    """Yield a sentence for each target that is not what it was in an earlier run, by name."""
+    before = earlier.definition
+    for name, target in sorted(definition.targets.items()):
+        former = before.targets.get(name)
+        if former is None:
+            continue
+        if _bare_identity(target) != _bare_identity(former):
+            yield f"the definition of target '{name}' changed since run {earlier.run_id}"
+            continue
+        names = tuple(target_code(target, DEFAULT_VARIANT))
+        if code_identity(names, definition.code) != code_identity(names, before.code):
+            changed = _changed_files(names, definition, earlier.manifest().created_at)
+            yield (
+                f"the code of target '{name}' changed since run {earlier.run_id}: "
+                f"{changed or 'it names a file that is new or gone'}"
+            )
+
+
+def _bare_identity(target: Target) -> bytes:
+    return target_identity(target, DEFAULT_VARIANT)
+
+
+def _changed_files(names: Iterable[str], definition: SuiteDefinition, since: str) -> str:
+    """Return the files of the code that were written after a time, as far as they fit a line."""
+    from evalcore.trust.code_digests import CodeDigests
+
+    folder = Path(definition.source.folder).resolve()
+    digests, moment = CodeDigests(folder), datetime.fromisoformat(since).timestamp()
+    files = sorted({path for name in names for path in digests.files(name)})
+    changed = [path for path in files if _written_at(path) >= moment]
+    line = ", ".join(
+        str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+        for path in changed[:_MOST_FILES]
+    )
+    more = len(changed) - _MOST_FILES
+    return f"{line} and {more} more" if more > 0 else line
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+# An execution by the present checks may ask turns that the graded one did not.
+_OTHER_CHECKS: Final = "asked_by_other_checks"
+
+
+def is_asked_by_own_checks(run: Manifest) -> bool:
+    """Whether the evidence of a run's items is what an execution by its checks would leave."""
+    return _OTHER_CHECKS not in run.settings
+
+
+class AskedConversations:
+    """The conversations of a run that is graded again; they are read when the first is needed.
+
+    Without a run there are none.
+    """
+
+    def __init__(self, run: StoredRun | None) -> None:
+        self._run = run
+        self._cases: dict[str, Case] | None = None
+        self._by_other_checks = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The setting of a run that was graded by other checks than those that stopped it."""
+        earlier = self._run is not None and not is_asked_by_own_checks(self._run.manifest())
+        return {_OTHER_CHECKS: True} if earlier or self._by_other_checks else {}
+
+    def asked_as(self, case: Case) -> Case | None:
+        """Return the case of the run that asked the same by other checks; None if there is none."""
+        if case.turns is None or self._run is None:
+            return None
+        if self._cases is None:
+            plan = self._run.manifest().plan
+            parts = (self._run.cases(number, plan) for number in range(plan.parts))
+            self._cases = {each.id: each for part in parts for each in part if each.turns}
+        executed = self._cases.get(case.id)
+        if executed is None or case_identity(executed) == case_identity(case):
+            return None
+        if case_identity(executed, with_stops=False) != case_identity(case, with_stops=False):
+            return None
+        self._by_other_checks = True
+        return executed
+
+
+_SETTING: Final = "evidence"
+
+
+def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
+    """Return what a run's manifest says of it; nothing where answers are kept, as usual."""
+    if definition.evidence is EvidencePolicy.ANSWERS:
+        return {}
+    return {_SETTING: str(definition.evidence)}
+
+
+def kept_evidence(manifest: Manifest) -> EvidencePolicy:
+    """Return what a run keeps of its items."""
+    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.ANSWERS))
+
+
+def check_kept_evidence(
+    store: ObjectStore, definition: SuiteDefinition, *, mode: str, reuse: str | None
+) -> None:
+    """Raise `UsageError` for a mode that keeps what the suite does not, or a source without it."""
+    if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
+        raise UsageError(
+            f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
+            "every answer as a recording; use mode live, or evidence: answers"
+        )
+    if reuse in {None, HISTORY}:
+        return
+    source = find_run(store, str(reuse)).manifest()
+    if kept_evidence(source) is EvidencePolicy.NONE:
+        raise UsageError(
+            f"run {source.id} kept no outputs (evidence: none), so there is nothing to grade "
+            "again; run the suite instead"
+        )
+
+
+_PAST_FILES = ("past_runs", "past_cases")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPast:
+    """The earlier runs, and their rows as parts of the plan by name."""
+
+    runs: PastRuns
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+
+    def write(self, run: StoredRun) -> dict[str, str]:
+        """Write the parts beside the plan of a run; return their digests by name."""
+        for name, data in self.parts.items():
+            run.store.put_if_absent(run.keys.past_part(name), data)
+        return {f"{name}.parquet": digest_of(data) for name, data in self.parts.items()}
+
+
+def wanted_past_runs(definition: SuiteDefinition) -> int:
+    """Return how many earlier runs the suite's gates look back on; 0 if none does."""
+    gates = map(restore_gate, definition.policy.gates)
+    return max((gate.wanted_runs for gate in gates if isinstance(gate, PastGate)), default=0)
+
+
+def freeze_past_runs(
+    store: ObjectStore, suite: Suite, *, mode: str, reuse: str | None
+) -> FrozenPast | None:
+    """Return the newest comparable runs of the suite; None if no gate looks back.
+
+    Brings the history up to date first. A run that is graded again looks back on what the run that
+    it grades did. A history that cannot be read is a reason, no error.
+    """
+    most = wanted_past_runs(suite.definition)
+    if not most:
+        return None
+    try:
+        if reuse not in {None, HISTORY}:
+            return _as_before(find_run(store, str(reuse)))
+        return _choose(store, suite, mode, most)
+    except EvalError as error:
+        return FrozenPast(PastRuns(reason=f"the history cannot be read: {error}"))
+
+
+def _as_before(run: StoredRun) -> FrozenPast:
+    settings = run.manifest().settings.get("history")
+    if not settings:
+        return FrozenPast(PastRuns(reason=f"run {run.run_id}, graded again, has no history"))
+    try:
+        parts = {name: run.store.get(run.keys.past_part(name)).data for name in _PAST_FILES}
+    except ObjectNotFoundError:
+        parts = {}
+    return FrozenPast(past_runs_of(settings), parts)
+
+
+def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPast:
+    from evalcore.history.fingerprints import digest_cases, judges_sha256
+    from evalcore.history.past_runs import ComparedWork, PastRows
+    from evalcore.history.sync import sync
+
+    synced = sync(store)
+    definition = suite.definition
+    cases_sha256, judged = digest_cases(suite.cases.parts())
+    judges = judges_sha256(definition, judged=judged)
+    work = ComparedWork(definition.name, cases_sha256, judges, mode == Mode.REPLAY)
+    chosen: list[str] = []
+    left_out: dict[str, int] = {}
+    with PastRows(store, definition.name) as rows, temporary_folder("evalcore-past-") as folder:
+        for listed in rows.comparable(work):
+            if len(chosen) == most:
+                break
+            reason = listed.reason or _unusable(store, definition.name, listed.run_id)
+            if reason is None:
+                chosen.append(listed.run_id)
+            else:
+                left_out[reason] = left_out.get(reason, 0) + 1
+        if synced.damaged:
+            left_out["damaged"] = len(synced.damaged)
+        chosen.reverse()
+        if not chosen:
+            return FrozenPast(PastRuns((), left_out))
+        files = rows.write(chosen, folder)
+        parts = {name: path.read_bytes() for name, path in files.items()}
+    return FrozenPast(PastRuns(tuple(chosen), left_out), parts)
+
+
+def _unusable(store: ObjectStore, suite: str, run_id: str) -> str | None:
+    """Return why a run of the tables is no evidence of its own; None if it is."""
+    try:
+        manifest = open_run(store, suite, run_id).manifest()
+    except ObjectNotFoundError:
+        return "deleted"
+    except EvalError:
+        return "damaged"
+    if manifest.settings.get("reuse") not in {None, HISTORY}:
+        return "graded again"
+    copied = sum(int(source["items"]) for source in manifest.settings.get("reused") or ())
+    return "with reused results only" if copied >= manifest.plan.items else None
+
+
+@contextmanager
+def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | None]:
+    """Give the frozen runs with their rows as files; None if no gate of the run looks back.
+
+    Raises `DamagedRunError` if the rows are not those that were frozen.
+    """
+    if not wanted_past_runs(run.definition):
+        yield None
+        return
+    from evalcore.analytics.past import PastTables
+
+    past = past_runs_of(manifest.settings.get("history"))
+    with ExitStack() as stack:
+        if not past.run_ids:
+            yield PastTables(past)
+            return
+        folder = stack.enter_context(temporary_folder("evalcore-past-"))
+        files = []
+        for name in _PAST_FILES:
+            path = folder / f"{name}.parquet"
+            path.write_bytes(run.plan_object(run.keys.past_part(name)))
+            files.append(path)
+        yield PastTables(past, files[0], files[1])
+
+
+_RECORDING = frozenset({Mode.RECORD, Mode.AUTO})
+_TIMEOUT = "timeout"
+_UNPRICED = "price"
+
+
+def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
+    """Return, by execution key, the items that limits of a replayed run cut short.
+
+    What never happened has no recording: the rows of the suite's recorded runs in the store tell.
+    Only limits that the suite still has count, and of each item the newest run that has it.
+    """
+    limits = run.definition.limits
+    kinds = _kinds(limits)
+    limited = limits.budgeted or limits.max_duration_s is not None
+    if not limited and not kinds:
+        return {}
+    recorded = list(islice(_recorded_runs(run), _RUNS_LOOKED_AT))
+    while recorded and not _is_cut_short(recorded[-1]):
+        recorded.pop()
+    if not recorded:
+        return {}
+    from evalcore.analytics.progress import prevented_rows
+    from evalcore.execution.limits import PreventedItem
+
+    with ExitStack() as stack:
+        parts = []
+        for manifest in recorded:
+            earlier = open_run(run.store, manifest.suite, manifest.id)
+            parts.append(stack.enter_context(earlier.result_files(manifest.plan)))
+        return {
+            key: PreventedItem(State(status), reason, kind, message)
+            for key, status, reason, kind, message in prevented_rows(parts, kinds)
+            if limited or kind is not None
+        }
+
+
+def _kinds(limits: Limits) -> frozenset[str]:
+    kinds = set()
+    if limits.timeout_s is not None:
+        kinds.add(_TIMEOUT)
+    if limits.max_cost_usd is not None:
+        kinds.add(_UNPRICED)
+    return frozenset(kinds)
+
+
+def _recorded_runs(run: StoredRun) -> Iterator[Manifest]:
+    """Yield the suite's completed runs that recorded, the newest first."""
+    for manifest in list_runs(run.store, run.definition.name):
+        if manifest.state is State.COMPLETED and manifest.mode in _RECORDING:
+            yield manifest
+
+
+def _is_cut_short(manifest: Manifest) -> bool:
+    counts = manifest.counts or {}
+    return bool(counts.get("skipped") or counts.get("error"))

@@ -11,18 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import StalledError, StoreError
-from evalcore.execution.lanes.started_items import StartedItems
+from evalcore.errors import StoreError
 from evalcore.execution.open_shards import Progress
-from evalcore.execution.watchdog import StallWatchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.run_observer import observer_of
-from evalcore.pipeline.warnings_output import warn_on_standard_error
+from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.registry import kind_facts
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     from evalcore.execution.adaptive import ConcurrencyShare
     from evalcore.execution.budget import Spent
-    from evalcore.execution.call_context import RunCallContext
+    from evalcore.execution.calls import RunCallContext
     from evalcore.execution.finished_counts import FinishedCounts
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.pool import Pool
@@ -42,8 +39,7 @@ if TYPE_CHECKING:
     from evalcore.execution.stored_shards import ShardReceipt
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
-    from evalcore.pipeline.round_rule import RoundRule
-    from evalcore.pipeline.stop_rule import StopRule
+    from evalcore.pipeline.early_stop import RoundRule, StopRule
     from evalcore.workspaces.manager import Workspaces
 
 
@@ -55,10 +51,8 @@ class ExecuteOptions:
     then. `settings` have prices and the limits of providers. `objects` are what a suite made in
     Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
-    told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
-    process of a run that has stalled and does not end by itself. `isolation` says
-    where functions run if neither their suite nor the run's plan says it. `meanwhile` prepares
-    what is needed later, step by step, while items wait.
+    told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
+    where functions run if neither their suite nor the run's plan says it.
     `committed` is told how many items other processes have committed for this one.
     Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
     what they have done. `on_commit` is told of each shard that this process has committed.
@@ -77,24 +71,10 @@ class ExecuteOptions:
     share: ConcurrencyShare | None = None
     warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
-    abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
-    meanwhile: Callable[[], Iterator[None]] | None = None
     processes: int = 1
     counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None
-
-
-def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
-    from evalcore.pipeline.stop_rule import StopRule, stops_early
-
-    if not stops_early(manifest, run.definition):
-        return None
-    if not run.definition.policy.auto_iterations:
-        return StopRule(run, manifest)
-    from evalcore.pipeline.round_rule import RoundRule
-
-    return RoundRule(run, manifest)
 
 
 class RunCalls:
@@ -120,8 +100,6 @@ class RunCalls:
             from evalcore.execution.reused_items import ReusedItems
 
             self.reused = ReusedItems(run, required=source != HISTORY)
-        self.watchdog = StallWatchdog(run.run_id, options.settings.stall_s, options.abandon)
-        self.started_items = StartedItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
         self._context: RunCallContext | None = None
@@ -135,7 +113,9 @@ class RunCalls:
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.stop_rule: StopRule | RoundRule | None = None
         if run.definition.policy.ends_when_decided:
-            self.stop_rule = _stop_rule(run, manifest)
+            from evalcore.pipeline.early_stop import stop_rule_of
+
+            self.stop_rule = stop_rule_of(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits
         if self._mode is not Mode.REPLAY and (bounds.budgeted or bounds.max_duration_s is not None):
@@ -171,7 +151,7 @@ class RunCalls:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
-        from evalcore.pipeline.replayed_limits import prevented_items
+        from evalcore.pipeline.reuse import prevented_items
 
         return prevented_items(self._run)
 
@@ -188,8 +168,6 @@ class RunCalls:
 
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
-        self.watchdog.close()
-        self.started_items.close()
         with self._lock:
             if self._workspaces is not None:
                 folder = self._workspaces.close()
@@ -268,7 +246,7 @@ class RunCalls:
         return Workspaces(self._run.run_id, folder, surroundings, single=self._has_one_case)
 
     def _make(self) -> RunCallContext:
-        from evalcore.execution.call_context import RunCallContext
+        from evalcore.execution.calls import RunCallContext
         from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options

@@ -1,14 +1,16 @@
-"""The observer of a run in this process, as the configuration says."""
+"""Who is told of a run in this process: the configured observer, and standard error."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Manifest, State
 from evalcore.observability.observer import Observer, RunEnded, RunScope
 from evalcore.observability.opening import import_telemetry, open_observer
+from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import read_settings
 
 if TYPE_CHECKING:
@@ -63,3 +65,10 @@ def tell_stop(manifest: Manifest) -> None:
     """Tell that a run was stopped, unless another process completed it."""
     if manifest.state is State.CANCELLED:
         tell_end(manifest)
+
+
+def warn_on_standard_error(message: str) -> None:
+    """Write a warning to standard error, without secrets and without control characters."""
+    from evalcore.trust.text import sanitize_terminal
+
+    sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 from evalcore.execution.given_items import GivenItems, holds_given_items
 from evalcore.execution.inline_shards import Rest, run_instant
-from evalcore.execution.item import ItemRunner
+from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.open_shards import InstantTask, OpenShards, Progress
-from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Plan
 from evalcore.model.suite import EvidencePolicy
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
-from evalcore.storage.calibrations import Calibrations
+from evalcore.storage.baselines import Calibrations
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.lanes.claims import Claims
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
     from evalcore.workflow.run_store import RunStore
 
 
@@ -107,7 +106,6 @@ class ShardExecution:
         import asyncio
 
         from evalcore.execution.adaptive import WHOLE
-        from evalcore.execution.idle_steps import IdleSteps
         from evalcore.execution.pool import Pool
 
         calls, options = self._calls, self.options
@@ -116,9 +114,7 @@ class ShardExecution:
             pool = Pool(self.open_shards, calls.context, options.share or WHOLE)
             if options.on_start is not None:
                 options.on_start(pool)
-            if options.meanwhile is not None:
-                IdleSteps(options.meanwhile())
-            with calls.stopping(pool), calls.watchdog.watching(pool):
+            with calls.stopping(pool):
                 await pool.run(rest.shards, rest.opened, following)
 
         asyncio.run(execute())
@@ -153,7 +149,6 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         calibrated=Calibrations(run.store) if definition.require_calibrated else None,
         workspaces=lambda: calls.workspaces,
         workers=calls.workers,
-        begins=calls.started_items.note,
         prevented=calls.prevented,
         labels_of=lambda content: labels().labels_of(content),
     )

@@ -7,7 +7,7 @@ is read once need not be decoded, hashed or written again for each of them. Defa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -35,16 +35,23 @@ _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
 class CaseEncoder:
-    """Encodes the cases of one block; `CaseBlock` gives equal cases back."""
+    """Encodes cases, block by block; `spool.PlanPart` gives equal cases back.
+
+    `code_names`, `checks` and `has_workspaces` tell of the cases of all blocks.
+    """
 
     def __init__(self) -> None:
+        self.code_names: set[str] = set()
+        self.checks: set[str] = set()
+        self.has_workspaces = False
+        self._begin_block()
+
+    def _begin_block(self) -> None:
         self._indices: dict[int, int] = {}
         self._assertions: list[Assertion] = []
         self._workspaces: list[Mapping[str, Any]] = []
         self._workspace_indices: dict[int, int] = {}
         self._lines: list[bytes] = []
-        self.code_names: set[str] = set()
-        self.checks: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -99,23 +106,21 @@ class CaseEncoder:
         if index is None:
             index = self._workspace_indices[id(workspace)] = len(self._workspaces)
             self._workspaces.append(workspace)
+            self.has_workspaces = True
             self.code_names.update(code_names(workspace))
         return index
 
-    @property
-    def has_workspaces(self) -> bool:
-        """Whether a case of the block works in a folder."""
-        return bool(self._workspaces)
-
     def block(self) -> bytes:
-        """Return the whole block."""
+        """Return the block of the cases since the last one, and begin another."""
         head: dict[str, Any] = {"assertions": list(map(tuple, self._assertions))}
         if self._workspaces:
             head["workspaces"] = self._workspaces
-        return b"".join((orjson.dumps(head, option=_OPTIONS), *self._lines))
+        block = b"".join((orjson.dumps(head, option=_OPTIONS), *self._lines))
+        self._begin_block()
+        return block
 
 
-class _AssertionTable(dict[int, Assertion]):
+class AssertionTable(dict[int, Assertion]):
     """A block's assertions by index, each made when the first case names it."""
 
     def __init__(self, stored: Sequence[Sequence[Any]]) -> None:
@@ -128,69 +133,14 @@ class _AssertionTable(dict[int, Assertion]):
         return assertion
 
 
-class CaseBlock:
-    """The cases of an encoded block, decoded when they are asked for.
-
-    Equal assertions of its table are one object.
-    """
-
-    def __init__(self, block: bytes) -> None:
-        # JSON has no line break but those between the lines.
-        head, *self._lines = block.split(b"\n")
-        if self._lines and not self._lines[-1]:
-            self._lines.pop()
-        tables = orjson.loads(head)
-        self._stored: Sequence[Sequence[Any]] = tables["assertions"]
-        self._table = _AssertionTable(self._stored)
-        self._workspaces = tables.get("workspaces", ())
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def case(self, position: int) -> Case:
-        """Return one case; raise `IndexError` if there is no such one."""
-        return self.decode(self._lines[position])
-
-    def cases(self, positions: slice = slice(None)) -> list[Case]:
-        """Return the cases at these positions, by default all."""
-        return list(map(self.decode, self._lines[positions]))
-
-    def lines(self, positions: slice = slice(None)) -> list[bytes]:
-        """Return the lines of the cases at these positions: for `decode`."""
-        return self._lines[positions]
-
-    def decode(self, line: bytes) -> Case:
-        """Return the case of a line."""
-        return _decode_case(orjson.loads(line), self._table, self._workspaces)
-
-    @property
-    def stored_assertions(self) -> Sequence[Sequence[Any]]:
-        """The fields of the assertions; cases name them by their index."""
-        return self._stored
-
-
-def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Iterator[Any]:
-    """Yield the inputs of a block's cases (of those at `positions`, from 0), in their order.
-
-    Much cheaper than the cases themselves.
-    """
-    for position, line in enumerate(block.splitlines()[1:]):
-        if positions is None or position in positions:
-            yield orjson.loads(line)["input"]
-
-
-def _decode_case(
+def decode_case(
     raw: dict[str, Any],
     table: Mapping[int, Assertion],
     workspaces: Sequence[Mapping[str, Any]],
 ) -> Case:
+    """Return the case of a line; `table` and `workspaces` are those of its block."""
     get = raw.get
-    fixture, block_fixtures, workspace, turns = (
-        get("fixture"),
-        get("given"),
-        get("workspace"),
-        get("turns"),
-    )
+    fixture, block_fixtures, workspace, turns = map(get, ("fixture", "given", "workspace", "turns"))
     # In the order of the fields, which a tuple takes in half the time of names.
     return Case._make(
         (

@@ -6,25 +6,27 @@ are the plan parts that go into the store: a million cases are never a million P
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import SpooledTemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import orjson
+import zstandard
 
 from evalcore.errors import StoreError, UsageError
-from evalcore.model.suite import Case
-from evalcore.planning.codec import CaseBlock, CaseEncoder, decode_inputs
-from evalcore.planning.zstd_frames import (
-    LARGEST_FRAME_BYTES,
-    ZstdFrameError,
-    compress_frame,
-    decompress_frame,
-)
+from evalcore.model.suite import Case, CaseSource
+from evalcore.planning.codec import AssertionTable, CaseEncoder, decode_case
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_500
 MEMORY_BYTES = 64 * 1024 * 1024
+LARGEST_FRAME_BYTES: Final = 512 * 1024 * 1024
+"""What a frame may hold when it is decompressed; compressed, a frame of any size is small."""
+# So many cases in random order are in memory at once; for each portion the source is read again.
+_PORTION = 100_000
 
 
 class _Block(NamedTuple):
@@ -39,9 +41,6 @@ class CaseSpool:
         self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
         self._blocks: list[_Block] = []
         self._encoder = CaseEncoder()
-        self._code_names: set[str] = set()
-        self._checks: set[str] = set()
-        self._has_workspaces = False
         self._end = 0
         self._count = 0
         self._case_bytes = 0
@@ -62,29 +61,27 @@ class CaseSpool:
 
     def parts(self) -> Iterator[bytes]:
         """Yield the compressed blocks in order, each a plan part."""
-        if len(self._encoder):
-            self._flush()
+        self._flush()
         for block in self._blocks:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
 
     def mean_bytes(self) -> float:
         """Return how many bytes a case has in the plan before it is compressed, on average."""
-        if len(self._encoder):
-            self._flush()
+        self._flush()
         return self._case_bytes / max(1, self._count)
 
     def checks(self) -> frozenset[str]:
         """Return the names of the checks that the cases' assertions are evaluated by."""
-        return frozenset(self._checks | self._encoder.checks)
+        return frozenset(self._encoder.checks)
 
     def has_workspaces(self) -> bool:
         """Whether a case works in a folder of its own or of the suite's."""
-        return self._has_workspaces or self._encoder.has_workspaces
+        return self._encoder.has_workspaces
 
     def code_names(self) -> frozenset[str]:
         """Return the code that the cases name."""
-        return frozenset(self._code_names | self._encoder.code_names)
+        return frozenset(self._encoder.code_names)
 
     def _write(self, data: bytes) -> None:
         """Append a block; raise `StoreError` if it cannot be written."""
@@ -104,20 +101,19 @@ class CaseSpool:
         self._end += len(data)
 
     def _flush(self) -> None:
+        """Write the block that is not whole, if there is one."""
+        if not len(self._encoder):
+            return
+        count = len(self._encoder)
         block = seal_block(self._encoder.block())
         if len(block) > LARGEST_FRAME_BYTES:
             limit = LARGEST_FRAME_BYTES // 2**20
             raise UsageError(
-                f"{len(self._encoder)} cases in a row come to more than {limit} MiB; put what is "
+                f"{count} cases in a row come to more than {limit} MiB; put what is "
                 "large in them into files"
             )
         self._case_bytes += len(block)
-        data = compress_frame(block)
-        self._write(data)
-        self._code_names |= self._encoder.code_names
-        self._checks |= self._encoder.checks
-        self._has_workspaces = self.has_workspaces()
-        self._encoder = CaseEncoder()
+        self._write(compress_frame(block))
 
 
 def spool_cases(cases: Iterable[Case]) -> CaseSpool:
@@ -148,29 +144,32 @@ class PlanPart:
                 "in the suite's .env file"
             )
         with _undecodable("cases"):
-            self._block = CaseBlock(unseal(block) if opened else block)
+            # JSON has no line break but those between the lines.
+            text = unseal(block) if opened else block
+            head, *self._lines = text.removesuffix(b"\n").split(b"\n")
+            tables = orjson.loads(head)
+            # The fields of the assertions; cases name them by their index.
+            self.stored_assertions: Sequence[Sequence[Any]] = tables["assertions"]
+            self._table = AssertionTable(self.stored_assertions)
+            self._workspaces = tables.get("workspaces", ())
 
     def __len__(self) -> int:
-        return len(self._block)
+        return len(self._lines)
 
     def cases(self, positions: slice = slice(None)) -> list[Case]:
-        """Return the cases at these positions, by default all."""
+        """Return the cases at these positions, by default all; equal assertions are one object."""
         with _undecodable("cases"):
-            return self._block.cases(positions)
+            lines = map(orjson.loads, self._lines[positions])
+            return [decode_case(line, self._table, self._workspaces) for line in lines]
 
     def lines(self, positions: slice = slice(None)) -> list[bytes]:
         """Return the lines of the cases at these positions: for `decode`."""
-        return self._block.lines(positions)
+        return self._lines[positions]
 
     def decode(self, line: bytes) -> Case:
         """Return the case of a line."""
         with _undecodable("such case"):
-            return self._block.decode(line)
-
-    @property
-    def stored_assertions(self) -> Sequence[Sequence[Any]]:
-        """The fields of the assertions; cases name them by their index."""
-        return self._block.stored_assertions
+            return decode_case(orjson.loads(line), self._table, self._workspaces)
 
 
 @contextmanager
@@ -192,8 +191,9 @@ def part_case(part: bytes, position: int) -> Case:
 
     Raises `PlanPartError` if the part is torn or foreign, or has no such case.
     """
+    plan_part = PlanPart(part)
     with _undecodable("such case"):
-        return CaseBlock(_decompressed(part)).case(position)
+        return plan_part.decode(plan_part.lines()[position])
 
 
 def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
@@ -202,7 +202,9 @@ def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[A
     Raises `PlanPartError` if the part is torn or foreign.
     """
     with _undecodable("cases"):
-        return list(decode_inputs(_decompressed(part), positions))
+        lines = _decompressed(part).splitlines()[1:]
+        chosen = range(len(lines)) if positions is None else positions
+        return [orjson.loads(line)["input"] for n, line in enumerate(lines) if n in chosen]
 
 
 def count_cases(part: bytes) -> int:
@@ -210,8 +212,49 @@ def count_cases(part: bytes) -> int:
     return _decompressed(part).count(b"\n") - 1
 
 
+class ZstdFrameError(ValueError):
+    """A frame is damaged or holds too much; the message follows the name of what holds it."""
+
+
+def compress_frame(data: bytes, *, level: int = 1, checksum: bool = True) -> bytes:
+    """Return `data` as one frame."""
+    return zstandard.ZstdCompressor(level=level, write_checksum=checksum).compress(data)
+
+
+def decompress_frame(frame: bytes) -> bytes:
+    """Return what a frame holds; raise `ZstdFrameError` before it takes more than the bound."""
+    try:
+        size = zstandard.frame_content_size(frame)
+        if size > LARGEST_FRAME_BYTES:
+            raise ZstdFrameError(f"says that it holds {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LARGEST_FRAME_BYTES)
+    except zstandard.ZstdError as error:
+        raise ZstdFrameError(f"cannot be read: {error}") from error
+
+
 def _decompressed(part: bytes) -> bytes:
     try:
         return decompress_frame(part)
     except ZstdFrameError as error:
         raise PlanPartError(str(error)) from error
+
+
+def in_random_order(cases: CaseSource, seed: int) -> CaseSpool:
+    """Return the cases in the order of the seed: the same seed gives the same order."""
+    numbers = list(range(len(cases)))
+    random.Random(seed).shuffle(numbers)  # noqa: S311  (no secret)
+    spool = CaseSpool()
+    for start in range(0, len(numbers), _PORTION):
+        for case in _portion(cases, numbers[start : start + _PORTION]):
+            spool.append(case)
+    return spool
+
+
+def _portion(cases: CaseSource, numbers: list[int]) -> Iterator[Case]:
+    """Yield the cases with these numbers, in the order of the numbers."""
+    positions = {number: position for position, number in enumerate(numbers)}
+    chosen: list[Case | None] = [None] * len(numbers)
+    for number, case in enumerate(cases):
+        if (position := positions.get(number)) is not None:
+            chosen[position] = case
+    yield from (case for case in chosen if case is not None)

@@ -1,17 +1,26 @@
-"""The recordings in a store: read, listed, written once."""
+"""The recordings in a store: read, listed, written once; as files in a folder, and back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from evalcore.errors import ObjectNotFoundError, UsageError
-from evalcore.recording.content import Recording, RecordingError, decode
+from evalcore.errors import LoadError, ObjectNotFoundError, Problem, RunConflictError, UsageError
+from evalcore.recording.content import (
+    Recording,
+    RecordingError,
+    check_key,
+    decode,
+    parse,
+    readable,
+    stored,
+)
 from evalcore.storage.layout import RECORDINGS_PREFIX, RunKeys, recording_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore, swap
 
 _READERS: Final = 16
 _READ_AT_ONCE: Final = 256
@@ -49,24 +58,34 @@ class Library:
             entry = self.store.get(recording_key(digest))
         except ObjectNotFoundError:
             return None
+        return Stored(_decoded(digest, entry.data), entry.data, entry.etag)
+
+    def settle(self, digest: str, data: bytes, gives_way: Callable[[Recording], bool]) -> Recording:
+        """Write a recording unless another stands that does not give way; return what stands then.
+
+        Raises `RecordingError` if the one that stands is damaged, or changed all the time.
+        """
+        standing: Recording
+
+        def change(stored: bytes | None) -> bytes | None:
+            nonlocal standing
+            if stored is not None:
+                standing = _decoded(digest, stored)
+                if not gives_way(standing):
+                    return None
+            standing = decode(data)
+            return data
+
+        label = f"recording {digest}"
         try:
-            recording = decode(entry.data)
-            if recording.digest != digest:
-                raise RecordingError(f"it holds the recording {recording.digest}")
-        except RecordingError as error:
-            raise RecordingError(
-                f"recording {digest} cannot be read: {error}; "
-                f"`evalcore recordings delete {digest}` removes it"
-            ) from None
-        return Stored(recording, entry.data, entry.etag)
+            swap(self.store, recording_key(digest), change, seen=None, label=label)
+        except RunConflictError as error:
+            raise RecordingError(str(error)) from error
+        return standing
 
     def add(self, digest: str, data: bytes) -> bool:
         """Write a recording unless one is there; return whether it was written."""
         return self.store.put_if_absent(recording_key(digest), data) is not None
-
-    def replace(self, digest: str, data: bytes, etag: str) -> bool:
-        """Write a recording in the place of the one with this ETag, unless that has changed."""
-        return self.store.compare_and_swap(recording_key(digest), data, etag) is not None
 
     def overwrite(self, digest: str, data: bytes) -> None:
         """Write a recording; one with the same digest is replaced."""
@@ -130,3 +149,128 @@ class Library:
             return Listed(digest, data, decode(data))
         except RecordingError as error:
             return Listed(digest, data, None, str(error))
+
+
+def _decoded(digest: str, data: bytes) -> Recording:
+    """Return the recording; raise `RecordingError` that says what removes a damaged one."""
+    try:
+        recording = decode(data)
+        if recording.digest != digest:
+            raise RecordingError(f"it holds the recording {recording.digest}")
+    except RecordingError as error:
+        raise RecordingError(
+            f"recording {digest} cannot be read: {error}; "
+            f"`evalcore recordings delete {digest}` removes it"
+        ) from None
+    return recording
+
+
+SUFFIX: Final = ".json"
+_MOST_PROBLEMS: Final = 100
+
+
+class Imported(NamedTuple):
+    """What became of the files: new in the store, there already, or other than what is there."""
+
+    added: int
+    same: int
+    different: tuple[str, ...]
+
+
+class Exported(NamedTuple):
+    """How many files a set has, and the digests of damaged recordings that it lacks."""
+
+    files: int
+    damaged: tuple[str, ...]
+
+
+def export_folder(library: Library, folder: Path, *, run: RunKeys | None = None) -> Exported:
+    """Write a file `<key>.json` for each recording (that the run used or made).
+
+    The same recordings give the same names and bytes. Other files in the folder are left alone.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: no folder for recordings: {error.strerror}") from None
+    count, damaged = 0, []
+    for listed in _chosen(library, run):
+        if listed.recording is None:
+            damaged.append(listed.digest)
+            continue
+        path = folder / f"{listed.digest}{SUFFIX}"
+        try:
+            path.write_bytes(readable(listed.data))
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        count += 1
+    return Exported(count, tuple(damaged))
+
+
+def import_folder(library: Library, folder: Path, *, replace: bool = False) -> Imported:
+    """Put the recordings of a folder (and those below it) into the store.
+
+    All are read first: if one is wrong, `LoadError` tells every mistake and nothing is imported.
+    Where the store has another answer, that stays unless `replace` is set.
+    """
+    files = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
+    if not files:
+        raise UsageError(f"{folder}: no recordings there: a folder of `<key>{SUFFIX}` files is one")
+    _check(files)
+    added, same, different = 0, 0, []
+    for path in files:
+        text = path.read_bytes()
+        digest = parse(text).digest
+        data = stored(text)
+        if library.add(digest, data):
+            added += 1
+        elif _is_same(library, digest, text):
+            same += 1
+        else:
+            different.append(digest)
+            if replace:
+                library.overwrite(digest, data)
+    return Imported(added, same, tuple(different))
+
+
+def _chosen(library: Library, run: RunKeys | None) -> Iterator[Listed]:
+    used = frozenset() if run is None else library.used_by(run)
+    for listed in library.listed():
+        recorded_by = listed.recording and listed.recording.origin.run
+        if run is None or recorded_by == run.run_id or listed.digest in used:
+            yield listed
+
+
+def _check(files: list[Path]) -> None:
+    """Raise `LoadError` with the mistakes of all files."""
+    problems: list[Problem] = []
+    files_by_digest: dict[str, Path] = {}
+    for path in files:
+        try:
+            recording = _read(path)
+        except RecordingError as error:
+            problems.append(Problem(str(path), None, "", str(error)))
+            continue
+        first = files_by_digest.setdefault(recording.digest, path)
+        if first != path:
+            message = f"holds the recording {recording.digest}, as {first} does"
+            problems.append(Problem(str(path), None, "key", message))
+    if problems:
+        raise LoadError(tuple(problems[:_MOST_PROBLEMS]))
+
+
+def _read(path: Path) -> Recording:
+    try:
+        recording = parse(path.read_bytes())
+    except OSError as error:
+        raise RecordingError(f"cannot be read: {error.strerror}") from None
+    check_key(recording)
+    return recording
+
+
+def _is_same(library: Library, digest: str, text: bytes) -> bool:
+    try:
+        there = library.read(digest)
+    except RecordingError:
+        return False
+    return there is not None and readable(there.data) == readable(stored(text))

@@ -16,12 +16,20 @@ from typing import Final, ParamSpec, TypeVar
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
-from evalcore.recording.content import Origin, Question, Recording, RecordingError, decode, encode
+from evalcore.recording.content import (
+    Candidate,
+    Neighbours,
+    Origin,
+    Question,
+    Recording,
+    RecordingError,
+    differences,
+    encode,
+)
 from evalcore.recording.library import Library, Stored
-from evalcore.recording.matching import Candidate, Neighbours, differences
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 MISSING: Final = "recording"
 NEIGHBOURS: Final = 2_000
@@ -29,7 +37,6 @@ NEIGHBOURS: Final = 2_000
 one, because keys are digests."""
 
 _THREADS: Final = 16
-_SAVE_ATTEMPTS: Final = 10
 # Beside the store's own repetitions: an answer was paid, and a run that stops has to be resumed.
 _STORE_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _HOW_TO_RECORD: Final = "`--mode auto` records what is missing"
@@ -107,8 +114,8 @@ class Recorder:
         run give way. If it can never be recorded, `ProviderError` of kind `recording`; if the store
         does not confirm it, `StoreError`: the run stops and can be resumed.
         """
-        turn = (iteration, invocation)
-        return await self._in_thread(self._save, request, outcome, turn, asker)
+        question = Question.of(request, iteration=iteration, invocation=invocation)
+        return await self._in_thread(self._save, request, question, outcome, asker)
 
     def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
         """Return the digest that names the exchange's recording; None if it can have none."""
@@ -135,18 +142,21 @@ class Recorder:
 
     def _persistently(self, action: Callable[[], T]) -> T:
         """Return what the action returns; a fault of the store is waited out, not for ever."""
-        for delay_s in _STORE_RETRIES_S:
+        delays_s = iter(_STORE_RETRIES_S)
+        while True:
             try:
                 return action()
-            except StoreError:
-                time.sleep(delay_s)
-        try:
-            return action()
-        except StoreError as error:
-            if self._run is None:
-                raise
-            what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
-            raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
+            except StoreError as error:
+                delay_s = next(delays_s, None)
+                if delay_s is not None:
+                    time.sleep(delay_s)
+                elif self._run is None:
+                    raise
+                else:
+                    raise StoreError(
+                        f"the recordings cannot be reached: {error}; "
+                        f"`evalcore run --resume {self._run}` goes on where it stopped"
+                    ) from error
 
     def _find(
         self, request: Request, iteration: int, invocation: int, asker: str | None
@@ -165,9 +175,8 @@ class Recorder:
                 return None
         except RecordingError as error:
             raise ProviderError(MISSING, str(error), attempts=0) from error
-        if self.mode is Mode.RECORD and not self._is_left_over(entry):
-            return None
-        if self.mode is Mode.RECORD and _is_of_another(entry, asker):
+        is_own = self._is_left_over(entry) and not _is_of_another(entry, asker)
+        if self.mode is Mode.RECORD and not is_own:
             return None
         self._used.add(bytes.fromhex(entry.recording.digest))
         return _reply_or_error(entry.recording.outcome)
@@ -175,11 +184,10 @@ class Recorder:
     def _save(
         self,
         request: Request,
+        question: Question,
         outcome: Reply | ProviderError,
-        turn: tuple[int, int],
         asker: str | None,
     ) -> Reply:
-        question = Question.of(request, iteration=turn[0], invocation=turn[1])
         redaction = self._redaction.knowing(request.endpoint)
         try:
             stored = self._written(question, outcome, asker, redaction)
@@ -201,28 +209,16 @@ class Recorder:
         origin = Origin(_now(), self._run, self._id, asker)
         data = encode(Recording(question.digest, question, origin, outcome), redaction)
         # Written although the answer was lost, it is found again as this recorder's own.
-        return self._persistently(lambda: self._settle(question.digest, data))
+        return self._persistently(
+            lambda: self._library.settle(question.digest, data, self._gives_way)
+        )
 
-    def _settle(self, digest: str, data: bytes) -> Recording:
-        """Write a recording unless another stands; return the one that does."""
-        for _ in range(_SAVE_ATTEMPTS):
-            if self._library.add(digest, data):
-                return decode(data)
-            stored = self._library.read(digest)
-            if stored is None:
-                continue  # deleted meanwhile
-            if not self._gives_way(stored):
-                return stored.recording
-            if self._library.replace(digest, data, stored.etag):
-                return decode(data)
-        raise RecordingError(f"recording {digest} is changed all the time")
-
-    def _gives_way(self, stored: Stored) -> bool:
-        origin = stored.recording.origin
+    def _gives_way(self, recording: Recording) -> bool:
+        origin = recording.origin
         is_ours = origin.recorder == self._id or (
             origin.run is not None and origin.run == self._run
         )
-        failed = isinstance(stored.recording.outcome, ProviderError)
+        failed = isinstance(recording.outcome, ProviderError)
         return failed and not is_ours and self.mode is Mode.RECORD
 
     def _is_left_over(self, entry: Stored) -> bool:

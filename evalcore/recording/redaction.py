@@ -108,16 +108,8 @@ def named_identity(request: Request) -> dict[str, Any]:
     something secret are two questions, and a digest does not tell it.
     """
     identity: dict[str, Any] = _plain(request.identity())
-    parameters = identity["parameters"]
     if identity["protocol"] == "http":
-        headers = parameters.get("headers")
-        if isinstance(headers, dict):
-            parameters["headers"] = {
-                name: REDACTED if SECRET_HEADER.search(name) else value
-                for name, value in headers.items()
-            }
-        if isinstance(parameters.get("url"), str):
-            parameters["url"] = _without_keys(parameters["url"], AUTHORISING_FIELD)
+        _hide_keys(identity["parameters"], AUTHORISING_FIELD)
     return identity
 
 
@@ -150,15 +142,20 @@ def _hidden_parameters(parameters: Any) -> Any:
     """Return the parameters of an HTTP request without what stands where a key belongs."""
     hidden = _without_fields(parameters)
     if isinstance(hidden, dict):
-        headers, url = hidden.get("headers"), hidden.get("url")
-        if isinstance(headers, dict):
-            hidden["headers"] = {
-                name: REDACTED if SECRET_HEADER.search(name) else value
-                for name, value in headers.items()
-            }
-        if isinstance(url, str):
-            hidden["url"] = _without_keys(url, SECRET_FIELD)
+        _hide_keys(hidden, SECRET_FIELD)
     return hidden
+
+
+def _hide_keys(parameters: dict[str, Any], secret: re.Pattern[str]) -> None:
+    """Cover the headers that authorise, and the query parameters of these names."""
+    headers, url = parameters.get("headers"), parameters.get("url")
+    if isinstance(headers, dict):
+        parameters["headers"] = {
+            name: REDACTED if SECRET_HEADER.search(name) else value
+            for name, value in headers.items()
+        }
+    if isinstance(url, str):
+        parameters["url"] = _without_keys(url, secret)
 
 
 def _without_fields(value: Any) -> Any:

@@ -20,7 +20,10 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.identity import JUDGED, judge_name
 from evalcore.model.suite import Case, Policy, ScoreRule, Suite, SuiteDefinition
 from evalcore.model.tolerance import reaches
-from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, evaluate
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.planning.spool import CaseSpool
 from evalcore.statistics.agreement import (
     Confusion,
@@ -31,8 +34,8 @@ from evalcore.statistics.agreement import (
     specificity,
 )
 from evalcore.statistics.intervals import wilson
-from evalcore.storage.calibrations import write_calibration
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.baselines import write_calibration
+from evalcore.storage.store import ObjectStore
 
 MIN_KAPPA = 0.6
 

@@ -143,13 +143,13 @@ class SuiteReport:
 
     def df(self) -> Any:
         """Return the run's work items as a pandas DataFrame; `rows()` has other forms."""
-        from evalcore.sql.data_frames import data_frame
+        from evalcore.sql.tables import data_frame
 
         return data_frame(self.rows())
 
     def __str__(self) -> str:
         """Return the report as the command line prints it."""
-        from evalcore.pipeline import view_run
+        from evalcore.pipeline.finish import view_run
         from evalcore.pipeline.presenting import Presented
         from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
         from evalcore.report.terminal_style import Style
@@ -163,7 +163,7 @@ class SuiteReport:
         """Return the HTML report in a frame of its own, for notebooks."""
         from html import escape
 
-        from evalcore.pipeline import view_run
+        from evalcore.pipeline.finish import view_run
         from evalcore.pipeline.presenting import Presented
         from evalcore.report.html import render
 

@@ -19,13 +19,16 @@ from evalcore.model.gate import Decision
 from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
-from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.pipeline.finish import RunView, evaluate
+from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
 from evalcore.suites.suite_file import SuiteInFile, as_suite_file

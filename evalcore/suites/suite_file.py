@@ -11,7 +11,7 @@ from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
-from evalcore.pipeline import load
+from evalcore.pipeline.plan import load
 from evalcore.suites.suite_module import SUFFIX, load_module_suites
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.root_modules import root_modules

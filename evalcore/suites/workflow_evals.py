@@ -15,7 +15,9 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
 from evalcore.model.tolerance import reaches
-from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
 from evalcore.suites.local_names import LocalNames

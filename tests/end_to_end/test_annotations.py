@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from evalcore.model.gate import Decision
-from evalcore.pipeline import execute_run, finish_run, load, plan_run
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import load, plan_run
 from evalcore.storage.address import open_store
 from tests.support.shell import ROOT, Ended, evalcore
 

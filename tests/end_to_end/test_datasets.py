@@ -18,7 +18,9 @@ from evalcore.datasets.pending import PendingReader
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.datasets.versions import read_dataset
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.pipeline import execute_run, finish_run, load, plan_run
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import load, plan_run
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from tests.support.pending_captures import write_captures

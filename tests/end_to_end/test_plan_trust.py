@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.pipeline import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.shell import Ended, environment, evalcore

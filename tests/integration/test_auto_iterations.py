@@ -16,20 +16,14 @@ import yaml
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Suite
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    evaluate,
-    execute_lane,
-    execute_run,
-    finish_run,
-    load,
-    plan_run,
-    view_run,
-)
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import evaluate, finish_run, view_run
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from tests.support.shell import evalcore, start
 
 SCORE: Any = {"gate": "score_at_least", "threshold": 0.8}

@@ -14,8 +14,9 @@ from uuid import uuid4
 import pytest
 
 from evalcore.cli.main import call
-from evalcore.pipeline import PlanOptions, execute_run, load, plan_run
 from evalcore.pipeline import plan as plan_module
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import find_run

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.pipeline import execute_lane
+from evalcore.pipeline.lane import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from tests.support.prefect_server import NewDatabase, prefect_server

@@ -17,20 +17,14 @@ from evalcore.errors import DamagedRunError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.history.compaction import compact
 from evalcore.model.suite import Suite
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    evaluate,
-    execute_lane,
-    execute_run,
-    finish_run,
-    load,
-    plan_run,
-    view_run,
-)
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import evaluate, finish_run, view_run
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 
 WORDS = [f"w{number:02d}" for number in range(12)]
 PASS_RATE: Any = {"gate": "pass_rate", "threshold": 0.8}

@@ -10,14 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    execute_lane,
-    finish_run,
-    load,
-    plan_run,
-)
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

@@ -16,16 +16,11 @@ import pytest
 from evalcore.errors import UsageError
 from evalcore.execution.pool import Pool
 from evalcore.model.suite import ProviderLimits
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    evaluate,
-    execute_run,
-    finish_run,
-    load,
-    plan_run,
-)
-from evalcore.pipeline.repair import reopen_refused
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import evaluate, finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -510,7 +505,8 @@ def test_the_row_says_how_many_attempts_an_item_took(tmp_path: Path) -> None:
 FIRST_GRADING = """
 import json, sys
 from pathlib import Path
-from evalcore.pipeline import evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import model_server
 

@@ -14,10 +14,8 @@ from prefect import flow
 from prefect.client.schemas.objects import StateType
 
 from evalcore.history.sync import sync
-from evalcore.pipeline import (
-    ExecuteOptions,
-    load,
-)
+from evalcore.pipeline.plan import load
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy

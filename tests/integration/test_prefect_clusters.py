@@ -30,7 +30,7 @@ from evalcore.errors import (
     WorkersFailedError,
 )
 from evalcore.model.run import State
-from evalcore.pipeline import ExecuteOptions
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs

@@ -18,7 +18,8 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelling
 
-from evalcore.pipeline import ExecuteOptions, execute_lane
+from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

@@ -15,7 +15,8 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
-from evalcore.pipeline import ExecuteOptions, load, plan_run
+from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy

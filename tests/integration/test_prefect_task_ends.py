@@ -15,7 +15,8 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import AwaitingRetry, Completed, Running
 
 from evalcore.errors import WorkersFailedError
-from evalcore.pipeline import ExecuteOptions, execute_run
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

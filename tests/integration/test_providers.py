@@ -13,7 +13,7 @@ import pytest
 
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.pipeline import plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import UNAUTHORIZED, Failure, model_server
 from tests.support.model_wire import Answer, Question

@@ -13,9 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.model_server import ModelServer, model_server
 from tests.support.servers import BUCKET, Fault, FaultyProxy, S3Server, faulty_proxy
 

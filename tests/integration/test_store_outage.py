@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.pipeline import PlanOptions, evaluate, execute_run, finish_run, load, plan_run
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import evaluate, finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.recording import recorder as recorder_module
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import ModelServer, model_server

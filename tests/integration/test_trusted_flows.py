@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from evalcore.errors import NotAllowedError
-from evalcore.pipeline import load, plan_run
+from evalcore.pipeline.plan import load, plan_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.evaluate import evaluate, note_cancellation

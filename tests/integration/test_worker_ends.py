@@ -20,9 +20,9 @@ from evalcore.execution.lanes.crashes import Abandoned
 from evalcore.pipeline.silence import Silence
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectInfo
 from evalcore.storage.runs import StoredRun, open_run
-from tests.support.model_server import Failure, model_server
+from evalcore.storage.store import ObjectInfo
+from tests.support.model_server import model_server
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, environment, evalcore
 from tests.support.shell import start as start_evalcore
@@ -310,33 +310,6 @@ def test_a_run_that_waits_for_workers_that_never_come_ends(run: StoredRun, folde
     assert ended.code == 4
     assert f"no worker has begun one (evalcore worker {run.run_id} --store" in ended.err
     assert open_run(run.store, "shared", run.run_id).manifest().state == "running"
-
-
-# A fault of the engine, put back in: who comes back from a pause is never let in again.
-LOST_WAKE_UP = """\
-from evalcore.execution.adaptive import Slots
-Slots._admit = lambda self: None
-"""
-
-
-def test_a_wake_up_that_is_lost_ends_the_worker_with_what_it_waits_for(tmp_path: Path) -> None:
-    # Without a Retry-After the item backs off and gives its slot away.
-    refused = [*[None] * 5, Failure(503)]
-    with model_server(latency_s=0.01, failures=refused) as server:
-        target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": server.base_url}
-        suite = {
-            "name": "shared",
-            "targets": [target],
-            "execution": {"target": "m", "workers": 4},
-            "assertions": [{"type": "contains", "value": "word"}],
-            "tests": [{"id": f"t{item}", "input": f"word {item}"} for item in range(40)],
-        }
-        (tmp_path / "shared.eval.yaml").write_text(json.dumps(suite))
-        run = plan_shared(tmp_path / "shared.eval.yaml", open_store(str(tmp_path / "store")))
-        worker = Worker(run, tmp_path, before=LOST_WAKE_UP, EVALCORE_STALL_S="1")
-        assert worker.end() == 4, worker.said()
-        assert "nothing was in flight and nothing was committed for 1 s: 1 item " in worker.said()
-        assert f"go on with: evalcore run --resume {run.run_id}" in worker.said()
 
 
 def test_a_run_resumed_right_after_a_cancel_is_not_cancelled_by_its_old_workers(

@@ -14,7 +14,9 @@ import pytest
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.workflow.events import Event, Snapshot

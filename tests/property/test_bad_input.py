@@ -22,7 +22,8 @@ from evalcore.errors import EvalError, LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
-from evalcore.pipeline import evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 from tests.support.examples import FUZZ, examples
 from tests.support.suite_mutations import (

@@ -15,8 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.execution.given_items import GivenEnd, GivenItem, GivenItems, is_given
-from evalcore.pipeline import ExecuteOptions, execute_run, load, plan_run, shard_execution
-from evalcore.planning.zstd_frames import compress_frame, decompress_frame
+from evalcore.pipeline import shard_execution
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.planning.spool import compress_frame, decompress_frame
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run

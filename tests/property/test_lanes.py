@@ -29,24 +29,18 @@ from hypothesis.stateful import (
 
 from evalcore.errors import StoreError
 from evalcore.execution.inline import run_inline
-from evalcore.execution.item import ItemRunner
+from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
-from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import StoredShards
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
-from evalcore.pipeline import (
-    PlanOptions,
-    cancel_run,
-    execute_run,
-    finish_run,
-    load,
-    plan_run,
-    reopen_run,
-)
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.storage.layout import parse_shard_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

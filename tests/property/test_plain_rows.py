@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evalcore.errors import LoadError
 from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.model.suite import Case
-from evalcore.pipeline import load
+from evalcore.pipeline.plan import load
 
 WORDS = ("a", "Blau", "ß", "😀", "{{ input }}", "${{ NAME }}", "a\u2028b", " ", "")
 texts = st.sampled_from(WORDS)

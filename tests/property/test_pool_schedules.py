@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import StoreError
-from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.calls import Calls
+from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards

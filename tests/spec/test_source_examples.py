@@ -9,7 +9,7 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Case, Suite
-from evalcore.pipeline import load
+from evalcore.pipeline.plan import load
 
 # What the fragments leave undefined: who answers, and the grader's prompt.
 TARGETS = """

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    execute_shards,
-    finish_run,
-    load,
-    plan_run,
-)
+from evalcore.pipeline.execute import execute_shards
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 

@@ -26,15 +26,12 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW, temporary_settings
 
 from evalcore.model.suite import Suite
-from evalcore.pipeline import (
-    PlanOptions,
-    execute_run,
-    finish_run,
-    plan_run,
-)
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs
+from evalcore.storage.store import ObjectStore
 from flows.evaluate import evaluate
 
 _RECORDED_S = 300.0

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from evalcore.execution.lanes.claims import Lease, WrittenLease, list_claims, read_lease
-from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import transfer
+from evalcore.storage.store import transfer
 
 
 class ClaimsHistory(NamedTuple):
@@ -35,19 +34,15 @@ def read_claims(run: StoredRun, written: Mapping[int, WrittenLease]) -> dict[int
     return leases | dict(zip(changed, read, strict=True))
 
 
-def history_of(run: StoredRun, plan: Plan, claims: Mapping[int, Lease]) -> ClaimsHistory:
+def history_of(plan: Plan, claims: Mapping[int, Lease]) -> ClaimsHistory:
     """Return what the claims (`read_claims`) tell of a run. Times in seconds since the epoch.
 
-    Of a run whose processes noted the items that they began, those begun again count; else each
-    beginning of a shard after its first counts all of its items.
+    Each beginning of a shard after its first counts all of its items.
     """
     again = sum(
         (lease.attempt - 1) * len(plan.shard_items(shard))
         for shard, lease in claims.items()
         if shard < plan.shards
     )
-    if again:
-        noted = count_restarted(run, plan.items)
-        again = again if noted is None else noted
     started = [lease.started_at for lease in claims.values() if lease.started_at]
     return ClaimsHistory(again, min(started, default=None))

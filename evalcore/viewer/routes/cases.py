@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
 from evalcore.model.suite import EvidencePolicy
-from evalcore.pipeline.kept_evidence import kept_evidence
+from evalcore.pipeline.reuse import kept_evidence
 from evalcore.storage.layout import suite_key
 from evalcore.viewer.case_pages import CaseAddress, read_case_page
 from evalcore.viewer.rendering import case_url, render

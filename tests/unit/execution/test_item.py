@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from evalcore.execution.inline import run_inline
-from evalcore.execution.item import ItemRunner
+from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.reused_items import Reused
-from evalcore.execution.run_inputs import RunInputs
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.run import State

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.calls import Calls
+from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from evalcore.model.run import Manifest
-from evalcore.pipeline import ExecuteOptions, execute_run, execute_shards, finish_run
-from evalcore.pipeline.execute import settle_plan
+from evalcore.pipeline.execute import execute_run, execute_shards, settle_plan
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
 from flows.lanes import RemainingWork, choose_lanes, work_left

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalcore.planning.spool import PlanPartError, decode_part
-from evalcore.planning.zstd_frames import LARGEST_FRAME_BYTES
+from evalcore.planning.spool import LARGEST_FRAME_BYTES, PlanPartError, decode_part
 from tests.unit.formats.loading import load_text, problems_of
 
 MIB = 2**20

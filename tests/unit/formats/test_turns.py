@@ -13,17 +13,16 @@ import pytest
 from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.grading import grade
 from evalcore.checks.subject import CheckContext
-from evalcore.execution.item import ItemRunner
-from evalcore.execution.item_outcome import with_results
-from evalcore.execution.row import FinishedItem
-from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.row import FinishedItem, with_results
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.identity import case_identity
 from evalcore.model.run import State
 from evalcore.model.suite import Case, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.planning.codec import CaseBlock, CaseEncoder
+from evalcore.planning.codec import CaseEncoder
 from evalcore.planning.expand import WorkItem
+from evalcore.planning.spool import PlanPart, compress_frame
 from evalcore.targets.conversation import Conversation
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
@@ -189,7 +188,7 @@ def test_turns_stand_in_the_plan(tmp_path: Path) -> None:
     encoder = CaseEncoder()
     encoder.add(case)
 
-    (decoded,) = CaseBlock(encoder.block()).cases()
+    (decoded,) = PlanPart(compress_frame(encoder.block())).cases()
 
     assert decoded == case
     assert decoded.turns is not None

@@ -11,7 +11,8 @@ from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.workflow_evals.written_file import read_saved_evals
-from evalcore.pipeline import evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 WORKFLOW = """\

@@ -23,7 +23,7 @@ from evalcore.gates.sequential import (
 from evalcore.model.gate import GateOutcome
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.pipeline.stopping_order import late_gates, round_rules, sequential_rules
+from evalcore.pipeline.early_stop import late_gates, round_rules, sequential_rules
 
 PASS, FAIL = GateOutcome.PASS, GateOutcome.FAIL
 

@@ -15,7 +15,7 @@ from evalcore import define_suite, run_suite
 from evalcore.cli.report import report as report_command
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync
-from evalcore.pipeline import view_run
+from evalcore.pipeline.finish import view_run
 from evalcore.pipeline.presenting import Presented
 from evalcore.report.html import render
 from evalcore.storage.local import LocalStore

@@ -145,7 +145,9 @@ def test_flips_count_where_the_work_is_the_same(tmp_path: Path) -> None:
         "tests:\n  - {id: c, input: x, assertions: [{type: contains, value: good}]}\n"
     )
     from evalcore.formats.parts.load_options import LoadOptions
-    from evalcore.pipeline import ExecuteOptions, evaluate, load
+    from evalcore.pipeline.finish import evaluate
+    from evalcore.pipeline.plan import load
+    from evalcore.pipeline.run_calls import ExecuteOptions
 
     for _ in range(4):
         suite = load(folder / "flaky.eval.yaml", LoadOptions(iterations=2, concurrency=1))

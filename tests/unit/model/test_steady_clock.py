@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from evalcore.model.steady_clock import SteadyClock
-from evalcore.pipeline import evaluate, load, whole_run
+from evalcore.pipeline import finish
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 NOON = datetime(2026, 5, 18, 12, tzinfo=UTC)
@@ -38,7 +40,7 @@ def test_a_run_has_its_duration_although_the_clock_goes_back(
     walls = iter([NOON, NOON, NOON - timedelta(hours=1)])
     passed = iter([0.0, 0.0, 2.5])
     clock = partial(SteadyClock, walls.__next__, passed.__next__)
-    monkeypatch.setattr(whole_run, "SteadyClock", clock)
+    monkeypatch.setattr(finish, "SteadyClock", clock)
 
     with evaluate(load(suite), LocalStore(tmp_path / "store")) as view:
         assert view.report.run.duration_s == 2.5

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evalcore.execution.lanes.claims import Claims, read_lease
-from evalcore.pipeline import ExecuteOptions
 from evalcore.pipeline.assigned_shards import AssignedShard, AssignedShards
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

@@ -25,16 +25,12 @@ from evalcore.execution.open_shards import OpenShard
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import StoredShards
 from evalcore.isolation import forking
-from evalcore.pipeline import (
-    ExecuteOptions,
-    execute_run,
-    finish_run,
-    forked_execution,
-    load,
-    local_processes,
-    plan_run,
-)
+from evalcore.pipeline import forked_execution, local_processes
 from evalcore.pipeline import plan as planning
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.planning.shards import MAX_SHARDS
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

@@ -11,7 +11,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from evalcore.model.suite import SuiteDefinition
-from evalcore.pipeline import load, plan_run
+from evalcore.pipeline.plan import load, plan_run
 from evalcore.planning.expand import Expander, WorkItem
 from evalcore.planning.spool import decode_part
 from evalcore.storage.local import LocalStore

@@ -15,7 +15,7 @@ from evalcore.cli.main import cli
 from evalcore.errors import LoadError, SettingsError
 from evalcore.model.gate import Decision
 from evalcore.model.notification import NotifyOn, NotifyPolicy
-from evalcore.pipeline import view_run
+from evalcore.pipeline.finish import view_run
 from evalcore.pipeline.notify import Receivers, send
 from evalcore.report.message import DecisionContext, Notice, decision_message
 from evalcore.settings import read_settings

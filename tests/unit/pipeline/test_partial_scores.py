@@ -9,7 +9,8 @@ import yaml
 
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import FILE_RULES
-from evalcore.pipeline import evaluate, load
+from evalcore.pipeline.finish import evaluate
+from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 CHECK = {"type": "contains", "value": "good"}

@@ -13,8 +13,9 @@ import orjson
 import pytest
 
 from evalcore.errors import DamagedRunError, EvalError, NotAllowedError
-from evalcore.pipeline import PlanOptions, execute_run, load, plan_run
 from evalcore.pipeline.acceptance import Accepted, AcceptingWorker, accept_plan
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.planning.shards import settle
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
@@ -196,7 +197,7 @@ def test_a_part_with_one_byte_changed_is_damage(keyed: Project, part: str, byte:
 
 
 def test_evidence_to_be_reused_is_a_part_of_the_plan(keyed: Project) -> None:
-    from evalcore.pipeline import finish_run
+    from evalcore.pipeline.finish import finish_run
 
     first = keyed.plan()
     receipts = execute_run(first)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.pipeline import PlanOptions, execute_run, load, plan, plan_run
+from evalcore.pipeline import plan
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.planning import shards
 from evalcore.planning.shards import MAX_LANE_SHARDS
 from evalcore.storage.local import LocalStore

@@ -16,12 +16,13 @@ import evalcore.planning.spool as spool_module
 from evalcore.errors import StoreError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import StoredShards
-from evalcore.pipeline import execute_run, finish_run, load, plan_run
-from evalcore.pipeline.plan import PlanOptions
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import finish_run
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore, StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore, StoredObject
 from tests.support.counting_store import CountingStore
 from tests.support.meeting_store import MeetingStore
 

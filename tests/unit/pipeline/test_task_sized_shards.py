@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.pipeline import load
-from evalcore.pipeline.plan import PlanOptions, plan_size
+from evalcore.pipeline.plan import PlanOptions, load, plan_size
 from evalcore.planning.shards import MAX_SHARD_ITEMS, MAX_TASK_ITEMS
 
 CASES = 60_000

@@ -11,8 +11,7 @@ import pytest
 
 from evalcore.errors import LoadError, UsageError
 from evalcore.model.exchange import ProviderError, Reply, StreamEvent
-from evalcore.recording.folder import export_folder, import_folder
-from evalcore.recording.library import Library
+from evalcore.recording.library import Library, export_folder, import_folder
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
 from tests.unit.recording.asking import LATER_RUN, RUN, ask, find, recorder, save

@@ -1,0 +1,78 @@
+"""How often each assertion passes and fails: in one run, or over several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from evalcore.analytics.named import query_text
+
+_MOST_NAMES: Final = 1_000
+
+
+class AssertionCounts(NamedTuple):
+    """The results of one assertion. `score` is their mean, `judges` are joined by commas.
+
+    `name` is None for a type whose assertions have a name of their own in each case: together.
+
+    `compared` of them stand beside an answer of people about the same item, `disagreed` of these
+    say otherwise than the people.
+    """
+
+    name: str | None
+    type: str
+    block: str | None
+    results: int
+    passed: int
+    failed: int
+    blocked: int
+    errors: int
+    score: float | None
+    judges: str | None
+    compared: int
+    disagreed: int
+
+    @property
+    def not_passed_share(self) -> float:
+        """The share of the results that failed or ended in error."""
+        return (self.failed + self.errors) / self.results
+
+    @property
+    def always_passes(self) -> bool:
+        """Whether it has passed each time: it tells no output from any other."""
+        return self.passed == self.results
+
+    @property
+    def disagreement(self) -> float | None:
+        """The share of the compared results that disagree with people; None without any."""
+        return self.disagreed / self.compared if self.compared else None
+
+
+class _Connection(Protocol):
+    def execute(self, query: str, parameters: Any = None, /) -> Any: ...
+
+
+def run_assertion_counts(connection: _Connection) -> tuple[AssertionCounts, ...]:
+    """Return the assertions of the run whose result files the connection has as `files`.
+
+    Those that fail most come first.
+    """
+    return _counts(connection, "run_checked", {})
+
+
+def suite_assertion_counts(
+    connection: _Connection, suite: str, run_ids: Sequence[str]
+) -> tuple[AssertionCounts, ...]:
+    """Return the assertions of runs in the history's table `assertions`; `suite` as it has it.
+
+    Those that fail most come first.
+    """
+    return _counts(connection, "suite_checked", {"suite": suite, "run_ids": list(run_ids)})
+
+
+def _counts(
+    connection: _Connection, source: str, parameters: dict[str, Any]
+) -> tuple[AssertionCounts, ...]:
+    query = query_text("assertion_counts").format(source=query_text(source))
+    rows = connection.execute(query, parameters | {"most_names": _MOST_NAMES}).fetchall()
+    return tuple(AssertionCounts(*row) for row in rows)

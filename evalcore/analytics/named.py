@@ -1,0 +1,53 @@
+"""The named queries in `queries/`, and tables that are filled with rows of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from evalcore.sql.connection import literal_path
+from evalcore.trust.machine_faults import temporary_folder
+
+QUERIES = Path(__file__).parent / "queries"
+
+
+@lru_cache(maxsize=64)
+def query_text(name: str) -> str:
+    """Return the text of a named query."""
+    return (QUERIES / f"{name}.sql").read_text("utf-8")
+
+
+class Connection(Protocol):
+    """What executes a query."""
+
+    def execute(self, query: str, parameters: Any = None, /) -> Any:
+        """Execute a query with its parameters."""
+
+
+def fill_table(
+    connection: Connection,
+    table: str,
+    columns: Mapping[str, str],
+    rows: Iterable[Mapping[str, Any]],
+) -> None:
+    """Make a temporary table of rows; `columns` are SQL types by name.
+
+    A file of JSON lines is read much faster than rows are inserted.
+    """
+    listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({listed})")
+    with temporary_folder("evalcore-table-") as folder:
+        path = folder / "rows.jsonl"
+        with path.open("wb") as file:
+            file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+        if path.stat().st_size:
+            kinds = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
+            connection.execute(
+                f"INSERT INTO {table} SELECT * FROM "  # noqa: S608 - constants
+                f"read_json($1, format = 'newline_delimited', columns = {{{kinds}}})",
+                [literal_path(path)],
+            )

@@ -1,0 +1,411 @@
+"""The aggregates of one run, computed in SQL over its Parquet parts; the scores of scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalcore.analytics.compare import Comparer, ComparisonPlan
+from evalcore.analytics.named import query_text
+from evalcore.analytics.past import PastTables, open_past
+from evalcore.analytics.spread import Samples, read_samples
+from evalcore.gates.builtin import CostUnder, RequiredCases
+from evalcore.gates.gate import gates_of
+from evalcore.gates.over_time import PastGate
+from evalcore.gates.registry import restore_gate
+from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
+from evalcore.model.exchange import cut_of
+from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.past import past_runs_of
+from evalcore.model.run import Plan
+from evalcore.model.sample import NO_SAMPLE
+from evalcore.model.script_scores import (
+    GroupScore,
+    ModelTokens,
+    Note,
+    ScriptScores,
+    TestDetail,
+    TestScore,
+)
+from evalcore.model.suite import Policy, Reducer, ScoreRule
+from evalcore.model.summary import (
+    Counts,
+    Extreme,
+    RequiredCase,
+    RequiredFailure,
+    Summary,
+    VariantSummary,
+)
+from evalcore.sql.connection import BoundedConnection, connect, literal_path
+
+if TYPE_CHECKING:
+    from evalcore.analytics.export import ExportFacts
+
+COMPLETE_REPORT_ITEMS = 20_000
+MAX_LISTED_CASES = 1_000
+# A report of more does not repeat an output in each assertion that passed.
+REPEATED_TEXT_ITEMS = 1_000
+OUTPUT_CHARACTERS = 2_000
+# Each file that DuckDB reads into a table takes 0.4 MB until it has read all, however few its rows.
+FILES_AT_ONCE = 500
+_CREATE_ITEMS = "CREATE OR REPLACE TEMP TABLE items AS"
+
+
+class Aggregates:
+    """The tables of one run in a connection of its own; close it, or use it as a context.
+
+    With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
+    the earlier runs that gates over time look back on. The cases `left_out` are in no table: what
+    is computed is computed without them. Items that lack labels of people count in the
+    `best_variants` (by number) as if the labels were those that are expected.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Path],
+        plan: Plan,
+        policy: Policy,
+        comparison: ComparisonPlan | None = None,
+        past: PastTables | None = None,
+        *,
+        left_out: Sequence[str] = (),
+        best_variants: Sequence[int] = (),
+    ) -> None:
+        self._plan = plan
+        self._left_out = tuple(left_out)
+        self._gates = tuple(map(restore_gate, policy.gates))
+        self._policy = policy
+        earlier = None if comparison is None else comparison.earlier
+        rows = plan.items + (earlier.plan.items if earlier is not None else 0)
+        self.connection = BoundedConnection(rows)
+        self._reduction = reduction_of(policy)
+        self._run("case_rules")
+        self.connection.execute("SET VARIABLE best_variants = []::BIGINT[]")
+        self._comparer = (
+            None if comparison is None else Comparer(self.connection, comparison, self._reduction)
+        )
+        if self._comparer is not None and earlier is not None:
+            # By this run's policy: only what is reduced by the same rule can be compared.
+            self._load(earlier.parts, earlier.plan)
+            self._comparer.keep_baseline(earlier.plan)
+        numbers = list(best_variants)
+        self.connection.execute("SET VARIABLE best_variants = $1::BIGINT[]", [numbers])
+        self._load(parts, plan)
+        self._quarantined: list[str] = []
+        self._past = past
+        if past is None and any(isinstance(gate, PastGate) for gate in self._gates):
+            self._past = PastTables(past_runs_of(None))
+        if self._past is not None:
+            open_past(self.connection, self._past, self._left_out)
+
+    def _load(self, parts: Sequence[Path], plan: Plan) -> None:
+        """Fill the tables `items` and `cases`."""
+        files = [literal_path(part) for part in parts]
+        query = query_text("items")
+        if len(files) > FILES_AT_ONCE:
+            # Sorted, rows of many files share the blocks of the table; else each file has its own.
+            query += "\nORDER BY item"
+        parameters = {
+            "variants": plan.variants,
+            "iterations": plan.iterations,
+            "errors": str(self._policy.errors),
+        }
+        for first in range(0, max(1, len(files)), FILES_AT_ONCE):
+            batch = files[first : first + FILES_AT_ONCE]
+            self.connection.execute("SET VARIABLE files = $1", [batch])
+            self.connection.execute(query, parameters)
+            query = query.replace(_CREATE_ITEMS, "INSERT INTO items")
+        self.connection.execute("SET VARIABLE files = $1", [files])
+        if self._left_out:
+            self._run("leave_out", ids=list(self._left_out))
+        reduce = "cases_single" if plan.iterations == 1 else "cases"
+        self._run(reduce, **self._reduction)
+
+    def __enter__(self) -> Aggregates:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def _run(self, query: str, **parameters: Any) -> Any:
+        return self.connection.execute(query_text(query), parameters or None)
+
+    def summary(self) -> Summary:
+        """Return the aggregates that gates and reports need."""
+        row = dict(self._row("counts", items=self._plan.items))
+        counts = Counts(
+            planned=row["planned"] if self._left_out else self._plan.items,
+            **{name: row[name] for name in _COUNT_NAMES},
+        )
+        samples = read_samples(self.connection, self._plan, self._policy.cluster)
+        variants = self._variants(samples, (row["p50_latency_ms"], row["total_cost_usd"]))
+        required = self._run("required").fetchall() if row["missed"] else []
+        slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
+        tokens = row["total_tokens"]
+        costliest, with_judges = self._costliest()
+        return Summary(
+            counts=counts,
+            cases=sum(variant.cases for variant in variants),
+            passed_cases=sum(variant.passed for variant in variants),
+            score=self._run("score").fetchone()[0],
+            asserted=int(row["asserted"] or 0),
+            asserted_errors=int(row["asserted_errors"] or 0),
+            unjudged=int(row["unjudged"] or 0),
+            variants=variants,
+            avg_latency_ms=row["avg_latency_ms"],
+            p50_latency_ms=row["p50_latency_ms"],
+            p95_latency_ms=row["p95_latency_ms"],
+            slowest=Extreme(*slowest) if slowest else None,
+            unmeasured_latency=row["unmeasured_latency"],
+            unmeasured_cost=row["unmeasured_cost"],
+            unmeasured_tokens=row["unmeasured_tokens"],
+            each_item_once=bool(row["each_item_once"] or self._left_out),
+            refused=row["refused"],
+            quarantined=self._left_out,
+            awaiting=self._awaiting() if row["awaiting"] else None,
+            avg_cost_usd=row["avg_cost_usd"],
+            total_cost_usd=row["total_cost_usd"],
+            judge_cost_usd=row["judge_cost_usd"],
+            total_tokens=None if tokens is None else int(tokens),
+            tokens={name: int(sum_) for name, sum_ in row["tokens"].items() if sum_ is not None},
+            unpriced=tuple(row["unpriced"] or ()),
+            cut={
+                reason: count
+                for reason, count in (row["finish_reasons"] or {}).items()
+                if cut_of(reason) is not None
+            },
+            required_failures=required[0][5] if required else 0,
+            required_unmeasured=row["required_unmeasured"],
+            required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
+            costliest=costliest,
+            costliest_with_judges=with_judges,
+            required_cases=self._required_cases(),
+            comparison=self._comparer.compare(self._plan) if self._comparer else None,
+            past=None if self._past is None else self._past.frozen,
+            gate_rows=self._gate_rows(),
+            score_sample=samples.score,
+            pass_sample=samples.passes,
+            latency_sample=samples.measures.latency,
+            cost_sample=samples.measures.cost,
+            token_sample=samples.measures.tokens,
+            p50_latency_ends_ms=samples.measures.p50,
+            p95_latency_ends_ms=samples.measures.p95,
+        )
+
+    def _variants(
+        self, samples: Samples, of_all: tuple[float | None, float | None]
+    ) -> tuple[VariantSummary, ...]:
+        """Return the variants in the order of the plan; the figures of one alone are the run's."""
+        rows = self._run("variants").fetchall()
+        figures: dict[int, tuple[float | None, float | None]]
+        figures = {number: of_all for number, *_ in rows[:1]}
+        if len(rows) > 1:
+            self._run("variant_figures")
+            measured = self.connection.execute(
+                "SELECT variant_number, p50_latency_ms, total_cost_usd FROM variant_figures"
+            ).fetchall()
+            figures = {number: (latency, cost) for number, latency, cost in measured}
+        unknown = (NO_SAMPLE, NO_SAMPLE)
+        return tuple(
+            VariantSummary(
+                *(name, cases, passed, score),
+                *samples.variants.get(number, unknown),
+                *figures[number],
+                is_planned=bool(cases) or self._is_planned(number),
+            )
+            for number, name, cases, passed, score in rows
+        )
+
+    def _is_planned(self, variant: int) -> bool:
+        query = "SELECT bool_or(NOT left_out OR stopped) FROM items WHERE variant_number = $1"
+        row = self.connection.execute(query, [variant]).fetchone()
+        return bool(row and row[0])
+
+    def _awaiting(self) -> AwaitedLabels:
+        labels, items = self._run("awaiting").fetchone()
+        return AwaitedLabels(labels or 0, items)
+
+    def agreement(self) -> tuple[QuestionAgreement, ...]:
+        """Return how well annotators agree, by question."""
+        from evalcore.annotations.reliability import LabelledContent, question_agreements
+
+        rows = self._run("votes").fetchall()
+        return question_agreements(
+            LabelledContent(question, numeric, orjson.loads(votes))
+            for question, numeric, votes in rows
+        )
+
+    def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
+        """Return the most expensive work item, by its target and with its judges."""
+        if not gates_of(self._policy, CostUnder):
+            return None, None
+        rows = [self._run("costliest", judges=judges).fetchone() for judges in (False, True)]
+        alone, together = (Extreme(*row) if row else None for row in rows)
+        return alone, together
+
+    def _required_cases(self) -> tuple[RequiredCase, ...]:
+        gates = gates_of(self._policy, RequiredCases)
+        named = [name for gate in gates for name in gate.case_ids if name not in self._left_out]
+        ids = list(dict.fromkeys(named))
+        if not ids:
+            return ()
+        return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())
+
+    def _gate_rows(self) -> dict[str, tuple[Any, ...]]:
+        """Return the rows of the gates' own queries."""
+        rows = {}
+        for gate in self._gates:
+            if gate.query:
+                statements = connect().extract_statements(gate.query)
+                names = {name for each in statements for name in each.named_parameters}
+                used = {key: value for key, value in gate.params.items() if key in names}
+                rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
+        return rows
+
+    def case_ids(self, among: Collection[str]) -> frozenset[str]:
+        """Return those of the cases that the tables have."""
+        if not among:
+            return frozenset()
+        query = "SELECT DISTINCT case_id FROM items WHERE case_id IN (SELECT unnest($1::VARCHAR[]))"
+        rows = self.connection.execute(query, [list(among)]).fetchall()
+        return frozenset(case for (case,) in rows)
+
+    def awaits_labels(self) -> bool:
+        """Whether labels of people are missing."""
+        row = self.connection.execute("SELECT bool_or(awaiting) FROM items").fetchone()
+        return bool(row and row[0])
+
+    def stopped_items(self) -> int:
+        """Return how many items were skipped since the gates were decided before."""
+        row = self.connection.execute("SELECT count(*) FROM items WHERE stopped").fetchone()
+        return int(row[0]) if row else 0
+
+    def compared_variants(self) -> list[str]:
+        """Compare, and return the compared variants; their cases are in the table `pairs`."""
+        if self._comparer is None:
+            return []
+        return [each.variant for each in self._comparer.compare(self._plan).variants]
+
+    def mark(self, case_ids: Sequence[str]) -> None:
+        """Mark these cases as quarantined where the report lists them."""
+        self._quarantined = list(case_ids)
+
+    def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
+        """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
+
+        In batches, which cost less than single texts. `report.json` leaves out the outputs of
+        items that passed, and of more than `REPEATED_TEXT_ITEMS` items also the beginning of the
+        output in each assertion that passed.
+        """
+        passed_texts = passed_outputs or self._plan.items <= REPEATED_TEXT_ITEMS
+        self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
+        self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
+        self.connection.execute(f"SET VARIABLE passed_texts = {passed_texts}")
+        self.connection.execute("SET VARIABLE quarantined = $1::VARCHAR[]", [self._quarantined])
+        for rules in ("block_text", "beginning", "report_items"):
+            self._run(rules)
+        if self.complete and self._plan.iterations == 1:
+            result = self._run("report_single_items", variants=self._plan.variants)
+        else:
+            most = self._plan.items if self.complete else MAX_LISTED_CASES
+            iterations = self._plan.iterations
+            result = self._run("report_cases", all=self.complete, most=most, iterations=iterations)
+        while batch := result.fetchmany(1_000):
+            yield [text for (text,) in batch]
+
+    def export(
+        self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
+    ) -> None:
+        """Write the run's rows to a file (analytics.export)."""
+        from evalcore.analytics.export import export_rows
+
+        export_rows(self.connection, facts, row_format, path, append=append)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the report lists every case."""
+        return self._plan.items <= COMPLETE_REPORT_ITEMS
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return why items were skipped, and how many for each reason; the most frequent first."""
+        return [(reason, count) for reason, count in self._run("reasons").fetchall()]
+
+    def failures(self, most: int) -> tuple[Failure, ...]:
+        """Return the first work items that did not pass: errors, failed, blocked, the rest."""
+        rows = self._run("failures", most=most).fetchall()
+        return tuple(
+            Failure._make((*row[:-2], tuple(FailedAssertion(*entry) for entry in row[-2]), row[-1]))
+            for row in rows
+        )
+
+    def not_passed(self) -> tuple[str, ...]:
+        """Return the ids of the cases that did not pass in some variant, in the plan's order."""
+        return tuple(case for (case,) in self._run("not_passed").fetchall())
+
+    def script_scores(self, *, detail: bool) -> ScriptScores:
+        """Return the scores of a script suite's run, suite by suite and test by test."""
+        return read_script_scores(self._rows, iterations=self._plan.iterations, detail=detail)
+
+    def script_notes(self) -> tuple[Note, ...]:
+        """Return the errors and warnings of a script suite's tests."""
+        return read_notes(self._rows)
+
+    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._run(query, **parameters).fetchall()
+        return rows
+
+    def _row(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
+        result = self._run(query, **parameters)
+        names = [column[0] for column in result.description]
+        return zip(names, result.fetchone(), strict=True)
+
+
+def reduction_of(policy: Policy) -> dict[str, Any]:
+    """Return the parameters by which iterations are reduced to cases."""
+    by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
+        Reducer.MEAN,
+        Reducer.MEDIAN,
+        Reducer.CONFIDENCE_INTERVAL,
+    }
+    return {"reducer": str(policy.reducer), "k": policy.k, "by_score": by_score}
+
+
+_COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed", "blocked")
+
+
+def median_item_s(part: Path) -> float:
+    """Return the median time (seconds) that the items of one shard took."""
+    row = connect().execute(query_text("pilot"), {"file": literal_path(part)}).fetchone()
+    return float(row[0]) if row else 0.0
+
+
+# A named query with its parameters → its rows.
+Query = Callable[..., list[tuple[Any, ...]]]
+
+
+def read_script_scores(query: Query, *, iterations: int, detail: bool) -> ScriptScores:
+    """Return the scores; with `detail` also those of each iteration."""
+    details = None
+    if detail:
+        rows = query("script_details", iterations=iterations)
+        details = tuple(
+            TestDetail(tuple(row[0]), tuple(row[1]), tuple(row[2]), row[3]) for row in rows
+        )
+    return ScriptScores(
+        finals=tuple((variant, score) for variant, score in query("script_finals")),
+        groups=tuple(GroupScore(*row) for row in query("script_groups")),
+        tests=tuple(TestScore(*row) for row in query("script_tests")),
+        details=details,
+        tokens=tuple(ModelTokens(*row) for row in query("script_tokens")),
+    )
+
+
+def read_notes(query: Query) -> tuple[Note, ...]:
+    """Return errors and warnings in the order of the plan, each once per test."""
+    return tuple(
+        Note(is_error, variant, case, message, tuple(iterations))
+        for is_error, variant, case, message, iterations in query("script_notes")
+    )

@@ -1,0 +1,475 @@
+"""Stop a run as soon as its gates are decided; the rest of its items is skipped.
+
+`StopRule` looks at cases in a random order, `RoundRule` at one round of all cases after the other
+(`--iterations auto`, docs/reference/gates.md). Both read committed shards in the order of the
+plan. What was decided follows from the rows alone: `finish` reads them again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalcore.analytics.sequential import executed_iterations, read_round
+from evalcore.errors import UsageError
+from evalcore.gates.builtin import RequiredCases
+from evalcore.gates.gate import gates_of
+from evalcore.gates.registry import GATES, restore_gate
+from evalcore.gates.rounds import RoundGate, RoundGates
+from evalcore.gates.sequential import (
+    DIFFERENCES,
+    CaseValue,
+    SequentialGate,
+    SequentialGates,
+    SequentialRule,
+)
+from evalcore.gates.wording import number
+from evalcore.mistakes.wording import counted
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.mode import HISTORY
+from evalcore.model.quarantine import quarantine_of
+from evalcore.model.run import Manifest, Plan
+from evalcore.model.suite import Reducer, Suite, SuiteDefinition
+from evalcore.planning.expand import WorkItem
+from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.summary import Aggregates
+
+# So many times at least the gates are looked at.
+_LOOKS = 50
+
+
+def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, SequentialRule]:
+    """Return the rules of the gates that can be decided early, by their place in the policy."""
+    late = late_gates(definition, groups)
+    gates = map(restore_gate, definition.policy.gates)
+    return {
+        index: gate.sequential
+        for index, gate in enumerate(gates)
+        if gate.sequential is not None and index not in late
+    }
+
+
+def late_gates(definition: SuiteDefinition, groups: int) -> dict[int, str]:
+    """Return why gates that have a sequential rule need the whole run, by their place.
+
+    The sequential tests take cases one by one: they know neither clusters nor the mean of groups.
+    """
+    reasons = {}
+    for index, gate in enumerate(map(restore_gate, definition.policy.gates)):
+        value = None if gate.sequential is None else gate.sequential.value
+        if value in DIFFERENCES and definition.policy.cluster is not None:
+            reasons[index] = "not decided early, because the cases come in clusters"
+        elif value is CaseValue.SCORE and groups > 1:
+            reasons[index] = "not decided early, because the score is a mean over groups"
+    return reasons
+
+
+def require_sequential(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if no gate of the suite can be decided early."""
+    gates = map(restore_gate, definition.policy.gates)
+    if not any(gate.fails_early or gate.is_sequential for gate in gates):
+        names = ", ".join(
+            sorted(name for name, kind in GATES.items() if kind.is_sequential or kind.fails_early)
+        )
+        raise UsageError(
+            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early: "
+            f"{names}"
+        )
+
+
+def round_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
+    """Return the rules of the gates that can be decided after some iterations of all cases."""
+    # A round has all cases: a score over several groups is decided as well as any.
+    return sequential_rules(definition, groups=1)
+
+
+def require_decidable(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if iterations cannot be added to the suite until it is decided."""
+    suite = f"suite '{definition.name}': --iterations auto"
+    reducer = definition.policy.reducer
+    if reducer is not Reducer.MEAN:
+        raise UsageError(
+            f"{suite} needs the reducer 'mean', not '{reducer}': a score that depends on the "
+            "number of iterations cannot be decided before the last; give a number of iterations"
+        )
+    if not any(restore_gate(gate).is_sequential for gate in definition.policy.gates):
+        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
+        raise UsageError(f"{suite} needs a gate that can be decided early: {names}")
+
+
+def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:
+    """Return the suite with its cases in a random order, and how that was made, for the manifest.
+
+    Without a `seed` a new one is drawn.
+    Raises `UsageError` if no gate of the suite can be decided early.
+    """
+    from evalcore.history.fingerprints import digest_cases
+    from evalcore.planning.spool import in_random_order
+
+    groups = len({case.group for case in suite.cases})
+    require_sequential(suite.definition)
+    seed = int.from_bytes(os.urandom(4)) if seed is None else seed
+    cases_sha256, _ = digest_cases(suite.cases.parts())
+    order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
+    return replace(suite, cases=in_random_order(suite.cases, seed)), order
+
+
+def stopping_plan(plan: Plan) -> Plan:
+    """Return the plan in shards of whole cases, so small that the run can stop between them."""
+    cases = max(1, -(-plan.cases // _LOOKS))
+    most = max(1, 5_000 // plan.items_per_case)
+    size = max(min(cases, most), -(-plan.cases // 2_000)) * plan.items_per_case
+    shards = -(-plan.items // size)
+    return replace(plan, shard_size=size, shards=shards, pilot=0, settled=True)
+
+
+def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
+    """Return what stops the run when it is decided; None if it executes all, or nothing at all."""
+    policy = run.definition.policy
+    if not policy.ends_when_decided or manifest.settings.get("reuse") not in {None, HISTORY}:
+        return None
+    return RoundRule(run, manifest) if policy.auto_iterations else StopRule(run, manifest)
+
+
+class StopRule:
+    """Whether the run is decided by the shards that are committed; safe in several threads."""
+
+    def __init__(self, run: StoredRun, manifest: Manifest) -> None:
+        self._run, self._manifest = run, manifest
+        self._gates = _gates(run.definition, manifest)
+        self._next_shard = 0
+        self._awaits_labels = False
+        self._failed = False
+        self._awaited = _required_ids(run.definition, manifest)
+        self._lock = threading.Lock()
+        self.decided = False
+        self.look()
+
+    def leaves_out(self, _: WorkItem) -> bool:
+        """Whether the gates do not need an item."""
+        return self.decided
+
+    def look(self) -> None:
+        """Read the shards that follow those that were read; called after each commit."""
+        with self._lock:
+            if self.decided or self._awaits_labels:
+                return
+            run, plan = self._run, self._manifest.plan
+            written = run.written_shards()
+            shards = []
+            while self._next_shard in written and self._next_shard < plan.shards:
+                shards.append(self._next_shard)
+                self._next_shard += 1
+            if shards:
+                with run.result_files(plan, shards) as parts, ExitStack() as stack:
+                    tables = open_tables(stack, run, self._manifest, parts)
+                    # An item that awaits labels is no failed one: nothing can be decided early.
+                    self._awaits_labels = tables.awaits_labels()
+                    if self._awaits_labels:
+                        return
+                    _take(self._gates, tables)
+                    self._failed = self._failed or has_failed(run.definition, tables)
+                    self._awaited -= tables.case_ids(self._awaited)
+            failed = self._failed or self._gates.failed
+            decided = failed or (self._gates.decided and not self._awaited)
+            self.decided = decided or run.is_decided()
+            if decided:
+                facts = {"cases": self._gates.cases}
+                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+
+
+def has_failed(definition: SuiteDefinition, tables: Aggregates, *, repeats: bool = False) -> bool:
+    """Whether a gate has failed by the cases in the tables, and others cannot change it."""
+    gates = [gate for gate in map(restore_gate, definition.policy.gates) if gate.fails_early]
+    if not gates:
+        return False
+    summary = tables.summary()
+    if summary.awaiting is not None:  # what people say is not known yet
+        return False
+    return any(gate.has_failed(summary, definition.policy, repeats=repeats) for gate in gates)
+
+
+def _required_ids(definition: SuiteDefinition, manifest: Manifest) -> frozenset[str]:
+    """Return the required cases, without which the run cannot pass."""
+    gates = gates_of(definition.policy, RequiredCases)
+    ids = frozenset(case for gate in gates for case in gate.case_ids)
+    return ids - set(quarantine_of(manifest.settings).case_ids)
+
+
+def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
+    groups = _groups(manifest)
+    rules = sequential_rules(definition, groups)
+    variants = [variant.id for variant in definition.variants]
+    cases = max(1, manifest.plan.cases - len(quarantine_of(manifest.settings).case_ids))
+    needs_all = bool(late_gates(definition, groups))
+    return SequentialGates(rules, variants, definition.baseline, cases, needs_all=needs_all)
+
+
+def _groups(manifest: Manifest) -> int:
+    order: Mapping[str, int] = manifest.settings.get("order") or {}
+    return int(order.get("groups", 1))
+
+
+def open_tables(
+    stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
+) -> Aggregates:
+    """Return the aggregates of these parts of a run, without its quarantined cases."""
+    from evalcore.analytics.summary import Aggregates
+    from evalcore.pipeline.compare import open_baseline
+    from evalcore.pipeline.reuse import open_past_runs
+
+    comparison: ComparisonPlan | None
+    comparison, _ = stack.enter_context(open_baseline(run, manifest))
+    past = stack.enter_context(open_past_runs(run, manifest))
+    policy = run.definition.policy
+    return stack.enter_context(
+        Aggregates(
+            parts,
+            manifest.plan,
+            policy,
+            comparison,
+            past,
+            left_out=quarantine_of(manifest.settings).case_ids,
+        )
+    )
+
+
+def _take(gates: SequentialGates, tables: Aggregates) -> None:
+    from evalcore.analytics.sequential import sequential_values
+
+    rules = [gate.rule for gate in gates.gates.values()]
+    compared: list[str] = []
+    if any(rule.value is CaseValue.DIFFERENCE for rule in rules):
+        compared = tables.compared_variants()
+        if not compared:
+            rules = [rule for rule in rules if rule.value is not CaseValue.DIFFERENCE]
+    for values in sequential_values(tables.connection, rules, compared):
+        gates.add(values)
+
+
+def early_results(
+    definition: SuiteDefinition,
+    manifest: Manifest,
+    tables: Aggregates,
+    results: Sequence[GateResult],
+) -> tuple[GateResult, ...]:
+    """Return the gates' results where the run was stopped: what the sequential tests say.
+
+    A run that went to its end has the results that it has without stopping.
+    """
+    if not definition.policy.stop_when_decided:
+        return tuple(results)
+    late = late_gates(definition, _groups(manifest))
+    stopped = bool(tables.stopped_items())
+    results = [
+        late_result(result, late.get(index), stopped=stopped)
+        for index, result in enumerate(results)
+    ]
+    if not stopped:
+        return tuple(results)
+    gates = _gates(definition, manifest)
+    _take(gates, tables)
+    return tuple(
+        result
+        if index not in gates.gates
+        else _early_result(result, gates.gates[index], gates, manifest)
+        for index, result in enumerate(results)
+    )
+
+
+def late_result(result: GateResult, reason: str | None, *, stopped: bool) -> GateResult:
+    """Return the result of a gate that needs the whole run; inconclusive where that was stopped."""
+    if reason is None:
+        return result
+    message = f"{result.message}; {reason}"
+    if not stopped:
+        return replace(result, message=message)
+    return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message, remedy=None)
+
+
+def _early_result(
+    result: GateResult, gate: SequentialGate, gates: SequentialGates, manifest: Manifest
+) -> GateResult:
+    total = manifest.plan.cases
+    details = {
+        **result.details,
+        "sequential": {
+            "cases": gate.cases,
+            "planned_cases": total,
+            "alpha": gate.rule.alpha,
+            "method": "betting E-values (Waudby-Smith and Ramdas 2024)",
+        },
+    }
+    if gate.outcome is None:
+        message = (
+            f"not decided when the run stopped after {gates.cases} of {counted(total, 'case')}"
+        )
+        message += f"; {result.message}"
+        return GateResult(result.name, GateOutcome.INCONCLUSIVE, message, details)
+    message = f"{result.message}; decided after {gate.cases} of {counted(total, 'case')}"
+    message += f" (anytime-valid, α {number(gate.rule.alpha)})"
+    return GateResult(result.name, gate.outcome, message, details)
+
+
+_METHODS: Mapping[CaseValue, str] = {
+    CaseValue.SCORE: "empirical Bernstein E-values (Waudby-Smith and Ramdas 2024)",
+    CaseValue.PASSED: "empirical Bernstein E-values (Waudby-Smith and Ramdas 2024)",
+    CaseValue.RELIABILITY: "exact bounds",
+    CaseValue.DIFFERENCE: "betting E-values (Waudby-Smith and Ramdas 2024), shared by the rounds",
+    CaseValue.PAST_DIFFERENCE: (
+        "betting E-values (Waudby-Smith and Ramdas 2024), shared by the rounds"
+    ),
+}
+
+
+class RoundRule:
+    """Which items the gates need, by the rounds that are committed; safe in several threads."""
+
+    def __init__(self, run: StoredRun, manifest: Manifest) -> None:
+        self._run, self._manifest = run, manifest
+        self._gates = _round_gates(run.definition, manifest)
+        self._quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
+        self._lock = threading.Lock()
+        self._next_shard = 0
+        self.decided = False
+        self.look()
+
+    def look(self) -> None:
+        """Read the rounds that are complete; called after each commit."""
+        with self._lock:
+            if self.decided:
+                return
+            run, plan = self._run, self._manifest.plan
+            written = run.written_shards()
+            while self._next_shard in written and self._next_shard < plan.shards:
+                self._next_shard += 1
+            complete = self._next_shard // plan.round_shards
+            if complete > self._gates.rounds:
+                shards = range(complete * plan.round_shards)
+                with run.result_files(plan, shards) as parts:
+                    _take_rounds(self._gates, run, self._manifest, parts)
+            self.decided = self._gates.ended or run.is_decided()
+            if self._gates.ended:
+                facts = {"rounds": self._gates.rounds}
+                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+
+    def leaves_out(self, item: WorkItem) -> bool:
+        """Whether the gates do not need an item; a quarantined case is run once."""
+        return self.decided or (item.iteration > 0 and item.case.id in self._quarantined)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsReport:
+    """What the report says of the iterations of a run that adds them by itself.
+
+    `cases` has `{iterations, cases}`: how many cases × variants were run how often.
+    """
+
+    most: int
+    rounds: int
+    stopped: str
+    cases: tuple[Mapping[str, int], ...]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {
+            "mode": "auto",
+            "max": self.most,
+            "rounds": self.rounds,
+            "stopped": self.stopped,
+            "cases": list(self.cases),
+        }
+
+
+def decide_rounds(
+    run: StoredRun,
+    manifest: Manifest,
+    parts: Sequence[Path],
+    tables: Aggregates,
+    results: Sequence[GateResult],
+) -> tuple[tuple[GateResult, ...], RoundsReport]:
+    """Return the gates' results after the rounds that were needed, and what the report says.
+
+    `parts` are those of all shards, `tables` the aggregates of all of them.
+    """
+    gates = _round_gates(run.definition, manifest)
+    _take_rounds(gates, run, manifest, parts)
+    most = manifest.plan.iterations
+    late = late_gates(run.definition, groups=1)
+    decided = tuple(
+        late_result(result, late.get(index), stopped=gates.rounds < most)
+        if (gate := gates.gates.get(index)) is None
+        else _round_result(result, gate, gates, most)
+        for index, result in enumerate(results)
+    )
+    cases = tuple(
+        {"iterations": iterations, "cases": count}
+        for iterations, count in executed_iterations(tables.connection)
+    )
+    return decided, RoundsReport(most, gates.rounds, _why(gates, most), cases)
+
+
+def _round_gates(definition: SuiteDefinition, manifest: Manifest) -> RoundGates:
+    variants = [variant.id for variant in definition.variants]
+    most = manifest.plan.iterations
+    needs_all = bool(late_gates(definition, groups=1))
+    rules = round_rules(definition)
+    return RoundGates(rules, variants, definition.baseline, most, needs_all=needs_all)
+
+
+def _take_rounds(
+    gates: RoundGates, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
+) -> None:
+    """Give the gates the rounds in these parts that they have not seen, one after the other."""
+    plan = manifest.plan
+    for iteration in range(gates.rounds, len(parts) // plan.round_shards):
+        if gates.ended:
+            return
+        with ExitStack() as stack:
+            own = parts[: (iteration + 1) * plan.round_shards]
+            tables = open_tables(stack, run, manifest, own)
+            gates.add(*read_round(tables, round_rules(run.definition), plan.iterations, iteration))
+            repeats = iteration + 1 < plan.iterations
+            gates.failed = has_failed(run.definition, tables, repeats=repeats)
+
+
+def _why(gates: RoundGates, most: int) -> str:
+    if gates.decided:
+        return "decided" if gates.rounds < most else "decided by the last iteration"
+    return "no iteration differs" if gates.futile else "largest number of iterations"
+
+
+def _round_result(result: GateResult, gate: RoundGate, gates: RoundGates, most: int) -> GateResult:
+    value = gate.rule.value
+    facts = {
+        "iterations": gate.rounds,
+        "planned_iterations": most,
+        "alpha": gate.rule.alpha,
+        "method": _METHODS[value],
+    }
+    details = {**result.details, "sequential": facts}
+    after = f"after {gate.rounds} of {most} iterations"
+    if gate.outcome is None:
+        if not gates.decided:
+            return GateResult(result.name, result.outcome, result.message, details, result.remedy)
+        message = f"not decided when the run stopped {after}; {result.message}"
+        return GateResult(result.name, GateOutcome.INCONCLUSIVE, message, details)
+    message = result.message
+    if value in {CaseValue.SCORE, CaseValue.PASSED}:
+        facts["mean"] = gate.mean
+        subject = "score" if value is CaseValue.SCORE else "share of iterations that passed"
+        message = f"{subject} {number(gate.mean)}, threshold {number(gate.rule.boundary)}"
+    level = (
+        "" if value is CaseValue.RELIABILITY else f" (anytime-valid, α {number(gate.rule.alpha)})"
+    )
+    return GateResult(result.name, gate.outcome, f"{message}; decided {after}{level}", details)

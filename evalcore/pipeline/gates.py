@@ -1,0 +1,312 @@
+"""DECIDE: what the gates say of a run's rows, and the report with their decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, without_assertions
+from evalcore.gates.own_functions import CustomGate, GateFunctions
+from evalcore.isolation.mode import Isolation
+from evalcore.model.annotation import AfterDeadline, AwaitedLabels
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.run import Manifest
+from evalcore.model.suite import Format, SuiteDefinition
+from evalcore.model.summary import Summary
+from evalcore.pipeline.plan import ANNOTATION_SINCE
+from evalcore.redaction.redactor import PROCESS
+from evalcore.report.document import Report, undecided_head
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.summary import Aggregates
+
+_WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
+_EVALUATED_SINCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DecideOptions:
+    """What custom gates may call: functions given as objects by their reference, and imports.
+
+    `isolation` says where imported functions are called.
+    """
+
+    imports: ImportPolicy = field(default_factory=ImportPolicy)
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    isolation: Isolation = Isolation.INLINE
+
+    def decide_elsewhere(self, gate: CustomGate, report: Mapping[str, Any]) -> GateResult | None:
+        """Return what a custom gate decides in another process; None for a function of this one."""
+        if gate.fn in self.functions:
+            return None
+        from evalcore.isolation.gate_calls import decide_in_process
+
+        return decide_in_process(gate, report, self.imports)
+
+    def resolve(self, reference: str) -> Callable[..., Any]:
+        """Return the function that a custom gate names; raise `EvalError`."""
+        return self.functions.get(reference) or self.imports.load(reference)
+
+
+def gate_results(
+    run: StoredRun,
+    manifest: Manifest,
+    undecided: Report,
+    tables: Aggregates,
+    options: DecideOptions | None,
+) -> Sequence[GateResult]:
+    """Return what the gates decide over the summary of a report."""
+    policy, summary = run.definition.policy, undecided.summary
+    if has_evaluated_nothing(run.definition, summary):
+        return unevaluated_gates(policy, summary)
+    if run.definition.file_rules < _WHOLE_SCORES_SINCE:
+        policy = replace(policy, partial_scores=True)
+    # A custom gate is foreign code.
+    functions = _gate_functions(run, undecided, tables, options)
+    results: Sequence[GateResult] = decide_gates(policy, summary, functions)
+    if policy.stop_when_decided and not summary.nothing_gates:
+        from evalcore.pipeline.early_stop import early_results
+
+        results = early_results(run.definition, manifest, tables, results)
+    if _asserts_nothing(run.definition, summary):
+        results = without_assertions(policy, results)
+    return results
+
+
+def _asserts_nothing(definition: SuiteDefinition, summary: Summary) -> bool:
+    """Whether passes and scores of a suite say nothing: no evaluated case has an assertion.
+
+    In workflow files such a case passes with the score 1, as in their source program; tests and
+    saved evals have assertions, and those of scripts a score of their own.
+    """
+    return (
+        definition.format is Format.SUITE
+        and definition.file_rules >= _EVALUATED_SINCE
+        and not definition.scorers
+        and summary.asserted == 0
+    )
+
+
+def has_evaluated_nothing(definition: SuiteDefinition, summary: Summary) -> bool:
+    """Whether a run is in error because it evaluated nothing; older runs were decided by gates."""
+    return definition.file_rules >= _EVALUATED_SINCE and summary.nothing_evaluated
+
+
+def _gate_functions(
+    run: StoredRun, undecided: Report, tables: Aggregates, options: DecideOptions | None
+) -> GateFunctions | None:
+    """Return what custom gates need, None if there is none."""
+    if not any(gate.gate == CustomGate.gate for gate in run.definition.policy.gates):
+        return None
+    if options is None:
+        return GateFunctions(stored=dict(enumerate(_stored_gates(run))))
+
+    def values() -> dict[str, Any]:
+        cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
+        return undecided_head(undecided) | {"cases": cases}
+
+    return GateFunctions(
+        resolve=options.resolve,
+        report=values,
+        elsewhere=options.decide_elsewhere if options.isolation is Isolation.PROCESS else None,
+    )
+
+
+def _stored_gates(run: StoredRun) -> list[GateResult]:
+    """Return the gates as the stored report has them; raise `DamagedRunError`."""
+    try:
+        stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
+        return [
+            GateResult(
+                raw["name"],
+                GateOutcome(raw["outcome"]),
+                raw["message"],
+                raw["details"],
+                raw.get("remedy"),
+            )
+            for raw in stored
+        ]
+    except (ObjectNotFoundError, ValueError, LookupError, TypeError) as error:
+        reason = f"does not tell what its own gates said: {error}"
+        raise DamagedRunError(run.run_id, (Damage("report.json", reason),)) from error
+
+
+def without_secrets(gate: GateResult) -> GateResult:
+    """Return a gate's result without secrets."""
+    if not PROCESS.knows:
+        return gate
+    return replace(gate, message=PROCESS.text(gate.message), details=PROCESS.value(gate.details))
+
+
+GatesOf = Callable[[Sequence[int]], Sequence[GateResult]]
+"""Decides the gates with people answering as expected in these variants (by number)."""
+
+
+def decide_awaiting(
+    definition: SuiteDefinition,
+    manifest: Manifest,
+    awaited: AwaitedLabels,
+    results: Sequence[GateResult],
+    gates_of: GatesOf,
+) -> tuple[GateResult, ...]:
+    """Return the gates of a run that lacks labels.
+
+    `results` are the gates with the unanswered assertions counted as not passed. A gate that would
+    decide otherwise with labels is inconclusive, and says how many are missing; after the deadline
+    of a suite that fails then it stays as it is.
+    """
+    policy = definition.policy.annotation
+    late = annotation_deadline(definition, manifest)
+    over = late is not None and manifest.ended_at is not None and _time(manifest.ended_at) >= late
+    message = awaited.message
+    if over:
+        message += ", the deadline is over"
+        if policy is not None and policy.then is AfterDeadline.FAIL:
+            return tuple(_noted(result, message, awaited) for result in results)
+    alternatives = [gates_of(variants) for variants in _assumptions(definition)]
+    return tuple(
+        result
+        if all(gates[index].outcome is result.outcome for gates in alternatives)
+        else _undecided_gate(result, message, awaited)
+        for index, result in enumerate(results)
+    )
+
+
+def annotation_deadline(definition: SuiteDefinition, manifest: Manifest) -> datetime | None:
+    """Return until when people can answer (aware); None without a deadline."""
+    policy = definition.policy.annotation
+    if policy is None or policy.deadline_s is None:
+        return None
+    since = manifest.settings.get(ANNOTATION_SINCE) or manifest.created_at
+    return _time(since) + timedelta(seconds=policy.deadline_s)
+
+
+def _assumptions(definition: SuiteDefinition) -> Iterator[Sequence[int]]:
+    """Yield the variants in which people answer as expected.
+
+    More passes are better for every gate but those that compare: the baseline's passes are worse
+    for the others, so that both sides are assumed apart, too.
+    """
+    names = [variant.id for variant in definition.variants]
+    yield range(len(names))
+    if definition.baseline in names:
+        number = names.index(definition.baseline)
+        yield (number,)
+        yield [other for other in range(len(names)) if other != number]
+
+
+def _undecided_gate(result: GateResult, message: str, awaited: AwaitedLabels) -> GateResult:
+    noted = _noted(replace(result, outcome=GateOutcome.INCONCLUSIVE, remedy=None), message, awaited)
+    return replace(noted, message=f"{message} ({result.message} without them)")
+
+
+def _noted(result: GateResult, message: str, awaited: AwaitedLabels) -> GateResult:
+    if result.passed:
+        return result
+    missing = {"labels": awaited.labels, "items": awaited.items}
+    details = {**result.details, "awaiting": missing}
+    return replace(result, message=f"{result.message}; {message}", details=details)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportSources:
+    """What a run's report is computed from; its files last as long as they are opened.
+
+    `parts` are the files of all shards, `comparison` is the baseline; without one `no_baseline` is
+    the reason, if there should be one.
+    """
+
+    run: StoredRun
+    manifest: Manifest
+    parts: Sequence[Path]
+    comparison: ComparisonPlan | None
+    past: PastTables | None
+    no_baseline: str | None
+
+    def aggregates(
+        self, *, left_out: Sequence[str] = (), best_variants: Sequence[int] = ()
+    ) -> Aggregates:
+        """Return the tables of the rows, to be closed by the caller."""
+        from evalcore.analytics.summary import Aggregates
+
+        return Aggregates(
+            self.parts,
+            self.manifest.plan,
+            self.run.definition.policy,
+            self.comparison,
+            self.past,
+            left_out=left_out,
+            best_variants=best_variants,
+        )
+
+    def summary(self, tables: Aggregates) -> Summary:
+        """Return the summary of the tables."""
+        return replace(
+            tables.summary(), no_baseline=self.no_baseline, is_first_run=self.no_baseline is None
+        )
+
+
+def decided_report(
+    sources: ReportSources,
+    tables: Aggregates,
+    undecided: Report,
+    options: DecideOptions | None,
+) -> Report:
+    """Return the report with the gates' results; `tables` and `undecided` have all cases."""
+    run, manifest = sources.run, sources.manifest
+    with ExitStack() as stack:
+        gating, gated = undecided, tables
+        if undecided.quarantine.active:
+            # Gates decide as if the quarantined cases were not there; the report has them all.
+            left_out = undecided.quarantine.case_ids
+            gated = stack.enter_context(sources.aggregates(left_out=left_out))
+            gating = replace(undecided, summary=sources.summary(gated))
+        results = gate_results(run, manifest, gating, gated, options)
+    report = undecided
+    if run.definition.policy.auto_iterations and not has_evaluated_nothing(
+        run.definition, gating.summary
+    ):
+        from evalcore.pipeline.early_stop import decide_rounds
+
+        results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
+        report = replace(report, iterations=rounds.settings())
+    results = _with_awaited_labels(sources, gating, results, options)
+    gates = tuple(map(without_secrets, results))
+    evaluated = not has_evaluated_nothing(run.definition, gating.summary)
+    decision = decide_run(gates, undecided.summary, gating.summary, evaluated=evaluated)
+    return replace(report, gates=gates, decision=decision)
+
+
+def _with_awaited_labels(
+    sources: ReportSources,
+    gating: Report,
+    results: Sequence[GateResult],
+    options: DecideOptions | None,
+) -> Sequence[GateResult]:
+    """Return what the gates say while people have not answered everything yet."""
+    run, manifest = sources.run, sources.manifest
+    if (awaited := gating.summary.awaiting) is None:
+        return results
+
+    def gates_of(variants: Sequence[int]) -> Sequence[GateResult]:
+        left_out = gating.summary.quarantined
+        with sources.aggregates(left_out=left_out, best_variants=variants) as tables:
+            answered = replace(gating, summary=sources.summary(tables))
+            return gate_results(run, manifest, answered, tables, options)
+
+    return decide_awaiting(run.definition, manifest, awaited, results, gates_of)

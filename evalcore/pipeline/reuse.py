@@ -37,10 +37,10 @@ from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, Limits, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.pipeline.integrity import check_parts, check_shards
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import digest_of
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.past import PastTables
@@ -438,7 +438,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
         recorded.pop()
     if not recorded:
         return {}
-    from evalcore.analytics.prevented import prevented_rows
+    from evalcore.analytics.progress import prevented_rows
     from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:

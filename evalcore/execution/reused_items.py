@@ -22,7 +22,7 @@ from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 REUSE_ITEMS = 10_000
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.analytics.rounds import executed_iterations, read_round
+from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import gates_of
@@ -43,7 +43,7 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 # So many times at least the gates are looked at.
 _LOOKS = 50
@@ -227,7 +227,7 @@ def open_tables(
     stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> Aggregates:
     """Return the aggregates of these parts of a run, without its quarantined cases."""
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
     from evalcore.pipeline.compare import open_baseline
     from evalcore.pipeline.reuse import open_past_runs
 

@@ -37,10 +37,10 @@ from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.pipeline.integrity import check_parts, check_shards
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import digest_of
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.past import PastTables
@@ -254,15 +254,15 @@ _SETTING: Final = "evidence"
 
 
 def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
-    """Return what a run's manifest says of it; nothing where answers are kept, as usual."""
-    if definition.evidence is EvidencePolicy.ANSWERS:
+    """Return what a run's manifest says of it; nothing where all is kept, as usual."""
+    if definition.evidence is EvidencePolicy.FULL:
         return {}
     return {_SETTING: str(definition.evidence)}
 
 
 def kept_evidence(manifest: Manifest) -> EvidencePolicy:
-    """Return what a run keeps of its items."""
-    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.ANSWERS))
+    """Return what a run keeps of its items; of an earlier version's run it may be the answers."""
+    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
 
 
 def check_kept_evidence(
@@ -272,7 +272,7 @@ def check_kept_evidence(
     if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
         raise UsageError(
             f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
-            "every answer as a recording; use mode live, or evidence: answers"
+            "every answer as a recording; use mode live, or leave evidence out"
         )
     if reuse in {None, HISTORY}:
         return
@@ -430,7 +430,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
         recorded.pop()
     if not recorded:
         return {}
-    from evalcore.analytics.prevented import prevented_rows
+    from evalcore.analytics.progress import prevented_rows
     from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:

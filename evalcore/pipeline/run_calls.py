@@ -262,11 +262,14 @@ class RunCalls:
         keeps_messages = run.definition.evidence is EvidencePolicy.FULL
         if self._mode is Mode.LIVE and not keeps_messages:
             return RunCallContext(limits, observer=self.observer)
-        from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
-        recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+        recorder = None
+        if self._mode is not Mode.LIVE:
+            from evalcore.recording.recorder import open_recorder
+
+            recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         return RunCallContext(
             limits,
             recorder,

@@ -31,9 +31,9 @@ from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import worker_count
 from evalcore.pipeline.plan import plan_run
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from evalcore.datasets.versions import (
     write_record,
 )
 from evalcore.errors import RunConflictError, UsageError
-from evalcore.storage.dataset_keys import DatasetKeys
-from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore, swap
+from evalcore.storage.layout import DatasetKeys, suite_key
+from evalcore.storage.store import ObjectStore, swap
 
 _ATTEMPTS: Final = 50
 _NO_CASES: Final = ""

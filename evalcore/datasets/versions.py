@@ -17,9 +17,8 @@ import orjson
 from evalcore.datasets.reference import LATEST, DatasetReference
 from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
 from evalcore.mistakes.wording import did_you_mean, known_names
-from evalcore.storage.dataset_keys import DATASETS_PREFIX, DatasetKeys
-from evalcore.storage.layout import NameKey, suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DATASETS_PREFIX, DatasetKeys, NameKey, suite_key
+from evalcore.storage.store import ObjectStore
 
 SCHEMA: Final = 1
 _FETCHERS: Final = 8

@@ -26,6 +26,8 @@ from math import fsum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+import orjson
+
 from evalcore.checks.registry import HEAVY
 from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
@@ -113,7 +115,10 @@ _TRACED: Final = (
     "retries",
     "request",
     "reply",
+    "left_out_bytes",
 )
+# Messages of an item's calls beyond this are left out of its row.
+KEPT_MESSAGE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -131,7 +136,8 @@ class OpenCall:
 class CallLedger:
     """Calls in the order in which they ended, as `details.calls` of the evidence has them.
 
-    With `redaction` each call has its messages (`request`, `reply`), without secrets.
+    With `redaction` each call has its messages (`request`, `reply`), without secrets, as long as
+    those of the item have at most `KEPT_MESSAGE_BYTES`; of others only their size is noted.
     """
 
     def __init__(self) -> None:
@@ -139,6 +145,7 @@ class CallLedger:
         self.redaction: Redaction | None = None
         self.notes: list[str] = []
         self._sent: list[Any] = []
+        self._room = KEPT_MESSAGE_BYTES
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
 
@@ -185,22 +192,18 @@ class CallLedger:
         if self.redaction is None:
             return trace
         redaction = self.redaction.knowing(request.endpoint)
-        trace |= {"began_ms": call.began_ms, "request": self._request(request, redaction)}
+        trace["began_ms"] = call.began_ms
         if call.retries:
             trace["retries"] = redaction.value(call.retries)
-        if reply is not None:
-            trace["reply"] = {
-                "text": redaction.text(reply.text),
-                "tool_calls": redaction.value(list(reply.tool_calls)),
-                "finish_reason": reply.finish_reason,
-            }
-        return trace
+        return trace | self._messages(request, reply, redaction)
 
-    def _request(self, request: Request, redaction: Redaction) -> dict[str, Any]:
-        """Return a request without secrets, and without the messages that the last call had.
+    def _messages(
+        self, request: Request, reply: Reply | None, redaction: Redaction
+    ) -> dict[str, Any]:
+        """Return what was sent and received, without secrets and what the last call had sent.
 
         An agent sends its whole conversation with each call: the first `continues` messages are
-        those of the call before.
+        those of the last call whose messages are kept.
         """
         from evalcore.recording.redaction import named_identity
 
@@ -209,10 +212,23 @@ class CallLedger:
         shared = 0
         while shared < min(len(messages), len(last)) and messages[shared] == last[shared]:
             shared += 1
-        self._sent = messages
         names = ("parameters", "tools", "response_schema")
         fields = {name: identity[name] for name in names if identity[name]}
-        return {"continues": shared, "messages": messages[shared:], **fields}
+        kept: dict[str, Any] = {
+            "request": {"continues": shared, "messages": messages[shared:], **fields}
+        }
+        if reply is not None:
+            kept["reply"] = {
+                "text": redaction.text(reply.text),
+                "tool_calls": redaction.value(list(reply.tool_calls)),
+                "finish_reason": reply.finish_reason,
+            }
+        size = _size(kept)
+        if size > self._room:
+            return {"left_out_bytes": size}
+        self._room -= size
+        self._sent = messages
+        return kept
 
     @property
     def attempts(self) -> int:
@@ -277,6 +293,14 @@ def _traced(
 def _is_same(entry: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
     names = ("provider", "latency_ms")
     return all(entry.get(name) == call.get(name) for name in names)
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value has as JSON."""
+    try:
+        return len(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError:  # as half of a surrogate pair
+        return len(repr(value))
 
 
 def _total(calls: list[dict[str, Any]], name: str) -> int | None:

@@ -22,8 +22,8 @@ from evalcore.planning.spool import PlanPart
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.temporary_folder import temporary_folder
-from evalcore.storage.transfers import transfer
+from evalcore.storage.store import transfer
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.execution.reused_items import ReusedItems

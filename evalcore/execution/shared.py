@@ -19,8 +19,8 @@ from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
 from evalcore.execution.budget import NOTHING_SPENT, Position, RunBudget, Spent
 from evalcore.execution.rates import ProviderShare, Rates
 from evalcore.model.tolerance import reaches
-from evalcore.storage.object_store import StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import StoredObject
 
 SCHEMA = 1
 # So often (seconds) a process writes a sign of life; with many processes less often.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
-_ALONE_AFTER: Final = 2
+ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
 
 
@@ -185,7 +185,7 @@ class _Coordinator:
             )
 
     def _executor_of(self, shard: int) -> Executor:
-        if self._lease.deaths(shard) >= _ALONE_AFTER:
+        if self._lease.deaths(shard) >= ALONE_AFTER:
             return self._alone
         is_pilot = not self._plan.settled and shard == 0
         if is_pilot and isinstance(self._main, ProcessExecutor):

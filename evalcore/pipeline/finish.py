@@ -45,13 +45,11 @@ from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import PART, reasons_of_part
-from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.runs import PART, StoredRun, reasons_of_part
+from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 @dataclass(eq=False)
@@ -105,7 +103,7 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.exporting import ExportFacts
+        from evalcore.analytics.export import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)

@@ -26,7 +26,7 @@ from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.calibrations import Calibrations
+from evalcore.storage.baselines import Calibrations
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.targets.registry import kind_facts
 from evalcore.trust.imports import ImportPolicy
@@ -309,13 +309,17 @@ class RunSession:
         if self._mode is Mode.LIVE and not keeps_messages:
             self._context = RunCallContext(limits, observer=self._observer)
             return self._context
-        from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
+        recorder = None
+        if self._mode is not Mode.LIVE:
+            from evalcore.recording.recorder import open_recorder
+
+            recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         self._context = RunCallContext(
             limits,
-            open_recorder(run.store, self._mode, redaction=redaction, run=run.keys),
+            recorder,
             self._mode,
             observer=self._observer,
             redaction=redaction if keeps_messages else None,

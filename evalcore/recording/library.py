@@ -20,7 +20,7 @@ from evalcore.recording.content import (
     stored,
 )
 from evalcore.storage.layout import RECORDINGS_PREFIX, RunKeys, recording_key
-from evalcore.storage.object_store import ObjectStore, swap
+from evalcore.storage.store import ObjectStore, swap
 
 _READERS: Final = 16
 _READ_AT_ONCE: Final = 256

@@ -29,7 +29,7 @@ from evalcore.recording.content import (
 from evalcore.recording.library import Library, Stored
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 MISSING: Final = "recording"
 NEIGHBOURS: Final = 2_000

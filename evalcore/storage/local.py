@@ -16,24 +16,24 @@ import hashlib
 import os
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.file_lock import LOCK_WAIT_S, hold_lock
-from evalcore.storage.object_store import (
+from evalcore.storage.store import (
     ObjectInfo,
     StoredObject,
     check_folder,
     check_key,
     check_prefix,
 )
-from evalcore.storage.written_chunks import write_chunks
 
 HIDDEN_FOLDER = ".store"
 _ETAG_ATTRIBUTE = "user.evalcore.etag"
@@ -362,3 +362,59 @@ def _remembered_etag(path: Path, status: os.stat_result) -> str | None:
 
 def _stamp(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def write_chunks(file: IO[bytes], chunks: Iterable[bytes]) -> str:
+    """Append the chunks in their order; return the BLAKE2b hash (hex, 16 bytes) of all of them.
+
+    A thread writes and hashes a chunk, for both of which it needs no interpreter. Raises what went
+    wrong in it, or what making the chunks raises.
+    """
+    writer = _Writer(file)
+    try:
+        for chunk in chunks:
+            writer.append(chunk)
+    finally:
+        writer.join()
+    writer.raise_failed()
+    return writer.digest.hexdigest()
+
+
+class _Writer:
+    """Writes at most one chunk at a time behind its caller."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.digest = hashlib.blake2b(digest_size=16)
+        self._file = file
+        self._thread: threading.Thread | None = None
+        self._failed: BaseException | None = None
+
+    def append(self, chunk: bytes) -> None:
+        """Begin to write a chunk when the one before is written; raise what went wrong with it."""
+        self.join()
+        self.raise_failed()
+        thread = threading.Thread(target=self._write, args=(chunk,), name="write-chunk")
+        try:
+            thread.start()
+        except RuntimeError:  # a limit of processes or memory lets no thread be made
+            self._write(chunk)
+        else:
+            self._thread = thread
+
+    def _write(self, chunk: bytes) -> None:
+        try:
+            self._file.write(chunk)
+            self.digest.update(chunk)
+        except BaseException as error:  # noqa: BLE001 - raised again where the chunks are made
+            self._failed = error
+
+    def join(self) -> None:
+        """Wait for the chunk that is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def raise_failed(self) -> None:
+        """Raise what went wrong with a chunk."""
+        if self._failed is not None:
+            raise self._failed

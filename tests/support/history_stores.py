@@ -37,8 +37,8 @@ from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from tests.support.processes import exit_code
 
 Rows = list[dict[str, Any]]

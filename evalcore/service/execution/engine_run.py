@@ -40,8 +40,8 @@ from evalcore.service.execution.stored_items import details_of, error_of, stored
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.payloads import INLINE_BYTES
 from evalcore.settings import Settings
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 from evalcore.targets.block import HANDLE_OUTPUTS
 
 PROCESS_ENDED: Final = (

@@ -18,9 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.errors import EvalError
+from evalcore.pipeline.execute import ALONE_AFTER
+from evalcore.pipeline.lease import read_lease
 from evalcore.runners import Runner
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow, EvalRow, EvalRunRow
-from evalcore.service.execution.deadly_shards import note_deaths
 from evalcore.service.execution.engine_run import (
     FrozenEval,
     ItemResult,
@@ -70,8 +71,11 @@ class EvalWorker(QueueWorker[EvalRunRow]):
         if row.attempts > MOST_ATTEMPTS + 1:
             return False
         run = planned_run(self.parts.store, row.workflow_id, row.engine_run)
-        deadly = await in_thread(lambda: note_deaths(run, run.manifest().plan))
-        return bool(deadly.culprits)
+        lease = await in_thread(lambda: read_lease(run))
+        if lease is None or lease.released:
+            return False
+        # The next attempt executes it alone, and ends the eval that ends its process in error.
+        return any(lease.deaths.get(shard, 0) + 1 >= ALONE_AFTER for shard in lease.in_flight)
 
     async def close_exhausted(self, row: EvalRunRow) -> None:
         """End a run of which every result is there: its process died before it said so."""

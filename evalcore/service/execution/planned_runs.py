@@ -15,8 +15,8 @@ from evalcore.pipeline.states import cancel_run
 from evalcore.runners import Runner
 from evalcore.service.execution.submitted_run import cancel_submitted
 from evalcore.storage.layout import new_run_id
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 
 
 def new_engine_run() -> str:

@@ -6,18 +6,18 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from evalcore.execution.lanes import lease_renewer
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.lanes.lease_renewer import (
     CANCEL_LOOKS_PER_S,
     LeaseRenewer,
     cancel_look_s,
 )
+
+from evalcore.execution.lanes import lease_renewer
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 from tests.support.counting_store import CountingStore
 
 PLAN = Plan(120, 120, 1, 1, 12, 10, 1, 120)

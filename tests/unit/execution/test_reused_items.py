@@ -1,4 +1,4 @@
-"""Evidence of earlier runs in a remote store, which is copied before it is read."""
+"""Evidence of earlier runs, which is copied before it is read."""
 
 from __future__ import annotations
 

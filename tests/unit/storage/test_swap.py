@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.errors import RunConflictError
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import SWAP_ATTEMPTS, StoredObject, swap
+from evalcore.storage.store import SWAP_ATTEMPTS, StoredObject, swap
 from tests.support.counting_store import CountingStore
 
 KEY = "counters/a"

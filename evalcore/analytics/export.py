@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.report.escape import FORMULA_CELL, NUMBER_CELL
 from evalcore.sql.connection import BoundedConnection, first_line, literal_path
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 _MIN_LINE_BYTES: Final = 1024 * 1024
 _BATCH: Final = 1_000

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 MAX_KEY_BYTES = 1024  # of UTF-8; S3 has no longer keys
 SWAP_ATTEMPTS: Final = 20
@@ -175,3 +181,58 @@ def _check_text(key: str) -> None:
     # Some S3 servers take a backslash for a slash.
     if any(ord(character) < 32 or character in "\\\x7f" for character in key):
         raise StoreError(f"{key!r} cannot be a key: it has a control character or a backslash")
+
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_AT_ONCE = 16  # a client keeps 32 connections
+_KINDS_AT_ONCE = 8
+
+
+class Starts(Protocol):
+    """Starts a request; what it returns gives the answer, or raises what the request raised."""
+
+    def __call__(self, request: Callable[[], T], /) -> Callable[[], T]:
+        """Return what waits for the answer."""
+
+
+@contextmanager
+def at_once(store: ObjectStore) -> Iterator[Starts]:
+    """Give what starts requests that do not need each other's answers.
+
+    Of a remote store they are under way at the same time; in a folder each is made when its answer
+    is asked for. All have ended when the context ends.
+    """
+    if not store.is_remote:
+        yield lambda request: request
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_KINDS_AT_ONCE, thread_name_prefix="request") as threads:
+        yield lambda request: threads.submit(request).result
+
+
+def transfer(store: ObjectStore, request: Callable[[A], T], arguments: Iterable[A]) -> Iterator[T]:
+    """Yield what the request gives for each argument, in order.
+
+    Of a remote store several are requested at once. The arguments are taken as requests end, so
+    that a long iterable is never in memory as a whole. The first failure ends it.
+    """
+    if not store.is_remote:
+        yield from map(request, arguments)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="transfer") as threads:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for argument in arguments:
+                if len(waiting) == 2 * _AT_ONCE:
+                    yield waiting.popleft().result()
+                waiting.append(threads.submit(request, argument))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

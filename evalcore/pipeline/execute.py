@@ -29,7 +29,7 @@ from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
 from evalcore.pipeline.states import resume_run
 from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.store import at_once
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:

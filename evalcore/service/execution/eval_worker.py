@@ -71,11 +71,11 @@ class EvalWorker(QueueWorker[EvalRunRow]):
         if row.attempts > MOST_ATTEMPTS + 1:
             return False
         run = planned_run(self.parts.store, row.workflow_id, row.engine_run)
-        lease = await in_thread(lambda: read_lease(run))
-        if lease is None or lease.released:
+        held = await in_thread(lambda: read_lease(run))
+        if held is None or held.released:
             return False
         # The next attempt executes it alone, and ends the eval that ends its process in error.
-        return any(lease.deaths.get(shard, 0) + 1 >= ALONE_AFTER for shard in lease.in_flight)
+        return any(held.deaths.get(shard, 0) + 1 >= ALONE_AFTER for shard in held.in_flight)
 
     async def close_exhausted(self, row: EvalRunRow) -> None:
         """End a run of which every result is there: its process died before it said so."""

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from evalcore.execution.lanes import lease_renewer
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.lanes.lease_renewer import (
     CANCEL_LOOKS_PER_S,
@@ -13,7 +14,6 @@ from evalcore.execution.lanes.lease_renewer import (
     cancel_look_s,
 )
 
-from evalcore.execution.lanes import lease_renewer
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run

@@ -105,7 +105,7 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
             from evalcore.pipeline.process import execute_alone
 
             return execute_alone(opened, call, options or ExecuteOptions())
-        ended = opened.execute(opened.shards.plan.shard_of(call.first_item)).result()
+        ended = opened.execute(_shard_of(opened, call)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
             return ended
 
@@ -113,7 +113,15 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
 def run_item(call: ShardCall, item: int, options: ExecuteOptions) -> bytes | None:
     """Run a single item of a shard in this process; return its row, None if it was stopped."""
     opened = process_worker().open(call.key, lambda new: _accepted(call, options, new))
-    return opened.row(opened.shards.plan.shard_of(call.first_item), item).result()
+    return opened.row(_shard_of(opened, call), item).result()
+
+
+def _shard_of(opened: OpenRun, call: ShardCall) -> int:
+    """Return the number of the shard; the pilot may have settled the plan meanwhile."""
+    shards = opened.shards
+    if not shards.plan.settled and (call.first_item or call.items != shards.plan.pilot):
+        shards.plan = shards.run.manifest().plan
+    return shards.plan.shard_of(call.first_item)
 
 
 def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -> OpenRun:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import _duckdb as duckdb
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import Damage
 from evalcore.model.run import StoredPart
 from evalcore.sql.columns import FIRST_COLUMNS

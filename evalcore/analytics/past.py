@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.model.past import PastRuns
 from evalcore.sql.connection import BoundedConnection, literal_path
 

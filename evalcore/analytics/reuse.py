@@ -9,7 +9,7 @@ from typing import NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path, use_threads_for
 from evalcore.trust.machine_faults import temporary_folder

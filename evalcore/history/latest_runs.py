@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.history.changes import describe_changes
 from evalcore.history.tables import open_history
 from evalcore.history.trend import RunPoint, run_points

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.analytics.spread import Measures, read_measures, read_samples
-from evalcore.analytics.summarise import reduction_of
+from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.gate import Gate
 from evalcore.gates.own_functions import CustomGate

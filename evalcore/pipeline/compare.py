@@ -26,7 +26,7 @@ from evalcore.targets.registry import is_instant
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
@@ -188,7 +188,7 @@ def open_compared(
     `variants` are that of the baseline and that of the candidate; None for all that match. Both
     runs may be the same. Raises as `compare_runs` does.
     """
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
     manifests = [_completed(run) for run in (baseline, candidate)]
     definition = candidate.definition

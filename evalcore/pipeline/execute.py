@@ -82,7 +82,7 @@ def settle_plan(run: StoredRun, manifest: Manifest) -> Plan:
     plan = manifest.plan
     if plan.settled or not run.has_result(0):
         return plan
-    from evalcore.analytics.summarise import median_item_s
+    from evalcore.analytics.summary import median_item_s
 
     with (
         run.result_files(replace(plan, shards=1)) as parts,

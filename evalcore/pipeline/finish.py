@@ -50,7 +50,7 @@ from evalcore.storage.runs import PART, StoredRun, reasons_of_part
 from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 @dataclass(eq=False)
@@ -104,7 +104,7 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.exporting import ExportFacts
+        from evalcore.analytics.export import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)

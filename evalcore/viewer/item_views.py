@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.case_items import CaseItem
+from evalcore.analytics.cases import CaseItem
 from evalcore.errors import ObjectNotFoundError
 from evalcore.model.evidence import Evidence
 from evalcore.planning.codec import decode_evidence

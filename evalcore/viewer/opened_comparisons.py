@@ -21,8 +21,8 @@ from evalcore.viewer.suite_differences import SettingDifferences, setting_differ
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evalcore.analytics.paired_cases import ScatterPoint
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.compare import ScatterPoint
+    from evalcore.analytics.summary import Aggregates
     from evalcore.model.comparison import VariantComparison
     from evalcore.pipeline.compare import ComparedRuns
 
@@ -166,7 +166,7 @@ def _end(run: StoredRun) -> str | None:
 
 
 def _open(sides: tuple[Side, Side]) -> OpenedComparison:
-    from evalcore.analytics.paired_cases import keep_pairs, read_moves, read_scatter
+    from evalcore.analytics.compare import keep_pairs, read_moves, read_scatter
     from evalcore.history.changes import describe_changes
     from evalcore.history.run_fingerprints import run_fingerprints
     from evalcore.pipeline.compare import open_compared

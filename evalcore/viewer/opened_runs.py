@@ -23,8 +23,8 @@ from evalcore.viewer.case_questions import CaseQuestions
 from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 
 if TYPE_CHECKING:
-    from evalcore.analytics.assertion_counts import AssertionCounts
-    from evalcore.analytics.case_table import CaseTable
+    from evalcore.analytics.assertions import AssertionCounts
+    from evalcore.analytics.cases import CaseTable
     from evalcore.pipeline.finish import RunView
     from evalcore.sql.connection import BoundedConnection
 
@@ -55,7 +55,7 @@ class OpenedRun:
     def assertion_counts(self) -> tuple[AssertionCounts, ...]:
         """Return the assertions of the run, those that fail most first; counted once."""
         if self.assertions is None and self.connection is not None:
-            from evalcore.analytics.assertion_counts import run_assertion_counts
+            from evalcore.analytics.assertions import run_assertion_counts
 
             self.assertions = run_assertion_counts(self.connection)
         return self.assertions or ()
@@ -210,7 +210,7 @@ def open_tables(run: StoredRun, manifest: Manifest, version: tuple[Any, ...]) ->
 
 
 def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
-    from evalcore.analytics.case_table import CaseTable
+    from evalcore.analytics.cases import CaseTable
     from evalcore.pipeline.finish import view_run
 
     view = stack.enter_context(view_run(opened.run))
@@ -223,8 +223,8 @@ def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
 
 def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
     """Open what there is of a run that goes on or was stopped."""
-    from evalcore.analytics.case_table import CaseTable
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.cases import CaseTable
+    from evalcore.analytics.summary import Aggregates
 
     run, plan = opened.run, opened.manifest.plan
     written = {shard for shard in run.written_shards() if shard < plan.shards}

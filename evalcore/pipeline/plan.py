@@ -230,11 +230,10 @@ def plan_run(
     if past is not None:
         parts |= past.write(run)
     if options.reuse is not None:
-        prepared = prepare_reuse(run, suite, plan, options.reuse, options.warn)
-        parts |= prepared.parts
-        if prepared.settings:
-            settings = {**manifest.settings, **prepared.settings}
-            manifest = replace(manifest, settings=settings)
+        digests, reused = prepare_reuse(run, suite, plan, options.reuse, options.warn)
+        parts |= digests
+        if reused:
+            manifest = replace(manifest, settings={**manifest.settings, **reused})
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)
     # Written last: a run that still says `PLANNING` has a plan that lacks something.

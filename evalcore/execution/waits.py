@@ -13,13 +13,22 @@ Waiting = Mapping[str, tuple[int, float]]
 
 
 class Waits:
-    """The waits of the calls of this process, by what they wait for. `clock` returns seconds."""
+    """The waits of calls, by what they wait for: of this process, and of those that tell theirs.
+
+    `clock` returns seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._numbers = count()
         self._begun: dict[int, tuple[str, float]] = {}
+        self._elsewhere: dict[int, Waiting] = {}
         self._lock = threading.Lock()
+
+    def tell(self, process: int, waiting: Waiting) -> None:
+        """Take what the calls of another process wait for, until it says something else."""
+        with self._lock:
+            self._elsewhere[process] = waiting
 
     @contextmanager
     def entered(self, label: str) -> Iterator[None]:
@@ -37,10 +46,15 @@ class Waits:
         """Return what is waited for now, the longest wait first."""
         with self._lock:
             begun, now = list(self._begun.values()), self._clock()
+            elsewhere = list(self._elsewhere.values())
         waits: dict[str, tuple[int, float]] = {}
         for label, since in begun:  # the oldest first
             calls, longest_s = waits.get(label, (0, now - since))
             waits[label] = (calls + 1, longest_s)
+        for waiting in elsewhere:
+            for label, (more, since_s) in waiting.items():
+                calls, longest_s = waits.get(label, (0, 0.0))
+                waits[label] = (calls + more, max(longest_s, since_s))
         return waits
 
 

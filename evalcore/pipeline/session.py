@@ -15,6 +15,7 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
+from evalcore.execution.waits import Waits
 from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
@@ -75,7 +76,8 @@ class ExecuteOptions:
     `settings` have prices and the limits of providers. `objects` are what a suite made in Python
     refers to by name. `rates` are an orchestrator's rate limits. `warn` is told what people should
     know; `keep_workspaces` leaves what tests worked in. `isolation` says where functions run if
-    neither their suite nor the run's plan says it. `workers` is how many processes share the run.
+    neither their suite nor the run's plan says it. `waits` says what calls wait for.
+    `workers` is how many processes share the run.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -88,6 +90,7 @@ class ExecuteOptions:
     warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
     isolation: Isolation = Isolation.INLINE
+    waits: Waits = field(default_factory=Waits)
     workers: int = 1
 
 
@@ -315,7 +318,7 @@ class RunSession:
         limits = self._limits or self._shared_limits()
         keeps_messages = run.definition.evidence is EvidencePolicy.FULL
         if self._mode is Mode.LIVE and not keeps_messages:
-            self._context = RunCallContext(limits, observer=self._observer)
+            self._context = RunCallContext(limits, observer=self._observer, waits=options.waits)
             return self._context
         from evalcore.recording.redaction import Redaction
 
@@ -331,6 +334,7 @@ class RunSession:
             self._mode,
             observer=self._observer,
             redaction=redaction if keeps_messages else None,
+            waits=options.waits,
         )
         return self._context
 

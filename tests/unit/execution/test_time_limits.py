@@ -13,7 +13,7 @@ import pytest
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.targets import registry
 from evalcore.trust.imports import ImportPolicy

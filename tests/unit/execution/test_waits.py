@@ -11,7 +11,7 @@ from pathlib import Path
 from evalcore.execution.waits import Waits, waiting_text
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.plan import load, plan_run
-from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import Failure, model_server
 

@@ -17,7 +17,7 @@ from evalcore.checks.scorers.registry import scorers_table
 from evalcore.gates.registry import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.history.columns import columns_table
-from evalcore.sql.result_columns import result_columns_table
+from evalcore.sql.columns import result_columns_table
 from evalcore.targets.registry import targets_table
 from evalcore.workflow.blocks.registry import blocks_table
 

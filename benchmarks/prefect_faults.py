@@ -12,6 +12,7 @@ a person would resume it, is that of an undisturbed run. Exit code 1 if one does
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -29,8 +30,6 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from prefect.states import AwaitingRetry, Cancelling
 
-from benchmarks.fault_runs import write_suite
-from benchmarks.faults import worker
 from benchmarks.measure import EVALCORE, Row, machine, table, write_section
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
@@ -41,10 +40,54 @@ from tests.support.servers import free_port
 
 _DEPLOYMENT: Final = "evaluate/on-demand"
 _ENDS_S: Final = 240.0
+_WORKER_ENDS_S: Final = 30
 _NO_SERVER: Final = 2
 # Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
 # later, and would end a retry that has begun.
 _WORKER_LOOKS: Final = "prefect.flow_runs.worker - "
+
+
+ITEMS: Final = 120
+LATENCY_MS: Final = 30
+
+
+def write_suite(folder: Path) -> None:
+    """Write the suite: a target that answers after the latency; a seventh of the cases fails."""
+    target = f"{{name: slow, provider: mock, response: hello, latency_ms: {LATENCY_MS}}}"
+    (folder / "faults.eval.yaml").write_text(
+        "name: faults\n"
+        f"targets: [{target}]\n"
+        "execution: {target: slow, workers: 4}\n"
+        "assertions: [{type: contains, value: hello}]\n"
+        "tests: cases.jsonl\n"
+    )
+    lines = (
+        {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": text}]}
+        for number in range(ITEMS)
+        for text in ["hello" if number % 7 else "goodbye"]
+    )
+    (folder / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@contextmanager
+def worker(folder: Path) -> Iterator[None]:
+    """Deploy the flows and run a worker of Prefect in a folder."""
+    more = {"PREFECT_WORKER_QUERY_SECONDS": "1", "EVALCORE_ALLOW_STORES": str(folder)}
+    environment = os.environ | more | {"EVALCORE_LEASE_S": "2"}
+    deploy = [EVALCORE, "deploy"]
+    subprocess.run(deploy, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "evalcore"]
+    with (folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_WORKER_ENDS_S)
+        except subprocess.TimeoutExpired:  # it waits for a server that is busy
+            process.kill()
+            process.wait()
 
 
 class Site(NamedTuple):

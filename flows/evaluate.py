@@ -28,12 +28,11 @@ from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
-from evalcore.pipeline.execute import cancel_run, reopen_run
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.repair import reopen_refused
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_refused, reopen_run
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states

@@ -13,7 +13,7 @@ from evalcore.errors import NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.trust.addresses import folder_of_store, is_allowed_store
 
 

@@ -43,8 +43,7 @@ from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES
 from evalcore.settings import read_settings
-from evalcore.storage.partial_runs import is_whole
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, is_whole
 from evalcore.trust.text import sanitize_terminal
 
 RUN_LABEL = "evalcore.run"

@@ -16,7 +16,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.states import Crashed
 
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from flows.publish import RUN_LABEL, STORE_LABEL
 from flows.task_run_ends import unfinished_task_runs
 

@@ -27,10 +27,11 @@ from evalcore.errors import (
 )
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import State
-from evalcore.pipeline.execute import cancel_run, execute_run
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run
 from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 

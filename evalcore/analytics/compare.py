@@ -1,15 +1,15 @@
-"""Candidates against their baseline, in SQL over the tables of `Aggregates`."""
+"""Candidates against their baseline, in SQL over the tables of `Aggregates`; case by case."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import fill_table, query_text
 from evalcore.model.comparison import (
     HARD_KINDS,
     MEASURE_KINDS,
@@ -31,12 +31,17 @@ from evalcore.statistics.multiplicity import holm
 if TYPE_CHECKING:
     import _duckdb as duckdb
 
-    from evalcore.sql.bounded import BoundedConnection
+    from evalcore.sql.connection import BoundedConnection
 
 MAX_LISTED = 3_000
 _FEWEST_LISTED = 20
 ALPHA = 0.05
 TOLERANCES = Tolerances()
+_CHANCES = {
+    **dict.fromkeys(("place", "was_pass_count", "was_run", "now_pass_count", "now_run"), "BIGINT"),
+    "p": "DOUBLE",
+    "significant": "BOOLEAN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,6 @@ class Comparer:
         # A table that is replaced stays until the new one is complete.
         for table in ("items", "cases"):
             self.connection.execute(f"DROP TABLE {table}")
-        self.connection.free_memory()
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
@@ -127,7 +131,6 @@ class Comparer:
 
     def _measure(self, plan: Plan) -> None:
         self._run("measured", iterations=plan.iterations, **self.reduction)
-        self.connection.free_memory()
 
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]
@@ -165,22 +168,17 @@ class Comparer:
 
         Returns the level that the smallest p of each candidate has to reach.
         """
-        self.connection.execute(
-            "CREATE OR REPLACE TEMP TABLE chances (place BIGINT, was_pass_count BIGINT, "
-            "was_run BIGINT, now_pass_count BIGINT, now_run BIGINT, p DOUBLE, significant BOOLEAN)"
-        )
         rows = self._run("passes").fetchall() if repeated else []
         alphas: dict[int, float] = {}
-        judged: list[tuple[Any, ...]] = []
+        judged: list[dict[str, Any]] = []
         for index in dict.fromkeys(row[0] for row in rows):
             own = [row for row in rows if row[0] == index]
             # Cases with the same passes share their p: a million cases have few combinations.
             tests = [(fisher(row[1], row[2], row[3], row[4]), row[5]) for row in own]
             alphas[index] = ALPHA / sum(count for _, count in tests)
             for row, (p, _), rejected in zip(own, tests, holm(tests, ALPHA), strict=True):
-                judged.append((*row[:5], p, rejected))
-        if judged:
-            self.connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
+                judged.append(dict(zip(_CHANCES, (*row[:5], p, rejected), strict=True)))
+        fill_table(self.connection, "chances", _CHANCES, judged)
         return alphas
 
     def _add_sides(self, compared: list[VariantComparison]) -> None:
@@ -277,3 +275,145 @@ def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
 
 def _counted(counts: Any, kind: str, number: int) -> dict[DifferenceKind, int]:
     return {**counts, DifferenceKind(kind): number} if number else dict(counts)
+
+
+# Points that are nearer to each other are one: at most 441 points make a page of bounded size.
+GRID: Final = 20
+MOVES: Final[tuple[str, ...]] = (
+    "regression",
+    "missing",
+    "worse",
+    "improvement",
+    "better",
+    "same",
+)
+
+
+class PairedCase(NamedTuple):
+    """A case on both sides; what a side did not measure is None. `change` is that of the score.
+
+    `move` is one of `MOVES`; latency in ms, cost in USD, both means over the iterations.
+    """
+
+    case_id: str
+    was_state: str | None
+    now_state: str | None
+    was_passed: bool | None
+    now_passed: bool | None
+    was_score: float | None
+    now_score: float | None
+    was_latency: float | None
+    now_latency: float | None
+    was_cost: float | None
+    now_cost: float | None
+    change: float | None
+    move: str
+    rank: float
+    number: int
+
+
+class ScatterPoint(NamedTuple):
+    """Cases with nearly the same two scores, in cells of 1/20: how many, and the id of the first.
+
+    The scores are those of the cell's middle.
+    """
+
+    was_cell: int
+    now_cell: int
+    cases: int
+    case_id: str
+
+    @property
+    def was_score(self) -> float:
+        """The baseline's score."""
+        return self.was_cell / GRID
+
+    @property
+    def now_score(self) -> float:
+        """The candidate's score."""
+        return self.now_cell / GRID
+
+
+class PairedKey(NamedTuple):
+    """Where a page ends."""
+
+    rank: float
+    number: int
+    case_id: str
+
+
+class PairedChoice(NamedTuple):
+    """Which cases a page shows: those of a move, those of a cell of the scatter; None for all."""
+
+    move: str | None = None
+    cell: tuple[int, int] | None = None
+
+
+class PairedPage(NamedTuple):
+    """Some cases, and the key after which the next page begins; None at the end."""
+
+    rows: tuple[PairedCase, ...]
+    following: PairedKey | None
+
+
+class _Database(Protocol):
+    def execute(self, query: str, parameters: Any = None) -> Any: ...
+
+
+def keep_pairs(tables: _Database) -> None:
+    """Drop what the pairs were made from: pages need nothing else of it, and it is the most."""
+    for table in ("items", "cases", "measured", "baseline_measured", "differences", "chances"):
+        tables.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def read_moves(tables: _Database) -> Mapping[str, int]:
+    """Return how many cases moved in which way, in the order of `MOVES`."""
+    query = query_text("moved_cases").format(filter="true")
+    parameters = _parameters(None, 2**62)
+    rows = tables.execute(
+        f"SELECT move, count(*) FROM ({query}) GROUP BY move",  # noqa: S608 - a named query
+        parameters,
+    ).fetchall()
+    counts = dict(rows)
+    return {move: counts[move] for move in MOVES if move in counts}
+
+
+def read_paired(
+    tables: _Database, choice: PairedChoice, after: PairedKey | None, *, most: int
+) -> PairedPage:
+    """Return at most `most` cases after a key, those that moved first."""
+    parameters = _parameters(after, most + 1)
+    condition = "true"
+    if choice.move is not None:
+        condition = "move = $move"
+        parameters["move"] = choice.move
+    if choice.cell is not None:
+        condition += (
+            f" AND round(was_score * {GRID}) = $was_cell AND round(now_score * {GRID}) = $now_cell"
+        )
+        parameters["was_cell"], parameters["now_cell"] = choice.cell
+    query = query_text("moved_cases").format(filter=condition)
+    rows = [PairedCase(*row) for row in tables.execute(query, parameters).fetchall()]
+    page = rows[:most]
+    last = PairedKey(page[-1].rank, page[-1].number, page[-1].case_id) if page else None
+    return PairedPage(tuple(page), last if len(rows) > most else None)
+
+
+def read_scatter(tables: _Database) -> tuple[ScatterPoint, ...]:
+    """Return the points of the cases that both sides measured, the least frequent last."""
+    rows = tables.execute(
+        f"SELECT round(was_score * {GRID})::INTEGER AS was_cell, "  # noqa: S608 - a constant
+        f"round(now_score * {GRID})::INTEGER AS now_cell, count(*) AS cases, min(case_id) "
+        "FROM pairs WHERE was_score IS NOT NULL AND now_score IS NOT NULL "
+        "GROUP BY was_cell, now_cell ORDER BY cases DESC, was_cell, now_cell"
+    ).fetchall()
+    return tuple(ScatterPoint(*row) for row in rows)
+
+
+def _parameters(after: PairedKey | None, most: int) -> dict[str, Any]:
+    return {
+        "after_rank": None if after is None else after.rank,
+        "after_number": None if after is None else after.number,
+        "after_id": None if after is None else after.case_id,
+        "most": most,
+    }

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import _duckdb as duckdb
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import Damage
 from evalcore.model.run import StoredPart
+from evalcore.sql.columns import FIRST_COLUMNS
 from evalcore.sql.connection import connect, literal_path
 
 _HASHERS = 4
 _FILES_FOR_THREADS = 8
-_COLUMNS = frozenset(
-    {"item", "case_id", "case_group", "variant", "status", "outcome", "score", "threshold"}
-    | {"iteration", "exec_key", "grade_key", "reason", "error", "output", "output_ref", "evidence"}
-    | {"latency_ms", "cost_usd", "input_tokens", "output_tokens", "attempts", "started_at"}
-    | {"ended_at", "tags", "metadata", "scores", "assertions"}
-)
+_COLUMNS = frozenset(column.name for column in FIRST_COLUMNS)
 # Hashing a row reads every column of it.
 _READ = "SELECT count(hash(row)) FROM read_parquet($1, hive_partitioning = false) AS row"
 _DESCRIBE = "DESCRIBE SELECT * FROM read_parquet($1, hive_partitioning = false)"

@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.model.past import PastRuns
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
+from evalcore.sql.connection import BoundedConnection, literal_path
 
 Row = tuple[Any, ...]
 _COLUMNS: Final = {

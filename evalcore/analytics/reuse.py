@@ -9,10 +9,10 @@ from typing import NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path, use_threads_for
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 
 class PlannedItem(NamedTuple):

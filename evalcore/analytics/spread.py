@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
-from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import BoundedConnection
 from evalcore.statistics.distributions import two_sided_t
 
 _SCORE_UNIT = 10**8

@@ -21,8 +21,8 @@ from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
 from evalcore.model.annotation import AnswerForm, Label
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
+from evalcore.storage.store import ObjectStore
 
 COLUMNS = (
     "run",

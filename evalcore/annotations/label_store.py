@@ -20,7 +20,7 @@ from evalcore.annotations.labels import (
 from evalcore.errors import ObjectNotFoundError, RunConflictError
 from evalcore.model.annotation import AnswerForm
 from evalcore.storage.layout import annotations_prefix, suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _ATTEMPTS = 1_000
 _FETCHERS = 8

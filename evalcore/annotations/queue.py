@@ -17,8 +17,8 @@ from evalcore.errors import UsageError
 from evalcore.model.annotation import AnswerForm
 from evalcore.model.suite import Case
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case
 from evalcore.planning.spool import PlanPartError, part_inputs
-from evalcore.sql.annotation_rows import read_details, read_output, read_questions
-from evalcore.sql.stored_rows import UnreadableRowsError
+from evalcore.sql.rows import UnreadableRowsError, read_details, read_output, read_questions
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 

@@ -30,9 +30,8 @@ from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.dataset_keys import DatasetKeys
-from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DatasetKeys, suite_key
+from evalcore.storage.store import ObjectStore
 
 LARGEST_CAPTURE_BYTES: Final = 256 * 1024
 _LARGEST_BATCH: Final = 500

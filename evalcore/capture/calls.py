@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
 
 WRITTEN: Final = "written"
 """What captures that stand in the store are counted as."""

@@ -18,7 +18,7 @@ from evalcore.capture.writer import PROCESS_WRITER
 from evalcore.errors import UsageError
 
 if TYPE_CHECKING:
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]

@@ -27,10 +27,9 @@ from evalcore.storage.baselines import (
     set_baseline,
 )
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import StoredRun, find_run, list_runs
+from evalcore.storage.runs import StoredRun, find_run, list_runs, partial_reasons
+from evalcore.storage.store import ObjectStore
 
 LATEST = "latest"
 

@@ -22,9 +22,8 @@ from evalcore.pipeline.finish import view_run
 from evalcore.report.changes import variant_measures
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
-from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import choose_two
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, partial_reasons
 
 _MAX_LINES, _VERBOSE = 10, 200
 _CODES = {

@@ -10,8 +10,8 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import view_run
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
+from evalcore.storage.store import ObjectStore
 
 
 def keep_failed(

@@ -11,7 +11,7 @@ from evalcore.cli.showing import one_line
 
 if TYPE_CHECKING:
     from evalcore.history.entering import Progress
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
 
 
 def refresh(store: ObjectStore) -> None:

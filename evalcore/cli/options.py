@@ -17,7 +17,7 @@ from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -18,7 +18,7 @@ from evalcore.model.quarantine import QUARANTINE_FILE, READY_AFTER_RUNS, Quarant
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
 
 suite_option = click.option(
     "--suite",

@@ -19,8 +19,8 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
 from evalcore.report.answers import render_csv, render_json, render_table
 from evalcore.report.document import on_one_line
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:

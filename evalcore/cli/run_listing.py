@@ -16,10 +16,15 @@ from evalcore.model.run import Manifest, State
 from evalcore.pipeline.interruption import is_interrupted
 from evalcore.report.document import on_one_line
 from evalcore.report.durations import duration_text
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import PART
-from evalcore.storage.run_figures import RunFigures, read_figures
-from evalcore.storage.runs import UnreadableRun, list_all_runs, open_run
+from evalcore.storage.runs import (
+    PART,
+    RunFigures,
+    UnreadableRun,
+    list_all_runs,
+    open_run,
+    read_figures,
+)
+from evalcore.storage.store import ObjectStore
 
 DAMAGED: Final = "damaged"
 _UNPLANNED: Final = "unplanned"

@@ -72,6 +72,7 @@ class RunOptions:
             keep_workspaces=self.keep_workspaces,
             stopped=lambda: stopper.stopped,
             isolation=Isolation(self.isolation or configured.isolation),
+            waits=progress.waits,
             processes=processes,
             counted=progress.add,
         )

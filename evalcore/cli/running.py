@@ -31,9 +31,9 @@ from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.local_processes import local_processes
 from evalcore.pipeline.plan import plan_run
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        from evalcore.pipeline.repair import reopen_refused
+        from evalcore.pipeline.states import reopen_refused
 
         if not reopen_refused(run):
             from evalcore.cli.run_end import show_completed
@@ -162,8 +162,8 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
             return exit_code([show_completed(run, options)])
         manifest = run.manifest()
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-    from evalcore.pipeline.execute import reopen_run
     from evalcore.pipeline.integrity import check_plan
+    from evalcore.pipeline.states import reopen_run
 
     # No worker is started for what none could execute.
     check_plan(run, manifest)
@@ -217,9 +217,13 @@ def _execute(
     receipts: tuple[ShardReceipt, ...] = ()
     complete = True
     # Lines of a log are read by machines: nothing else stands between them.
-    quiet = (settings().log or "").startswith("json")
+    log = settings().log or ""
+    quiet = log.startswith("json")
+    log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
     with (
-        ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
+        ProgressDisplay(
+            manifest.suite, manifest.plan.items, quiet=quiet, log_run=log_run
+        ) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
@@ -240,7 +244,7 @@ def _execute(
             with stopper:
                 receipts = execute_run(run, execute)
     if stopper.stopped or not complete:
-        from evalcore.pipeline.execute import cancel_run
+        from evalcore.pipeline.states import cancel_run
 
         cancel_run(run, receipts, now=options.clock.now(), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)

@@ -20,9 +20,9 @@ from evalcore.gates.decide import exit_code
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
-from evalcore.pipeline.execute import cancel_run
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.interruption import is_interrupted
+from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.manifests import encode_manifest
 from evalcore.storage.run_names import choose_run

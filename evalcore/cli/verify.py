@@ -60,7 +60,7 @@ def _repaired(
     run: StoredRun, damages: tuple[Damage, ...], imports: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[Damage, ...]]:
     """Execute the damaged shards again; return them, and what is damaged still."""
-    from evalcore.pipeline.repair import reopen_damaged
+    from evalcore.pipeline.states import reopen_damaged
 
     for damage in damages:
         click.echo(one_line(f"damaged: {damage}"), err=True)

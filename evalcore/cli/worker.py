@@ -31,11 +31,11 @@ from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-from evalcore.pipeline.execute import cancel_run
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.integrity import check_plan
 from evalcore.pipeline.lane import execute_lane
+from evalcore.pipeline.states import cancel_run
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

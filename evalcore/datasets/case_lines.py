@@ -11,8 +11,8 @@ import orjson
 from evalcore.datasets.versions import CasePart, DatasetVersion
 from evalcore.errors import StoreError
 from evalcore.planning.spool import ZstdFrameError, compress_frame, decompress_frame
-from evalcore.storage.dataset_keys import DatasetKeys
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DatasetKeys
+from evalcore.storage.store import ObjectStore
 
 PART_CASES: Final = 5_000
 _PART_BYTES: Final = 8 * 1024 * 1024

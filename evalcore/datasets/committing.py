@@ -22,7 +22,7 @@ from evalcore.datasets.versions import (
     write_record,
 )
 from evalcore.errors import RunConflictError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _ATTEMPTS: Final = 50
 Case = Mapping[str, Any]

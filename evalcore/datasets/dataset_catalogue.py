@@ -15,7 +15,7 @@ from evalcore.datasets.versions import (
     find_version,
     read_dataset,
 )
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class DatasetSummary(NamedTuple):

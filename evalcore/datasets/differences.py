@@ -9,7 +9,7 @@ import orjson
 
 from evalcore.datasets.case_lines import version_lines
 from evalcore.datasets.versions import DatasetVersion
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class DatasetDifference(NamedTuple):

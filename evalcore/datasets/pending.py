@@ -14,7 +14,7 @@ import orjson
 from evalcore.datasets.versions import StoredDataset
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.planning.spool import ZstdFrameError, decompress_frame
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 SHOWN_ID: Final = 12
 """Characters of an id that stand in names of cases and in listings."""

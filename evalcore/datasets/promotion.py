@@ -18,7 +18,7 @@ from evalcore.datasets.versions import StoredDataset, read_dataset
 from evalcore.errors import UsageError
 from evalcore.redaction.personal import mask_personal
 from evalcore.redaction.redactor import REDACTED
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _TAG: Final = "captured"
 _UNSET: Final[Any] = object()

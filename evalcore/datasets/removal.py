@@ -10,11 +10,13 @@ import orjson
 from evalcore.datasets.versions import (
     DatasetVersion,
     StoredDataset,
+    parse_pin,
     read_dataset,
     write_record,
 )
 from evalcore.errors import RunConflictError, UsageError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DatasetKeys, suite_key
+from evalcore.storage.store import ObjectStore, swap
 
 _ATTEMPTS: Final = 50
 _NO_CASES: Final = ""
@@ -39,27 +41,25 @@ def drop(store: ObjectStore, name: str, version: int | None = None) -> tuple[int
         for prefix in (dataset.keys.pending_prefix,):
             for info in list(store.list(prefix)):
                 store.delete(info.key)
-        if dataset.pin_etag is not None:
-            store.delete(dataset.keys.pin)
+        store.delete(dataset.keys.pin)
     _delete_cases(store, dataset)
     return numbers
 
 
 def pin(store: ObjectStore, name: str, version: int | None) -> int | None:
     """Let `latest` mean a version, with None the newest again; return what it meant before."""
-    for _ in range(_ATTEMPTS):
-        dataset = read_dataset(store, name)
+    keys = DatasetKeys(suite_key(name))
+    before: int | None = None
+
+    def moved(data: bytes | None) -> bytes:
+        nonlocal before
         if version is not None:
-            dataset.find(version)
-        data = orjson.dumps({"schema": 1, "version": version})
-        key, etag = dataset.keys.pin, dataset.pin_etag
-        if etag is None:
-            written = store.put_if_absent(key, data)
-        else:
-            written = store.compare_and_swap(key, data, etag)
-        if written is not None:
-            return dataset.pinned
-    raise RunConflictError(f"the pin of dataset '{name}' is changed all the time")
+            read_dataset(store, name).find(version)
+        before = None if data is None else parse_pin(data, keys.pin)
+        return orjson.dumps({"schema": 1, "version": version})
+
+    swap(store, keys.pin, moved, label=f"the pin of dataset '{name}'")
+    return before
 
 
 def _numbers(dataset: StoredDataset, version: int | None) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,9 +17,8 @@ import orjson
 from evalcore.datasets.reference import LATEST, DatasetReference
 from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
 from evalcore.mistakes.wording import did_you_mean, known_names
-from evalcore.storage.dataset_keys import DATASETS_PREFIX, DatasetKeys
-from evalcore.storage.layout import NameKey, suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.layout import DATASETS_PREFIX, DatasetKeys, NameKey, suite_key
+from evalcore.storage.store import ObjectStore
 
 SCHEMA: Final = 1
 _FETCHERS: Final = 8
@@ -69,7 +68,6 @@ class StoredDataset:
     keys: DatasetKeys
     records: tuple[DatasetVersion, ...]
     pinned: int | None = None
-    pin_etag: str | None = field(default=None, compare=False)
 
     @cached_property
     def versions(self) -> tuple[DatasetVersion, ...]:
@@ -128,9 +126,8 @@ def read_dataset(store: ObjectStore, name: str) -> StoredDataset:
     else:
         read = [_read_record(store, keys, number) for number in numbers]
     records = tuple(record for record in read if record is not None)
-    pinned, etag = _read_pin(store, keys)
     written = records[-1].dataset if records else name
-    return StoredDataset(written, keys, records, pinned, etag)
+    return StoredDataset(written, keys, records, _read_pin(store, keys))
 
 
 def find_version(store: ObjectStore, reference: DatasetReference) -> DatasetVersion:
@@ -191,12 +188,17 @@ def _record_of(raw: Mapping[str, Any]) -> DatasetVersion:
     return DatasetVersion(**{**raw, **lists, "parts": parts})
 
 
-def _read_pin(store: ObjectStore, keys: DatasetKeys) -> tuple[int | None, str | None]:
+def _read_pin(store: ObjectStore, keys: DatasetKeys) -> int | None:
     try:
-        stored = store.get(keys.pin)
-        version = orjson.loads(stored.data)["version"]
+        return parse_pin(store.get(keys.pin).data, keys.pin)
     except ObjectNotFoundError:
-        return None, None
+        return None
+
+
+def parse_pin(data: bytes, key: str) -> int | None:
+    """Return the version that a pin names, None for the newest; raise `StoreError` if damaged."""
+    try:
+        version: int | None = orjson.loads(data)["version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{keys.pin} is no pin that can be read: {error}") from error
-    return version, stored.etag
+        raise StoreError(f"{key} is no pin that can be read: {error}") from error
+    return version

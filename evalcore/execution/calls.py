@@ -26,6 +26,8 @@ from math import fsum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+import orjson
+
 from evalcore.checks.registry import HEAVY
 from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
@@ -33,6 +35,7 @@ from evalcore.execution.adaptive import Slot
 from evalcore.execution.budget import Settlement, TokenDemand
 from evalcore.execution.limits import Refusal, RunLimits, items_of
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
+from evalcore.execution.waits import Waits
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import (
     BOUNDS,
@@ -101,6 +104,7 @@ class RunCallContext:
     draw: Draw = random.random
     observer: Observer | None = None
     redaction: Redaction | None = None
+    waits: Waits = field(default_factory=Waits)
 
 
 # What the ledger alone knows of a call; a target that lists its own calls does not.
@@ -113,7 +117,10 @@ _TRACED: Final = (
     "retries",
     "request",
     "reply",
+    "left_out_bytes",
 )
+# Messages of an item's calls beyond this are left out of its row.
+KEPT_MESSAGE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -131,7 +138,8 @@ class OpenCall:
 class CallLedger:
     """Calls in the order in which they ended, as `details.calls` of the evidence has them.
 
-    With `redaction` each call has its messages (`request`, `reply`), without secrets.
+    With `redaction` each call has its messages (`request`, `reply`), without secrets, as long as
+    those of the item have at most `KEPT_MESSAGE_BYTES`; of others only their size is noted.
     """
 
     def __init__(self) -> None:
@@ -139,6 +147,7 @@ class CallLedger:
         self.redaction: Redaction | None = None
         self.notes: list[str] = []
         self._sent: list[Any] = []
+        self._room = KEPT_MESSAGE_BYTES
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
 
@@ -185,22 +194,18 @@ class CallLedger:
         if self.redaction is None:
             return trace
         redaction = self.redaction.knowing(request.endpoint)
-        trace |= {"began_ms": call.began_ms, "request": self._request(request, redaction)}
+        trace["began_ms"] = call.began_ms
         if call.retries:
             trace["retries"] = redaction.value(call.retries)
-        if reply is not None:
-            trace["reply"] = {
-                "text": redaction.text(reply.text),
-                "tool_calls": redaction.value(list(reply.tool_calls)),
-                "finish_reason": reply.finish_reason,
-            }
-        return trace
+        return trace | self._messages(request, reply, redaction)
 
-    def _request(self, request: Request, redaction: Redaction) -> dict[str, Any]:
-        """Return a request without secrets, and without the messages that the last call had.
+    def _messages(
+        self, request: Request, reply: Reply | None, redaction: Redaction
+    ) -> dict[str, Any]:
+        """Return what was sent and received, without secrets and what the last call had sent.
 
         An agent sends its whole conversation with each call: the first `continues` messages are
-        those of the call before.
+        those of the last call whose messages are kept.
         """
         from evalcore.recording.redaction import named_identity
 
@@ -209,10 +214,23 @@ class CallLedger:
         shared = 0
         while shared < min(len(messages), len(last)) and messages[shared] == last[shared]:
             shared += 1
-        self._sent = messages
         names = ("parameters", "tools", "response_schema")
         fields = {name: identity[name] for name in names if identity[name]}
-        return {"continues": shared, "messages": messages[shared:], **fields}
+        kept: dict[str, Any] = {
+            "request": {"continues": shared, "messages": messages[shared:], **fields}
+        }
+        if reply is not None:
+            kept["reply"] = {
+                "text": redaction.text(reply.text),
+                "tool_calls": redaction.value(list(reply.tool_calls)),
+                "finish_reason": reply.finish_reason,
+            }
+        size = _size(kept)
+        if size > self._room:
+            return {"left_out_bytes": size}
+        self._room -= size
+        self._sent = messages
+        return kept
 
     @property
     def attempts(self) -> int:
@@ -277,6 +295,14 @@ def _traced(
 def _is_same(entry: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
     names = ("provider", "latency_ms")
     return all(entry.get(name) == call.get(name) for name in names)
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value has as JSON."""
+    try:
+        return len(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError:  # as half of a surrogate pair
+        return len(repr(value))
 
 
 def _total(calls: list[dict[str, Any]], name: str) -> int | None:
@@ -511,13 +537,14 @@ class ItemCalls:
             if error.retry_after_s:  # waited at the provider's gate
                 continue
             waited_s += delay
-            if error.kind == ErrorKind.RATE:
-                # A new item would ask the same provider.
-                await asyncio.sleep(delay)
-                continue
-            await self._calls.slot.pause(delay)
-            with self.standing_still():
-                await self._calls.slot.regain()
+            with self._context.waits.entered(f"{_name(request)} retry ({error.kind})"):
+                if error.kind == ErrorKind.RATE:
+                    # A new item would ask the same provider.
+                    await asyncio.sleep(delay)
+                    continue
+                await self._calls.slot.pause(delay)
+                with self.standing_still():
+                    await self._calls.slot.regain()
 
     async def _paid(
         self, request: Request, demand: TokenDemand | None, attempt: int, opened: OpenCall
@@ -530,7 +557,7 @@ class ItemCalls:
         concurrency = self._limits.window.limit
         grant = budget.try_reserve(demand, concurrency)
         if grant is None:
-            with self.standing_still(), self._blocking():
+            with self._context.waits.entered("budget"), self.standing_still(), self._blocking():
                 grant = await budget.reserve(demand, concurrency)
         with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
@@ -562,15 +589,16 @@ class ItemCalls:
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
             return await self._let_through(request, send_once)
-        tokens = _guessed_tokens(request)
+        tokens, waits = _guessed_tokens(request), self._context.waits
         with ExitStack() as entered:
             if rates is not None:
                 if rates.gate is not None and not rates.gate.try_enter():
-                    with self.standing_still(), self._blocking():
+                    label = f"{_name(request)} max_concurrency"
+                    with waits.entered(label), self.standing_still(), self._blocking():
                         await rates.gate.enter()
                 if rates.gate is not None:
                     entered.callback(rates.gate.leave)
-            with self.standing_still():
+            with waits.entered(f"{_name(request)} rate limit"), self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
                 if rates is not None:
@@ -586,7 +614,8 @@ class ItemCalls:
         """Return the reply of an attempt, made when its provider lets calls through."""
         gate = self._limits.gates.find(request)
         async with AsyncExitStack() as entered:
-            with self.standing_still():
+            label = f"{_name(request)} Retry-After"
+            with self._context.waits.entered(label), self.standing_still():
                 await entered.enter_async_context(gate.entered(self._context.retry.total_s))
             return await send_once(request)
 
@@ -665,6 +694,11 @@ def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
     reason = f"the provider asks to wait for {error.retry_after_s:g} s"
     message = f"{error.message}; {reason}, evalcore waits for {longest_s:g} s at most"
     return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
+
+
+def _name(request: Request) -> str:
+    """Return what a person calls the provider of a request."""
+    return request.endpoint.provider
 
 
 def _guessed_tokens(request: Request) -> int:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import UsageError
@@ -359,9 +359,9 @@ def highest_price(
 
     def highest(usage: Usage, names: Sequence[str]) -> float:
         if "cache_write_1h_tokens" in names:  # a part of what is written
-            usage = usage._replace(cache_write_tokens=_MILLION)
+            usage = replace(usage, cache_write_tokens=_MILLION)
         parts: list[dict[str, Any]] = [{}, *({name: _MILLION} for name in names)]
-        usages = [usage._replace(**part) for part in parts]
+        usages = [replace(usage, **part) for part in parts]
         return max(cost_of(model, provider, each, own) or 0.0 for each in usages)
 
     inputs = [name for name in kinds if TOKEN_PRICES[name][1] != "output"]

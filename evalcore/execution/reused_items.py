@@ -1,11 +1,13 @@
-"""Evidence of earlier runs in the place of an execution (docs/reference/engine.md)."""
+"""Evidence of earlier runs in the place of an execution (docs/reference/engine.md).
+
+It was chosen when the run was planned and stands beside its plan (`pipeline.reuse`): what is
+executed asks no other run.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,7 +22,7 @@ from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 REUSE_ITEMS = 10_000
 
@@ -81,22 +83,9 @@ class ReusedItems:
 
     def prepare(self, items: range) -> None:
         """Read what stands stored for these items."""
-        from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
-
         for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
-            try:
-                with _part_file(self._run, self._run.keys.reuse_part(part)) as path:
-                    rows = read_item_rows(path, items)
-            except ObjectNotFoundError as error:
-                if not self._required:
-                    continue  # no earlier run: execute
-                run = self._run.run_id
-                raise StoreError(f"run {run} has no complete plan; regrade again") from error
-            except UnreadableRowsError as error:
-                name = self._run.keys.reuse_part(part).removeprefix(self._run.keys.folder)
-                damage = Damage(name, "is no whole Parquet file")
-                raise DamagedRunError(self._run.run_id, (damage,)) from error
-            stored = {row["item"]: self._reused(row) for row in rows if row["item"] in items}
+            rows = self._rows(part, items)
+            stored = {row["item"]: self._reused(row) for row in rows}
             with self._lock:
                 self._items.update(stored)
 
@@ -111,6 +100,38 @@ class ReusedItems:
             message = "the run has no stored evidence of this execution; run the suite instead"
             return Reused({"error": {"kind": "evidence", "message": message}}, None, False)
         return reused
+
+    def _rows(self, part: int, items: range) -> list[dict[str, Any]]:
+        """Return the rows of these items in a part of the plan."""
+        from evalcore.sql.rows import UnreadableRowsError, read_item_rows
+
+        key = self._run.keys.reuse_part(part)
+        data = self._planned(key)
+        if data is None:
+            if self._required:
+                run = self._run.run_id
+                raise StoreError(f"run {run} has no complete plan; regrade again")
+            return []  # no earlier run: execute
+        with temporary_folder("evalcore-reuse-") as folder:
+            path = folder / "part.parquet"
+            path.write_bytes(data)
+            try:
+                return read_item_rows(path, items)
+            except UnreadableRowsError as error:
+                name = key.removeprefix(self._run.keys.folder)
+                damage = Damage(name, "is no whole Parquet file")
+                raise DamagedRunError(self._run.run_id, (damage,)) from error
+
+    def _planned(self, key: str) -> bytes | None:
+        """Return an object of the plan; None if the plan has none there."""
+        run = self._run
+        if run.seal is not None:
+            is_part = key.removeprefix(run.keys.plan_prefix) in run.seal.parts
+            return run.plan_object(key) if is_part else None
+        try:
+            return run.store.get(key).data
+        except ObjectNotFoundError:
+            return None
 
     def _reused(self, row: Mapping[str, Any]) -> Reused:
         if row["status"] == State.COMPLETED:
@@ -133,29 +154,6 @@ class ReusedItems:
 
     def _blob(self, digest: str) -> str:
         return self._run.store.get(blob_key(digest)).data.decode("utf-8", "surrogatepass")
-
-
-@contextmanager
-def _part_file(run: StoredRun, key: str) -> Iterator[Path]:
-    """Give a part as a file: the store's own, or a copy for as long as the context.
-
-    Raises `ObjectNotFoundError` if the plan has no such part.
-    """
-    seal, store = run.seal, run.store
-    name = key.removeprefix(run.keys.plan_prefix)
-    if seal is not None and name not in seal.parts:
-        raise ObjectNotFoundError(f"{key} is no part of the plan")
-    local = store.local_path(key)
-    data = store.get(key).data if local is None else b""
-    if seal is not None:
-        seal.check_part(name, data if local is None else local.read_bytes())
-    if local is not None:
-        yield local
-        return
-    with temporary_folder("evalcore-reuse-") as folder:
-        copy = folder / "part.parquet"
-        copy.write_bytes(data)
-        yield copy
 
 
 def _result(entry: Mapping[str, Any]) -> AssertionResult:

@@ -25,8 +25,8 @@ from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
 from evalcore.execution.rates import Rates
 from evalcore.model.tolerance import reaches
-from evalcore.storage.object_store import StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import StoredObject
 
 SCHEMA = 2
 # So often (seconds) a process writes a sign of life; with many processes less often.

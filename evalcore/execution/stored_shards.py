@@ -20,7 +20,7 @@ from evalcore.planning.expand import Expander, WorkItem, expand_shard
 from evalcore.planning.spool import PlanPart
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

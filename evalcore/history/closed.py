@@ -16,8 +16,8 @@ from evalcore.history.statement import ITEMS, QueryError, parse_statement, short
 from evalcore.history.unreadable_files import damage_located
 from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
+from evalcore.storage.store import ObjectStore
 
 BATCH_ROWS: Final = 1_000
 # A table of texts of this many runs is no question any more.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evalcore.history.columns import PARTITIONS, HistoryTable
 from evalcore.history.data_files import StagedRows, store_runs, store_without_runs
 from evalcore.history.delta import create_table, repeated
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from evalcore.history.columns import HistoryTable
 from evalcore.history.delta import open_table, repeated
 from evalcore.history.dropping import OldRun, drop_results
 from evalcore.history.entering import COMMIT_ORDER, Step, ignore
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

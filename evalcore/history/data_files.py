@@ -18,8 +18,8 @@ from evalcore.history.columns import PARTITIONS, HistoryTable
 from evalcore.history.files import TableFile, files_of, local_files
 from evalcore.history.locations import table_prefix
 from evalcore.sql.connection import literal_path, open_database
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     import _duckdb as duckdb

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from evalcore.errors import StoreError
 from evalcore.history.columns import MONTH, PARTITIONS, Column, ColumnType, HistoryTable
 from evalcore.history.locations import table_location
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema

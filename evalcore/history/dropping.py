@@ -18,8 +18,8 @@ from evalcore.history.run_rows import manifest_version
 from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.baselines import list_baselines
-from evalcore.storage.object_store import ObjectInfo, ObjectStore
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectInfo, ObjectStore
 
 
 class OldRun(NamedTuple):

@@ -16,8 +16,8 @@ from evalcore.history.commits import commit_runs
 from evalcore.history.data_files import open_writer
 from evalcore.history.known_runs import EndedRun
 from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 # What is committed together: a commit takes as long as the rows of some runs.
 _BATCH_RUNS: Final = 100

@@ -21,7 +21,7 @@ from evalcore.history.columns import PARTITIONS, HistoryTable
 from evalcore.history.delta import IF_DAMAGED, open_table
 from evalcore.history.locations import partition_suite, table_prefix
 from evalcore.sql.connection import literal_path
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

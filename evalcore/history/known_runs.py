@@ -20,9 +20,8 @@ from evalcore.storage.layout import (
     run_created_at,
     runs_prefix,
 )
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import CALIBRATION
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import CALIBRATION, StoredRun
+from evalcore.storage.store import ObjectStore
 
 _READERS: Final = 16
 

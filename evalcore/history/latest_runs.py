@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.history.changes import describe_changes
 from evalcore.history.tables import open_history
 from evalcore.history.trend import RunPoint, run_points
 from evalcore.history.unreadable_files import damage_located
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _RUNS: Final = 2
 

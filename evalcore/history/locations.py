@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from evalcore.errors import StoreError, UsageError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 HISTORY_PREFIX: Final = "history/"
 _LOG: Final = "_delta_log"

@@ -17,7 +17,7 @@ from evalcore.history.trend import SuiteHistory
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _POINTS: Final = """CREATE TABLE points (
     run_id VARCHAR, started_at TIMESTAMP, variant VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE,
@@ -127,7 +127,7 @@ class ShownTrend:
 
     def df(self) -> Any:
         """Return the points as a pandas DataFrame."""
-        from evalcore.sql.data_frames import data_frame
+        from evalcore.sql.tables import data_frame
 
         return data_frame(self.relation)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import literal_path
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 CASES_FILE = "past_cases"
 RUNS_FILE = "past_runs"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 def returning_cases(

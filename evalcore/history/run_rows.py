@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.analytics.spread import Measures, read_measures, read_samples
-from evalcore.analytics.summarise import reduction_of
+from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.gate import Gate
 from evalcore.gates.own_functions import CustomGate
@@ -33,8 +33,7 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
+from evalcore.sql.connection import BoundedConnection, literal_path
 from evalcore.statistics.estimates import (
     Estimate,
     estimate_mean,
@@ -42,8 +41,7 @@ from evalcore.statistics.estimates import (
     estimate_total,
 )
 from evalcore.storage.manifests import MANIFEST
-from evalcore.storage.partial_runs import partial_reasons
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, partial_reasons
 
 _CASES_BEGIN: Final = b'"cases":['
 

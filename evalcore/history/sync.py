@@ -14,7 +14,7 @@ from evalcore.history.known_runs import ended_runs, known_runs, stored_runs, unk
 from evalcore.history.locations import HISTORY_PREFIX, log_prefix, table_prefix
 from evalcore.history.run_rows import manifest_version
 from evalcore.history.unreadable_files import remove_unreadable_files
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
 

@@ -13,7 +13,7 @@ from evalcore.history.files import damage_told, local_files, rows_query, table_f
 from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import run_id_time
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 MEMORY_LIMIT_MB: Final = 1_024
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from evalcore.analytics.assertion_counts import AssertionCounts, suite_assertion_counts
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
+from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
 from evalcore.history.changes import Fingerprint, describe_changes
 from evalcore.history.locations import partition_suite
@@ -17,7 +17,7 @@ from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class RunPoint(NamedTuple):

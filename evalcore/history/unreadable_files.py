@@ -13,8 +13,8 @@ from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.history.columns import TABLES, HistoryTable
 from evalcore.history.files import local_files, table_files
 from evalcore.sql.connection import literal_path, open_database
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 # What DuckDB raises for a query that is wrong or takes too much.
 _FAULTS_OF_QUERIES: Final = (

@@ -9,7 +9,7 @@ from evalcore.observability.observer import Cover, Observer, Observers, RunScope
 from evalcore.settings import Settings, parse_log
 
 if TYPE_CHECKING:
-    from evalcore.observability.telemetry import Telemetry
+    from evalcore.observability.otel import Telemetry
 
 _INSTALL = "`pip install 'evalcore-pipeline[otel]'` (or `uv sync --extra otel`)"
 
@@ -37,7 +37,7 @@ def open_observer(scope: RunScope, settings: Settings, cover: Cover) -> Observer
 def import_telemetry() -> Telemetry:
     """Return the process's telemetry; raise `SettingsError` if what it needs is not installed."""
     try:
-        from evalcore.observability.telemetry import telemetry
+        from evalcore.observability.otel import telemetry
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"EVALCORE_OTEL: {error.name} is not installed: {_INSTALL}; EVALCORE_OTEL=0 "

@@ -27,8 +27,8 @@ from evalcore.repository import find_upward
 from evalcore.scripts.builtin_tools import built_in_program
 from evalcore.settings import Settings
 from evalcore.storage.layout import suite_key
+from evalcore.storage.manifests import Seal, digest_of, frozen_fields
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.seal import Seal, digest_of, frozen_fields
 from evalcore.trust.addresses import folder_of_store, is_allowed_address
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import LOCAL

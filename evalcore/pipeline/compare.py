@@ -19,15 +19,14 @@ from evalcore.model.suite import SuiteDefinition
 from evalcore.model.summary import Summary
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import partial_reasons
 from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
-from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.runs import StoredRun, open_run, partial_reasons
+from evalcore.storage.store import ObjectStore
 from evalcore.targets.registry import is_instant
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
@@ -189,7 +188,7 @@ def open_compared(
     `variants` are that of the baseline and that of the candidate; None for all that match. Both
     runs may be the same. Raises as `compare_runs` does.
     """
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
     manifests = [_completed(run) for run in (baseline, candidate)]
     definition = candidate.definition

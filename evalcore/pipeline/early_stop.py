@@ -12,12 +12,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.analytics.rounds import executed_iterations, read_round
+from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import gates_of
@@ -42,7 +43,7 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 # So many times at least the gates are looked at.
 _LOOKS = 50
@@ -147,7 +148,7 @@ class StopRule:
     def __init__(self, run: StoredRun, manifest: Manifest) -> None:
         self._run, self._manifest = run, manifest
         self._gates = _gates(run.definition, manifest)
-        self._next_shard = 0
+        self._committed = 0
         self._awaits_labels = False
         self._failed = False
         self._awaited = _required_ids(run.definition, manifest)
@@ -165,12 +166,8 @@ class StopRule:
             if self.decided or self._awaits_labels:
                 return
             run, plan = self._run, self._manifest.plan
-            written = run.written_shards()
-            shards = []
-            while self._next_shard in written and self._next_shard < plan.shards:
-                shards.append(self._next_shard)
-                self._next_shard += 1
-            if shards:
+            first, self._committed = self._committed, _committed(run, plan, self._committed)
+            if shards := range(first, self._committed):
                 with run.result_files(plan, shards) as parts, ExitStack() as stack:
                     tables = open_tables(stack, run, self._manifest, parts)
                     # An item that awaits labels is no failed one: nothing can be decided early.
@@ -186,6 +183,12 @@ class StopRule:
             if decided:
                 facts = {"cases": self._gates.cases}
                 run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+
+
+def _committed(run: StoredRun, plan: Plan, known: int) -> int:
+    """Return how many shards from the first on are committed; `known` of them surely are."""
+    written = run.written_shards()
+    return next(shard for shard in count(known) if shard not in written or shard >= plan.shards)
 
 
 def has_failed(definition: SuiteDefinition, tables: Aggregates, *, repeats: bool = False) -> bool:
@@ -224,7 +227,7 @@ def open_tables(
     stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> Aggregates:
     """Return the aggregates of these parts of a run, without its quarantined cases."""
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
     from evalcore.pipeline.compare import open_baseline
     from evalcore.pipeline.reuse import open_past_runs
 
@@ -340,7 +343,7 @@ class RoundRule:
         self._gates = _round_gates(run.definition, manifest)
         self._quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
         self._lock = threading.Lock()
-        self._next_shard = 0
+        self._committed = 0
         self.decided = False
         self.look()
 
@@ -350,10 +353,8 @@ class RoundRule:
             if self.decided:
                 return
             run, plan = self._run, self._manifest.plan
-            written = run.written_shards()
-            while self._next_shard in written and self._next_shard < plan.shards:
-                self._next_shard += 1
-            complete = self._next_shard // plan.round_shards
+            self._committed = _committed(run, plan, self._committed)
+            complete = self._committed // plan.round_shards
             if complete > self._gates.rounds:
                 shards = range(complete * plan.round_shards)
                 with run.result_files(plan, shards) as parts:

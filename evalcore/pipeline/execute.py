@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
-from evalcore.execution.lanes.claims import unfinished_claims
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.run import Manifest, Plan
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
+from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
-from evalcore.pipeline.run_observer import tell_stop
 from evalcore.pipeline.shard_execution import ShardExecution
 from evalcore.planning.shards import (
     MAX_SHARDS,
@@ -26,7 +23,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.store import at_once
 
 if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims
@@ -85,7 +82,7 @@ def settle_plan(run: StoredRun, manifest: Manifest) -> Plan:
     plan = manifest.plan
     if plan.settled or not run.has_result(0):
         return plan
-    from evalcore.analytics.summarise import median_item_s
+    from evalcore.analytics.summary import median_item_s
 
     with (
         run.result_files(replace(plan, shards=1)) as parts,
@@ -195,60 +192,3 @@ def execute_isolated(
         elif open_shards.record(opened, position, run_inline(open_shards.runner.run(item))):
             execution.work.commit(opened)
     return tuple(execution.receipts)
-
-
-def cancel_run(
-    run: StoredRun,
-    receipts: Sequence[ShardReceipt],
-    *,
-    now: datetime,
-    first_manifest: Manifest | None = None,
-) -> Manifest:
-    """Note that a run was stopped: its committed rows stay, and it can be resumed.
-
-    `first_manifest` is the manifest as it was when the caller began to execute: a run that has been
-    resumed since then goes on.
-    """
-
-    def cancelled(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        if first_manifest is not None and current.times_resumed != first_manifest.times_resumed:
-            return current
-        facts = execution_facts(current, receipts)
-        ended = iso_time(now)
-        return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
-
-    manifest = run.update(cancelled)
-    if manifest.state is State.CANCELLED:
-        tell_stop(manifest)
-    return manifest
-
-
-def reopen_run(run: StoredRun) -> None:
-    """Make an unfinished run run again; a request to cancel it is withdrawn.
-
-    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
-    """
-    run.store.delete(run.keys.cancel)
-    abandoned = unfinished_claims(run)
-
-    def reopened(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        resumed = current.times_resumed + 1
-        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
-        return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
-
-    run.update(reopened)
-
-
-def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
-    """Return what was measured of the execution, over this process and those before it."""
-    facts = dict(manifest.execution)
-    if receipts:
-        first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
-        last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
-        facts["first_shard_started_at"] = min(first, facts.get("first_shard_started_at", first))
-        facts["last_shard_committed_at"] = max(last, facts.get("last_shard_committed_at", last))
-    return facts

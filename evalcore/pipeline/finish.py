@@ -22,7 +22,7 @@ from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
 from evalcore.model.summary import Summary
 from evalcore.pipeline.compare import open_baseline
-from evalcore.pipeline.execute import execute_run, execution_facts
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (
     DecideOptions,
     ReportSources,
@@ -41,17 +41,16 @@ from evalcore.pipeline.plan import PlanOptions, iso_time, plan_run
 from evalcore.pipeline.reuse import open_past_runs
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.pipeline.run_observer import tell_end
+from evalcore.pipeline.states import execution_facts, require_epoch
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import PART, reasons_of_part
-from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.runs import PART, StoredRun, reasons_of_part
+from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 @dataclass(eq=False)
@@ -105,7 +104,7 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.exporting import ExportFacts
+        from evalcore.analytics.export import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)
@@ -124,14 +123,17 @@ def finish_run(
     now: datetime,
     options: DecideOptions | None = None,
     keep_json: bool = False,
+    epoch: int | None = None,
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
     `keep_json` spares the view to make the JSON again that is stored here.
     The report is written before the manifest's final state, which speaks of it. Raises
-    `RunConflictError` if shards are missing.
+    `RunConflictError` if shards are missing, or if `epoch` (of the caller's lease) is not the run's
+    any more.
     """
     manifest, history, has_labels = _read_complete(run, receipts)
+    require_epoch(manifest, epoch)
     facts = execution_facts(manifest, receipts) | history | _budget_facts(run, manifest)
     facts.pop("abandoned_claims", None)
     ended = replace(
@@ -168,9 +170,14 @@ def finish_run(
             "execution": facts,
             "parts": view.parts,
         }
-        settled = run.update(
-            lambda now: now if now.state is State.COMPLETED else replace(now, **final)
-        )
+
+        def completed(now: Manifest) -> Manifest:
+            if now.state is State.COMPLETED:
+                return now
+            require_epoch(now, epoch)
+            return replace(now, **final)
+
+        settled = run.update(completed)
         if settled.ended_at != ended.ended_at:
             # Another process has ended the run just before; all that is stored says the same.
             view.report = replace(view.report, run=_run_facts(settled))

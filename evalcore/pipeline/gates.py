@@ -29,7 +29,7 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
     from evalcore.analytics.past import PastTables
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 _WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
 _EVALUATED_SINCE: Final = 4
@@ -242,7 +242,7 @@ class ReportSources:
         self, *, left_out: Sequence[str] = (), best_variants: Sequence[int] = ()
     ) -> Aggregates:
         """Return the tables of the rows, to be closed by the caller."""
-        from evalcore.analytics.summarise import Aggregates
+        from evalcore.analytics.summary import Aggregates
 
         return Aggregates(
             self.parts,

@@ -23,7 +23,7 @@ from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import at_once
+from evalcore.storage.store import at_once
 
 _READERS = 8
 _CASES = re.compile(r".*/plan/cases-(\d{5,})\.jsonl\.zst")

@@ -28,9 +28,8 @@ from evalcore.report.message import (
     plain,
 )
 from evalcore.settings import Settings
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import is_filtered
-from evalcore.storage.runs import list_runs, open_run
+from evalcore.storage.runs import is_filtered, list_runs, open_run
+from evalcore.storage.store import ObjectStore
 
 SEND_TIMEOUT_S: Final = 20.0
 _LINK_S: Final = 7 * 24 * 3600  # S3 signs for no longer

@@ -51,10 +51,9 @@ from evalcore.planning.shards import (
 from evalcore.planning.spool import PART_CASES, CaseSpool
 from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import new_run_id
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import CALIBRATION, FILTERS
-from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import Seal, frozen_fields
+from evalcore.storage.manifests import Seal, frozen_fields
+from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, list_runs, open_run
+from evalcore.storage.store import ObjectStore
 from evalcore.targets.registry import SCRIPT
 from evalcore.targets.registry import is_instant as is_instant_target
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
@@ -231,11 +230,10 @@ def plan_run(
     if past is not None:
         parts |= past.write(run)
     if options.reuse is not None:
-        prepared = prepare_reuse(run, suite, plan, options.reuse, options.warn)
-        parts |= prepared.parts
-        if prepared.settings:
-            settings = {**manifest.settings, **prepared.settings}
-            manifest = replace(manifest, settings=settings)
+        digests, reused = prepare_reuse(run, suite, plan, options.reuse, options.warn)
+        parts |= digests
+        if reused:
+            manifest = replace(manifest, settings={**manifest.settings, **reused})
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)
     # Written last: a run that still says `PLANNING` has a plan that lacks something.

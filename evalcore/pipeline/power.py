@@ -20,7 +20,7 @@ from evalcore.statistics.power import (
     iterations_needed,
     smallest_drop,
 )
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 # Miller 2024, "Adding Error Bars to Evals": case means and outcomes that are spread evenly.
 ASSUMED_DIFFERENCE = 1 / 9

@@ -22,8 +22,8 @@ from evalcore.report.document import Report
 from evalcore.report.questions import question_of
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
 from evalcore.statistics.estimates import estimate_mean
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import is_whole
+from evalcore.storage.runs import is_whole
+from evalcore.storage.store import ObjectStore
 
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
 # Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.

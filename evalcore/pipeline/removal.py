@@ -15,8 +15,8 @@ from evalcore.model.run import Manifest, State
 from evalcore.pipeline.interruption import is_interrupted
 from evalcore.storage.baselines import list_baselines
 from evalcore.storage.layout import NameKey, RunKeys, run_created_at, suite_key
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, UnreadableRun, list_all_runs
+from evalcore.storage.store import ObjectStore
 
 _DELETERS: Final = 8
 _BASELINE: Final = "it is a baseline; `evalcore baseline clear` first"

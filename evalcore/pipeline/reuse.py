@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import (
     DamagedRunError,
@@ -34,13 +34,13 @@ from evalcore.model.identity import (
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.past import PastRuns, past_runs_of
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import Case, EvidencePolicy, Limits, Suite, SuiteDefinition
+from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.pipeline.integrity import check_parts, check_shards
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
-from evalcore.storage.seal import digest_of
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.past import PastTables
@@ -66,55 +66,36 @@ def earlier_runs(
     return tuple(open_run(store, suite, run.id) for run in with_outputs)
 
 
-class PreparedReuse(NamedTuple):
-    """The digests of the parts that were written, and how many items come from which runs.
-
-    `settings` are added to those of the run.
-    """
-
-    parts: dict[str, str]
-    settings: dict[str, Any]
-
-
 def prepare_reuse(
     run: StoredRun, suite: Suite, plan: Plan, source: str, warn: Callable[[str], None]
-) -> PreparedReuse:
+) -> tuple[dict[str, str], dict[str, Any]]:
     """Write, beside the plan, the stored rows that its items take over.
 
-    `source` is `HISTORY`, or the id of the one run whose evidence is graded again. `warn` is told
-    why evidence of earlier runs is not taken.
+    Returns the digests of the parts that were written, and what is added to the run's settings: how
+    many items come from which runs. `source` is `HISTORY`, or the id of the one run whose evidence
+    is graded again. `warn` is told why evidence of earlier runs is not taken.
     """
     from evalcore.analytics.reuse import ReusableRows
     from evalcore.execution.reused_items import REUSE_ITEMS
 
-    if source == HISTORY:
-        runs: Sequence[StoredRun] = earlier_runs(run.store, suite.definition.name, warn)
-    else:
+    regraded = source != HISTORY
+    runs: Sequence[StoredRun]
+    if regraded:
         runs = (find_run(run.store, source),)
+    else:
+        runs = earlier_runs(run.store, suite.definition.name, warn)
     with ExitStack() as stack, temporary_folder("evalcore-reuse-") as folder:
         digests: dict[str, str] = {}
-        parts: list[Sequence[Path]] = []
-        for earlier in runs:
-            try:
-                parts.append(stack.enter_context(_whole_parts(earlier)))
-            except ResultsDroppedError:
-                if source != HISTORY:
-                    raise
-                parts.append(())
-            except DamagedRunError as error:
-                if source != HISTORY:
-                    raise
-                parts.append(())
-                warn(f"nothing is taken from an earlier run: {error}")
+        parts = [_opened_parts(stack, earlier, warn, required=regraded) for earlier in runs]
         if not any(parts):
-            return PreparedReuse(digests, {})
-        errors = source != HISTORY
-        rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
-        conversations = AskedConversations(None if source == HISTORY else runs[0])
+            return digests, {}
+        rows = stack.enter_context(ReusableRows(parts, errors=regraded, items=plan.items))
+        conversations = AskedConversations(runs[0] if regraded else None)
         counts = rows.match(_planned_items(suite, plan, conversations))
-        if source == HISTORY and counts.evidence < plan.items:
+        if not regraded and counts.evidence < plan.items:
             amount = f"{plan.items - counts.evidence} of {plan.items} items"
-            _tell_changes(suite, runs[0], amount, warn)
+            for change in target_changes(suite.definition, runs[0]):
+                warn(f"not reused ({amount}): {change}")
         names = [earlier.run_id for earlier in runs]
         sources = [
             {"run": name, "items": count}
@@ -128,14 +109,23 @@ def prepare_reuse(
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
         settings = {"reused": sources, **conversations.settings} if sources else {}
-        return PreparedReuse(digests, settings)
+        return digests, settings
 
 
-def _tell_changes(
-    suite: Suite, newest: StoredRun, amount: str, warn: Callable[[str], None]
-) -> None:
-    for change in target_changes(suite.definition, newest):
-        warn(f"not reused ({amount}): {change}")
+def _opened_parts(
+    stack: ExitStack, run: StoredRun, warn: Callable[[str], None], *, required: bool
+) -> Sequence[Path]:
+    """Return the result parts of a run; unless they are `required`, none if the run lacks some."""
+    try:
+        return stack.enter_context(_whole_parts(run))
+    except ResultsDroppedError:
+        if required:
+            raise
+    except DamagedRunError as error:
+        if required:
+            raise
+        warn(f"nothing is taken from an earlier run: {error}")
+    return ()
 
 
 @contextmanager
@@ -264,15 +254,15 @@ _SETTING: Final = "evidence"
 
 
 def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
-    """Return what a run's manifest says of it; nothing where answers are kept, as usual."""
-    if definition.evidence is EvidencePolicy.ANSWERS:
+    """Return what a run's manifest says of it; nothing where all is kept, as usual."""
+    if definition.evidence is EvidencePolicy.FULL:
         return {}
     return {_SETTING: str(definition.evidence)}
 
 
 def kept_evidence(manifest: Manifest) -> EvidencePolicy:
-    """Return what a run keeps of its items."""
-    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.ANSWERS))
+    """Return what a run keeps of its items; of an earlier version's run it may be the answers."""
+    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
 
 
 def check_kept_evidence(
@@ -282,7 +272,7 @@ def check_kept_evidence(
     if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
         raise UsageError(
             f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
-            "every answer as a recording; use mode live, or evidence: answers"
+            "every answer as a recording; use mode live, or leave evidence out"
         )
     if reuse in {None, HISTORY}:
         return
@@ -418,8 +408,6 @@ def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | 
 
 
 _RECORDING = frozenset({Mode.RECORD, Mode.AUTO})
-_TIMEOUT = "timeout"
-_UNPRICED = "price"
 
 
 def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
@@ -429,7 +417,11 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
     Only limits that the suite still has count, and of each item the newest run that has it.
     """
     limits = run.definition.limits
-    kinds = _kinds(limits)
+    kinds = frozenset[str]()
+    if limits.timeout_s is not None:
+        kinds |= {"timeout"}
+    if limits.max_cost_usd is not None:
+        kinds |= {"price"}
     limited = limits.budgeted or limits.max_duration_s is not None
     if not limited and not kinds:
         return {}
@@ -438,7 +430,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
         recorded.pop()
     if not recorded:
         return {}
-    from evalcore.analytics.prevented import prevented_rows
+    from evalcore.analytics.progress import prevented_rows
     from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:
@@ -451,15 +443,6 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
             for key, status, reason, kind, message in prevented_rows(parts, kinds)
             if limited or kind is not None
         }
-
-
-def _kinds(limits: Limits) -> frozenset[str]:
-    kinds = set()
-    if limits.timeout_s is not None:
-        kinds.add(_TIMEOUT)
-    if limits.max_cost_usd is not None:
-        kinds.add(_UNPRICED)
-    return frozenset(kinds)
 
 
 def _recorded_runs(run: StoredRun) -> Iterator[Manifest]:

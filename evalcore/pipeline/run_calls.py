@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import StoreError
 from evalcore.execution.open_shards import Progress
+from evalcore.execution.waits import Waits
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -54,6 +55,7 @@ class ExecuteOptions:
     told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
     where functions run if neither their suite nor the run's plan says it.
     `committed` is told how many items other processes have committed for this one.
+    `waits` says what the calls of this process wait for.
     Items that wait for nothing may be executed by `processes` processes, of which `counted` is told
     what they have done. `on_commit` is told of each shard that this process has committed.
     """
@@ -72,6 +74,7 @@ class ExecuteOptions:
     warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
     isolation: Isolation = Isolation.INLINE
+    waits: Waits = field(default_factory=Waits)
     processes: int = 1
     counted: Callable[[FinishedCounts], None] | None = None
     on_commit: Callable[[ShardReceipt], None] | None = None
@@ -261,18 +264,22 @@ class RunCalls:
         self._share(limits)
         keeps_messages = run.definition.evidence is EvidencePolicy.FULL
         if self._mode is Mode.LIVE and not keeps_messages:
-            return RunCallContext(limits, observer=self.observer)
-        from evalcore.recording.recorder import open_recorder
+            return RunCallContext(limits, observer=self.observer, waits=options.waits)
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
-        recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+        recorder = None
+        if self._mode is not Mode.LIVE:
+            from evalcore.recording.recorder import open_recorder
+
+            recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         return RunCallContext(
             limits,
             recorder,
             self._mode,
             observer=self.observer,
             redaction=redaction if keeps_messages else None,
+            waits=options.waits,
         )
 
     def _share(self, limits: RunLimits) -> None:

@@ -16,13 +16,13 @@ from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Plan
 from evalcore.model.suite import EvidencePolicy
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
-from evalcore.storage.calibrations import Calibrations
+from evalcore.storage.baselines import Calibrations
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.lanes.claims import Claims
-    from evalcore.storage.object_store import ObjectStore
+    from evalcore.storage.store import ObjectStore
     from evalcore.workflow.run_store import RunStore
 
 

@@ -20,12 +20,12 @@ from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
     from evalcore.analytics.past import PastTables, PastVariant
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
 
 
 def decide_question(
@@ -145,7 +145,7 @@ def _tables(
     past: PastTables | None,
 ) -> Iterator[Aggregates]:
     """Give the tables of results as if they were a run's."""
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.summary import Aggregates
     from evalcore.sql.rows import write_rows
 
     size = len(results.rows)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from evalcore.errors import LoadError, ObjectNotFoundError, Problem, UsageError
+from evalcore.errors import LoadError, ObjectNotFoundError, Problem, RunConflictError, UsageError
 from evalcore.recording.content import (
     Recording,
     RecordingError,
@@ -20,7 +20,7 @@ from evalcore.recording.content import (
     stored,
 )
 from evalcore.storage.layout import RECORDINGS_PREFIX, RunKeys, recording_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore, swap
 
 _READERS: Final = 16
 _READ_AT_ONCE: Final = 256
@@ -58,24 +58,34 @@ class Library:
             entry = self.store.get(recording_key(digest))
         except ObjectNotFoundError:
             return None
+        return Stored(_decoded(digest, entry.data), entry.data, entry.etag)
+
+    def settle(self, digest: str, data: bytes, gives_way: Callable[[Recording], bool]) -> Recording:
+        """Write a recording unless another stands that does not give way; return what stands then.
+
+        Raises `RecordingError` if the one that stands is damaged, or changed all the time.
+        """
+        standing: Recording
+
+        def change(stored: bytes | None) -> bytes | None:
+            nonlocal standing
+            if stored is not None:
+                standing = _decoded(digest, stored)
+                if not gives_way(standing):
+                    return None
+            standing = decode(data)
+            return data
+
+        label = f"recording {digest}"
         try:
-            recording = decode(entry.data)
-            if recording.digest != digest:
-                raise RecordingError(f"it holds the recording {recording.digest}")
-        except RecordingError as error:
-            raise RecordingError(
-                f"recording {digest} cannot be read: {error}; "
-                f"`evalcore recordings delete {digest}` removes it"
-            ) from None
-        return Stored(recording, entry.data, entry.etag)
+            swap(self.store, recording_key(digest), change, seen=None, label=label)
+        except RunConflictError as error:
+            raise RecordingError(str(error)) from error
+        return standing
 
     def add(self, digest: str, data: bytes) -> bool:
         """Write a recording unless one is there; return whether it was written."""
         return self.store.put_if_absent(recording_key(digest), data) is not None
-
-    def replace(self, digest: str, data: bytes, etag: str) -> bool:
-        """Write a recording in the place of the one with this ETag, unless that has changed."""
-        return self.store.compare_and_swap(recording_key(digest), data, etag) is not None
 
     def overwrite(self, digest: str, data: bytes) -> None:
         """Write a recording; one with the same digest is replaced."""
@@ -139,6 +149,20 @@ class Library:
             return Listed(digest, data, decode(data))
         except RecordingError as error:
             return Listed(digest, data, None, str(error))
+
+
+def _decoded(digest: str, data: bytes) -> Recording:
+    """Return the recording; raise `RecordingError` that says what removes a damaged one."""
+    try:
+        recording = decode(data)
+        if recording.digest != digest:
+            raise RecordingError(f"it holds the recording {recording.digest}")
+    except RecordingError as error:
+        raise RecordingError(
+            f"recording {digest} cannot be read: {error}; "
+            f"`evalcore recordings delete {digest}` removes it"
+        ) from None
+    return recording
 
 
 SUFFIX: Final = ".json"

@@ -23,14 +23,13 @@ from evalcore.recording.content import (
     Question,
     Recording,
     RecordingError,
-    decode,
     differences,
     encode,
 )
 from evalcore.recording.library import Library, Stored
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 MISSING: Final = "recording"
 NEIGHBOURS: Final = 2_000
@@ -38,7 +37,6 @@ NEIGHBOURS: Final = 2_000
 one, because keys are digests."""
 
 _THREADS: Final = 16
-_SAVE_ATTEMPTS: Final = 10
 # Beside the store's own repetitions: an answer was paid, and a run that stops has to be resumed.
 _STORE_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _HOW_TO_RECORD: Final = "`--mode auto` records what is missing"
@@ -211,28 +209,16 @@ class Recorder:
         origin = Origin(_now(), self._run, self._id, asker)
         data = encode(Recording(question.digest, question, origin, outcome), redaction)
         # Written although the answer was lost, it is found again as this recorder's own.
-        return self._persistently(lambda: self._settle(question.digest, data))
+        return self._persistently(
+            lambda: self._library.settle(question.digest, data, self._gives_way)
+        )
 
-    def _settle(self, digest: str, data: bytes) -> Recording:
-        """Write a recording unless another stands; return the one that does."""
-        for _ in range(_SAVE_ATTEMPTS):
-            if self._library.add(digest, data):
-                return decode(data)
-            stored = self._library.read(digest)
-            if stored is None:
-                continue  # deleted meanwhile
-            if not self._gives_way(stored):
-                return stored.recording
-            if self._library.replace(digest, data, stored.etag):
-                return decode(data)
-        raise RecordingError(f"recording {digest} is changed all the time")
-
-    def _gives_way(self, stored: Stored) -> bool:
-        origin = stored.recording.origin
+    def _gives_way(self, recording: Recording) -> bool:
+        origin = recording.origin
         is_ours = origin.recorder == self._id or (
             origin.run is not None and origin.run == self._run
         )
-        failed = isinstance(stored.recording.outcome, ProviderError)
+        failed = isinstance(recording.outcome, ProviderError)
         return failed and not is_ours and self.mode is Mode.RECORD
 
     def _is_left_over(self, entry: Stored) -> bool:

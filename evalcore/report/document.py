@@ -26,7 +26,7 @@ class RunFacts:
 
     `budget` is what a run with a budget has spent of it: `billed` as providers said, and what was
     reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
-    `evidence` is what the run keeps of its items, where that is not the answers.
+    `evidence` is what the run keeps of its items, where that is not all.
     `reused` has `{run, items}` for each earlier run whose evidence was taken over.
     `part` has the reasons why a run is of a part of its suite.
     """

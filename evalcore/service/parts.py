@@ -17,7 +17,7 @@ from evalcore.service.metrics import ServiceMetrics
 from evalcore.service.payloads import Payloads
 from evalcore.service.run_counts import RunCountsCache
 from evalcore.service.stored_objects import StoredObjects
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 MAX_BODY_BYTES = 10_000_000
 LEASE_S = 15.0

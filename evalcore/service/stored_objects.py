@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 T = TypeVar("T")
 _THREADS: Final = 16

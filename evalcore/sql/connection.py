@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 # What `duckdb` adds to its compiled module (the version, types of the DB API) takes three times as
 # long to import as all the rest. Its version is pinned.
 import _duckdb as duckdb
 
-from evalcore.errors import StoreError
-from evalcore.sql.result_columns import result_rows_macro
+from evalcore.errors import MemoryLimitError, StoreError
+from evalcore.sql.columns import result_rows_macro
 
 # Only as much is used as a query needs; a shard of the largest outputs needs about this.
 MEMORY_LIMIT_MB = 512
@@ -36,6 +38,11 @@ def connect() -> duckdb.DuckDBPyConnection:
 def literal_path(path: Path) -> str:
     """Return a file's path for DuckDB, which would take `*`, `?` and `[` for patterns."""
     return _PATTERN.sub(r"[\g<0>]", str(path))
+
+
+def first_line(error: duckdb.Error) -> str:
+    """Return DuckDB's reason in one line."""
+    return str(error).strip().partition("\n")[0]
 
 
 def use_threads_for(rows: int) -> None:
@@ -86,3 +93,46 @@ def _opened(memory_limit_mb: int, threads: int, spill: Path) -> duckdb.DuckDBPyC
     database.execute("SET GLOBAL TimeZone = 'UTC'")
     database.execute(result_rows_macro())
     return database
+
+
+def _largest_limit() -> str:
+    """Return DuckDB's own limit: 80 % of the memory of the machine, or of the container."""
+    connection = connect()
+    connection.execute("RESET memory_limit")  # The buffers keep the limit that was set.
+    return str(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
+
+
+class BoundedConnection:
+    """A cursor of the process's database for queries over so many rows; close it.
+
+    What does not fit into `MEMORY_LIMIT_MB` is spilled. A query that cannot be is tried again with
+    most of the machine's memory; until the cursor is closed, that is the whole process's limit.
+    """
+
+    def __init__(self, rows: int) -> None:
+        use_threads_for(rows)
+        self._rows = rows
+        self._connection = connect()
+        self._has_more = False
+
+    def execute(self, query: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
+        """Execute a query; raise `MemoryLimitError` if the machine has too little memory for it."""
+        with suppress(duckdb.OutOfMemoryException):
+            return self._connection.execute(query, parameters)
+        self._has_more = True
+        connect().execute(f"SET memory_limit = '{_largest_limit()}'")
+        try:
+            return self._connection.execute(query, parameters)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryLimitError(
+                f"the aggregates of {self._rows:,} rows need more memory than this machine has; "
+                "report on a machine with more, or evaluate fewer cases or iterations in one run"
+            ) from error
+
+    def close(self) -> None:
+        """Close the cursor."""
+        self._connection.close()
+        if self._has_more:
+            # It cannot be lowered below what another query of this process holds.
+            with suppress(duckdb.OutOfMemoryException):
+                connect().execute(f"SET memory_limit = '{MEMORY_LIMIT_MB}MB'")

@@ -7,13 +7,18 @@ import sys
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import _duckdb as duckdb
 
-from evalcore.sql.connection import connect, literal_path
+from evalcore.errors import UsageError
+from evalcore.sql.connection import connect, first_line, literal_path
+
+if TYPE_CHECKING:
+    from _duckdb import DuckDBPyRelation
 
 BATCH_ROWS = 2_000
 
@@ -37,7 +42,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             for row in batch:
                 yield {name: _plain(value) for name, value in zip(columns, row, strict=True)}
     except duckdb.Error as error:
-        raise TableError(_one_line(error)) from error
+        raise TableError(first_line(error)[:300]) from error
 
 
 def _plain(value: Any) -> Any:
@@ -59,6 +64,8 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-def _one_line(error: duckdb.Error) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+def data_frame(relation: DuckDBPyRelation) -> Any:
+    """Return the relation as a pandas DataFrame; raise `UsageError` if pandas is not installed."""
+    if find_spec("pandas") is None:
+        raise UsageError("a DataFrame needs pandas: pip install 'evalcore-pipeline[notebook]'")
+    return relation.df()

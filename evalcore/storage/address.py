@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from evalcore.errors import StoreError, UsageError
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore, check_prefix
+from evalcore.storage.store import ObjectStore, check_prefix
 
 if TYPE_CHECKING:
-    from evalcore.storage.s3_settings import S3Settings
+    from evalcore.storage.s3 import S3Settings
 
 _FORMS = "a store is a folder (.evalcore, /data/evals, file:///data/evals) or s3://bucket/prefix"
 
@@ -66,7 +66,6 @@ def _open_s3(address: str, rest: str, settings: S3Settings | None) -> ObjectStor
         raise UsageError(f"{address!r} is no address of a store ({error}): {_FORMS}") from None
     if not bucket or any(character in rest for character in "?#"):
         raise UsageError(f"{address!r} is no address of a store: {_FORMS}")
-    from evalcore.storage.s3 import S3Store
-    from evalcore.storage.s3_settings import S3Settings
+    from evalcore.storage.s3 import S3Settings, S3Store
 
     return S3Store(bucket, prefix, settings or S3Settings.from_environment(os.environ))

@@ -1,19 +1,23 @@
-"""Which earlier run is a suite's baseline: pointers in the store, by suite and name."""
+"""What people have set for later runs: the baselines of suites, the judges that are calibrated.
+
+A baseline is a pointer to an earlier run, by suite and name; a calibration is one object per judge
+and prompt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
-from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.layout import BASELINES_PREFIX, baseline_key, suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore, swap
 
 DEFAULT_NAME = "main"
 SCHEMA = 1
-_SWAP_ATTEMPTS = 20
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
@@ -31,19 +35,15 @@ class BaselinePointer:
 def set_baseline(store: ObjectStore, pointer: BaselinePointer) -> BaselinePointer | None:
     """Write the pointer by compare-and-swap; return the one that it replaces."""
     key = baseline_key(suite_key(pointer.suite), pointer.name)
-    data = orjson.dumps(pointer, option=_INDENTED)
-    for _ in range(_SWAP_ATTEMPTS):
-        try:
-            stored = store.get(key)
-        except ObjectNotFoundError:
-            if store.put_if_absent(key, data) is not None:
-                return None
-            continue
-        if store.compare_and_swap(key, data, stored.etag) is not None:
-            return _parse(stored.data, key)
-    raise RunConflictError(
-        f"baseline '{pointer.name}' of '{pointer.suite}' is changed all the time"
-    )
+    replaced: bytes | None = None
+
+    def point(data: bytes | None) -> bytes:
+        nonlocal replaced
+        replaced = data
+        return orjson.dumps(pointer, option=_INDENTED)
+
+    swap(store, key, point, label=f"baseline '{pointer.name}' of '{pointer.suite}'")
+    return None if replaced is None else _parse(replaced, key)
 
 
 def get_baseline(
@@ -81,3 +81,41 @@ def _parse(data: bytes, key: str) -> BaselinePointer:
         return BaselinePointer(**raw)
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{key} is not a baseline that this version reads: {error}") from error
+
+
+_CALIBRATIONS_PREFIX = "calibrations/"
+
+
+def write_calibration(store: ObjectStore, key: str, calibration: Mapping[str, Any]) -> None:
+    """Write what a calibration found; the last one of a judge and prompt stands."""
+    store.put(
+        f"{_CALIBRATIONS_PREFIX}{key}.json", orjson.dumps(dict(calibration), option=_INDENTED)
+    )
+
+
+def read_calibration(store: ObjectStore, key: str) -> dict[str, Any] | None:
+    """Return what the last calibration found; None if there was none."""
+    try:
+        calibration: dict[str, Any] = orjson.loads(
+            store.get(f"{_CALIBRATIONS_PREFIX}{key}.json").data
+        )
+    except ObjectNotFoundError:
+        return None
+    return calibration
+
+
+class Calibrations:
+    """Answers which judges are calibrated, each asked for once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._calibrated: dict[str, bool] = {}
+
+    def __call__(self, key: str) -> bool:
+        """Whether the judge with this key is calibrated."""
+        if key not in self._calibrated:
+            calibration = read_calibration(self._store, key)
+            self._calibrated[key] = (
+                calibration is not None and calibration.get("calibrated") is True
+            )
+        return self._calibrated[key]

@@ -18,9 +18,15 @@ from evalcore.storage.layout import (
     runs_prefix,
     suite_key,
 )
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import CALIBRATION, partial_reasons
-from evalcore.storage.runs import StoredRun, UnreadableRun, find_run, list_all_runs
+from evalcore.storage.runs import (
+    CALIBRATION,
+    StoredRun,
+    UnreadableRun,
+    find_run,
+    list_all_runs,
+    partial_reasons,
+)
+from evalcore.storage.store import ObjectStore
 
 LATEST: Final = "latest"
 NAMES_HELP: Final = (

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from evalcore.errors import (
     Damage,
     DamagedRunError,
+    EvalError,
     ObjectNotFoundError,
     RunConflictError,
     RunGoneError,
     RunNotFoundError,
     StoreError,
 )
-from evalcore.model.run import Manifest, Plan
+from evalcore.mistakes.wording import counted
+from evalcore.model.annotation import AwaitedLabels
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, Plan, State
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
+from evalcore.model.summary import Counts
+from evalcore.model.tolerance import reaches
 from evalcore.planning.spool import PlanPart, PlanPartError, part_case, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document
@@ -36,17 +41,15 @@ from evalcore.storage.layout import (
     runs_prefix,
     suite_key,
 )
-from evalcore.storage.manifests import encode_manifest, parse_manifest
-from evalcore.storage.object_store import ObjectStore, StoredObject
-from evalcore.storage.seal import Seal, digest_of
-from evalcore.storage.temporary_folder import temporary_folder
-from evalcore.storage.transfers import transfer
+from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_manifest
+from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
+from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.sealed_plans import open_plan
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_SWAP_ATTEMPTS = 20
+
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
@@ -112,16 +115,28 @@ class StoredRun:
 
         Its first attempt is made on the manifest that this process has read or written last.
         """
-        stored = self.last_manifest.stored
-        for _ in range(_SWAP_ATTEMPTS):
-            stored = stored or self._stored_manifest()
-            changed = change(parse_manifest(stored.data, self.keys))
-            data = encode_manifest(changed)
-            etag = self.store.compare_and_swap(self.keys.manifest, data, stored.etag)
-            self.last_manifest.stored = stored = None if etag is None else StoredObject(data, etag)
-            if etag is not None:
-                return changed
-        raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
+        changed: Manifest
+
+        def encoded(data: bytes | None) -> bytes:
+            nonlocal changed
+            if data is None:
+                raise RunGoneError(self.run_id, self.store.url)
+            changed = change(parse_manifest(data, self.keys))
+            return encode_manifest(changed)
+
+        last = self.last_manifest
+        try:
+            last.stored = swap(
+                self.store,
+                self.keys.manifest,
+                encoded,
+                seen=last.stored or "unread",
+                label=f"the manifest of run {self.run_id}",
+            )
+        except BaseException:
+            last.stored = None
+            raise
+        return changed
 
     def is_sealed(self, definition: SuiteDefinition) -> bool:
         """Whether the definition in the store has to differ from this one: it holds a secret."""
@@ -354,3 +369,148 @@ def _read_each(store: ObjectStore, listed: Iterable[RunKeys]) -> Iterator[Manife
                 yield StoredRun(store, keys).manifest()
             except DamagedRunError as error:
                 yield UnreadableRun(keys.run_id, keys.suite, str(error.damages[0]))
+
+
+PART: Final = "part"
+"""The key of `Manifest.execution` with the reasons of a completed run, [] for a whole one."""
+FILTERS: Final = "filters"
+"""The key of `Manifest.settings` with the options that left out cases or variants, if any did."""
+CALIBRATION: Final = "calibration"
+"""The key of `Manifest.settings` of a run that asks judges about labels."""
+
+
+def reasons_of_part(
+    definition: SuiteDefinition, counts: Counts, skipped: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return why a run that has ended is of a part of its suite; () for a whole run.
+
+    `skipped` has how many items were skipped by the reason.
+    """
+    reasons = [f"chosen by {option}" for option in definition.part]
+    if not reasons and (definition.filtered or definition.dropped_baseline is not None):
+        reasons.append("chosen by filters")  # planned by an earlier version
+    by_limit = {
+        why: number for why, number in skipped.items() if why not in {DECIDED, NOT_FOR_TARGET}
+    }
+    if by_limit:
+        reasons.append(f"{counted(sum(by_limit.values()), 'item')} skipped: {next(iter(by_limit))}")
+    allowed = definition.policy.max_error_share or 0.0
+    if counts.error and not reaches(allowed, counts.error / max(counts.planned, 1)):
+        reasons.append(f"{counts.error} of {counted(counts.planned, 'item')} in error")
+    return tuple(reasons)
+
+
+def partial_reasons(run: StoredRun, manifest: Manifest) -> tuple[str, ...]:
+    """Return why a run cannot stand for its suite; () for a completed run of the whole suite."""
+    if CALIBRATION in manifest.settings:
+        return ("it calibrates a judge",)
+    if manifest.state is not State.COMPLETED:
+        return (f"it is {manifest.state}",)
+    stored = manifest.execution.get(PART)
+    if stored is not None:
+        return tuple(map(str, stored))
+    # A run of an earlier version: why items were skipped is known by its limits only.
+    try:
+        definition, counts = run.definition, Counts(**(manifest.counts or {}))
+    except EvalError:
+        return ()  # who reads the run is told of its damage
+    limits = definition.limits
+    limited = limits.budgeted or limits.max_duration_s is not None
+    skipped = {"a limit": counts.skipped} if counts.skipped and limited else {}
+    return reasons_of_part(definition, counts, skipped)
+
+
+def is_whole(run: StoredRun) -> bool:
+    """Whether a run stands for its whole suite."""
+    return not partial_reasons(run, run.known_manifest())
+
+
+def is_filtered(run: StoredRun, manifest: Manifest) -> bool:
+    """Whether the caller of a run left out cases or variants."""
+    if manifest.settings.get(FILTERS):
+        return True
+    if PART in manifest.execution:
+        return False
+    try:
+        return run.definition.filtered or run.definition.dropped_baseline is not None
+    except EvalError:
+        return False
+
+
+# `cases` is the last key of a report, and its head is one line.
+_HEAD_END = b',"cases":['
+
+
+class RunFigures(NamedTuple):
+    """Score and pass rate from 0 to 1, the cost of the items; None where it was not measured.
+
+    `interval` has the ends of the pass rate's 95 % interval, as the report has it: the variants of
+    a case are one unit. Manifests of earlier versions do not have it (`read_interval`).
+    """
+
+    score: float | None = None
+    pass_rate: float | None = None
+    cost_usd: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
+    """Return the figures of a completed run.
+
+    Manifests of earlier versions do not have them: then the head of the report does. Without a
+    report that can be read nothing is known.
+    """
+    facts = manifest.execution
+    if "pass_rate" in facts:
+        score, rate, cost = (
+            _number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd")
+        )
+        return RunFigures(score, rate, cost, _ends(facts.get("pass_rate_interval")))
+    try:
+        head = orjson.loads(_head(run))
+        summary = head["summary"]
+        figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return RunFigures()
+    score, rate, cost = map(_number, figures)
+    return RunFigures(score, rate, cost)
+
+
+def read_interval(run: StoredRun) -> tuple[float, float] | None:
+    """Return the ends of the pass rate's interval from the head of a completed run's report."""
+    try:
+        entry = orjson.loads(_head(run))["summary"]["intervals"]["pass_rate"]
+        return _ends([entry["low"], entry["high"]])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return None
+
+
+def read_awaited(run: StoredRun) -> AwaitedLabels | None:
+    """Return the labels that a completed run was decided without; None if it lacked none."""
+    try:
+        awaiting = orjson.loads(_head(run))["awaiting"]
+        return AwaitedLabels(awaiting["labels"], awaiting["items"])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return None
+
+
+def _head(run: StoredRun) -> bytes:
+    path = run.store.local_path(run.keys.report)
+    if path is None:
+        line = run.store.get(run.keys.report).data.partition(b"\n")[0]
+    else:
+        with path.open("rb") as file:
+            line = file.readline()
+    return line.rstrip().removesuffix(_HEAD_END) + b"}"
+
+
+def _ends(value: Any) -> tuple[float, float] | None:
+    match value:
+        case [float() | int() as low, float() | int() as high]:
+            return low, high
+        case _:
+            return None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

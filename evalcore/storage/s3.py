@@ -5,37 +5,144 @@ boto3 is imported when a store is made: that takes a third of a second.
 
 from __future__ import annotations
 
+import http.client
 import os
+import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Required, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    BinaryIO,
+    Literal,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+)
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
-from evalcore.network import proxy_for
-from evalcore.storage import object_store
-from evalcore.storage.object_store import ObjectInfo, StoredObject, check_key
-from evalcore.storage.s3_delta import delta_options
-from evalcore.storage.s3_faults import (
-    NotImplementedByServerError,
-    S3Place,
-    is_unmet,
-    may_pass,
-    status_of,
+from evalcore.mistakes.foreign_text import one_line
+from evalcore.network import proxy_for, tls_context
+from evalcore.redaction.redactor import PROCESS
+from evalcore.storage.store import (
+    ObjectInfo,
+    ObjectStore,
+    StoredObject,
+    check_folder,
+    check_key,
+    check_prefix,
 )
-from evalcore.storage.s3_pieces import is_large, put_pieces, read_body
-from evalcore.storage.s3_session import new_session
-from evalcore.storage.s3_settings import AddressingStyle, S3Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from boto3.session import Session
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+    from mypy_boto3_s3.type_defs import (
+        CompletedPartTypeDef,
+        GetObjectOutputTypeDef,
+        ListObjectsV2OutputTypeDef,
+    )
+
+
+AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
+Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
+
+
+class WriteOptions(TypedDict, total=False):
+    """Parameters of boto3 that say how an object is encrypted."""
+
+    ServerSideEncryption: Encryption
+    SSEKMSKeyId: str
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How to reach the server. Credentials are not here: boto3 finds them where it always does.
+
+    `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
+    the first one. `pool_size` connections are kept; more threads than that wait for new ones.
+    Objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3 itself) are
+    read and written in pieces, four at once. `encryption` is how the server encrypts what is
+    written (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names
+    the key of `aws:kms`.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    addressing_style: AddressingStyle | None = None
+    connect_timeout_s: float = 5.0
+    read_timeout_s: float = 60.0
+    max_attempts: int = 6
+    pool_size: int = 32
+    piece_bytes: int = 16 * 1024 * 1024
+    encryption: Encryption | None = None
+    kms_key_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.encryption not in (None, *get_args(Encryption)):
+            choices = ", ".join(get_args(Encryption))
+            raise SettingsError(
+                f"AWS_SERVER_SIDE_ENCRYPTION is '{self.encryption}'; known: {choices}"
+            )
+        if self.kms_key_id and self.encryption in (None, "AES256"):
+            raise SettingsError(
+                "AWS_SSE_KMS_KEY_ID needs AWS_SERVER_SIDE_ENCRYPTION=aws:kms (or aws:kms:dsse)"
+            )
+        if self.endpoint_url is None:
+            return
+        url = urlsplit(self.endpoint_url)
+        if url.username is not None or url.password is not None:
+            raise SettingsError(
+                "credentials do not belong into the S3 endpoint's URL: set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            raise SettingsError(
+                f"{self.endpoint_url!r} is no S3 endpoint: it needs a scheme and a host, "
+                "such as http://127.0.0.1:8333"
+            )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> S3Settings:
+        """Read AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL), AWS_REGION (or AWS_DEFAULT_REGION).
+
+        And AWS_SERVER_SIDE_ENCRYPTION with AWS_SSE_KMS_KEY_ID.
+        """
+        value = environment.get
+        return cls(
+            endpoint_url=value("AWS_ENDPOINT_URL_S3") or value("AWS_ENDPOINT_URL") or None,
+            region=value("AWS_REGION") or value("AWS_DEFAULT_REGION") or None,
+            encryption=cast("Encryption | None", value("AWS_SERVER_SIDE_ENCRYPTION") or None),
+            kms_key_id=value("AWS_SSE_KMS_KEY_ID") or None,
+        )
+
+    @property
+    def written(self) -> WriteOptions:
+        """What each request that begins an object says of its encryption."""
+        options: WriteOptions = {}
+        if self.encryption is not None:
+            options["ServerSideEncryption"] = self.encryption
+        if self.kms_key_id is not None:
+            options["SSEKMSKeyId"] = self.kms_key_id
+        return options
+
 
 T = TypeVar("T")
 
@@ -73,7 +180,7 @@ class S3Store:
 
     def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
         prefix = prefix.strip("/")
-        object_store.check_prefix(prefix)
+        check_prefix(prefix)
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._settings = settings
@@ -148,12 +255,12 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, in byte order of their keys."""
-        object_store.check_prefix(prefix)
+        check_prefix(prefix)
         return self._walk(self._prefix + prefix)
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Yield the names of the folders directly below `prefix`, in byte order."""
-        object_store.check_folder(prefix)
+        check_folder(prefix)
         start = self._prefix + prefix
         folders = (folder for page in self._pages(start) for folder in _folders(page))
         yield from sorted(folder[len(start) : -1] for folder in folders)
@@ -402,3 +509,383 @@ def _folders(page: ListObjectsV2OutputTypeDef) -> Iterator[str]:
 
 def _unquoted(etag: str) -> str:
     return etag.strip('"')
+
+
+_PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+# What is refused although the keys are known.
+_NOT_KEYS = frozenset({"AccessDenied", "RequestTimeTooSkewed", "403", "Forbidden"})
+_RUN = re.compile(r"runs/[^/]+/([^/]+)/")
+_PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError"})
+
+
+class NotImplementedByServerError(StoreError):
+    """The server knows the request and does not support it (501)."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """What messages name: the server, the bucket, the store's address."""
+
+    endpoint_url: str
+    bucket: str
+    url: str
+
+    @property
+    def where(self) -> str:
+        """The server, as messages call it."""
+        return f"the S3 server {self.endpoint_url}"
+
+    def explain_answer(self, key: str, error: ClientError) -> StoreError:
+        """Return the error for a server's answer; it says what would work."""
+        status, code = status_of(error), error.response["Error"].get("Code", "")
+        if code == "NoSuchBucket":
+            return StoreError(
+                f"{key}: {self.where} has no bucket {self.bucket!r}: create it, or name another "
+                "in the store's address (s3://bucket/prefix)"
+            )
+        if code in {"PermanentRedirect", "AuthorizationHeaderMalformed"}:
+            return StoreError(
+                f"{key}: the bucket {self.bucket!r} is not in the region asked at {self.where}: "
+                "set AWS_REGION to the bucket's"
+            )
+        message = one_line(PROCESS.message(error.response["Error"].get("Message") or "no message"))
+        reason = f"({code}: {message})"
+        if code in _EXPIRED:
+            run = _RUN.match(key)
+            resume = f"; then `evalcore run --resume {run[1]}` continues the run" if run else ""
+            return StoreError(
+                f"{key}: the credentials for {self.where} have expired {reason}: renew them{resume}"
+            )
+        match status:
+            case 404:
+                return ObjectNotFoundError(f"{key}: no such object in {self.url}")
+            case 401 | 403:
+                what = "request" if code in _NOT_KEYS else "credentials"
+                remedy = self._remedy(code, message)
+                return StoreError(f"{key}: {self.where} refused the {what} {reason}: {remedy}")
+            case 501:
+                return NotImplementedByServerError(
+                    f"{key}: {self.where} cannot do that {reason}: evalcore needs conditional "
+                    "writes (If-None-Match, If-Match)"
+                )
+        return StoreError(f"{key}: {self.where} answered {status} {code}: {message}")
+
+    def _remedy(self, code: str, message: str) -> str:
+        if code == "RequestTimeTooSkewed":
+            return "set the clock of this machine"
+        keys = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
+        may = f"{keys}may get, put, delete and list objects in the bucket {self.bucket!r}"
+        if "encryption" not in message.lower():
+            return may
+        return (
+            "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy "
+            f"asks for, or {may}"
+        )
+
+    def explain_failure(self, key: str, error: BotoCoreError) -> StoreError:
+        """Return the error for a request without an answer; it says what would work."""
+        from botocore import exceptions
+
+        kind = type(error).__name__
+        if "Credential" in kind or "Token" in kind:
+            return StoreError(
+                f"{key}: no credentials for {self.where} ({kind}): set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
+        if isinstance(error, exceptions.ProxyConnectionError):
+            proxy = proxy_for(self.endpoint_url)
+            return StoreError(
+                f"{key}: no connection to the proxy {proxy} on the way to {self.where}: is it "
+                "right? NO_PROXY names hosts that need none"
+            )
+        if isinstance(error, exceptions.SSLError):
+            return StoreError(
+                f"{key}: the certificate of {self.where} is not trusted "
+                f"({one_line(str(error.kwargs.get('error')))}): name the file of your authority "
+                "in AWS_CA_BUNDLE or SSL_CERT_FILE"
+            )
+        if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
+            return StoreError(
+                f"{key}: {self.where} cannot be reached ({kind}): check that it runs and that "
+                "AWS_ENDPOINT_URL (empty for AWS itself) and AWS_REGION are right"
+            )
+        return StoreError(f"{key}: {self.where}: {error}")
+
+
+def may_pass(error: BotoCoreError | ClientError) -> bool:
+    """Say whether the same request may succeed a moment later."""
+    from botocore import exceptions
+
+    if isinstance(error, exceptions.ClientError):
+        code = error.response["Error"].get("Code", "")
+        return status_of(error) in _PASSING_STATUS or code in _PASSING_CODES
+    if isinstance(error, exceptions.ProxyConnectionError | exceptions.SSLError):
+        return False
+    kinds = exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError
+    return isinstance(error, kinds)
+
+
+def is_unmet(error: BotoCoreError | ClientError, *, swapping: bool) -> bool:
+    """Say whether the answer means that the condition of a write (of a swap) is not met."""
+    from botocore.exceptions import ClientError
+
+    if not isinstance(error, ClientError):
+        return False
+    if status_of(error) == 404:
+        return swapping and error.response["Error"].get("Code") != "NoSuchBucket"
+    return status_of(error) == 412
+
+
+def status_of(error: ClientError) -> int:
+    """Return the HTTP status of an answer."""
+    return error.response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def new_session() -> Session:
+    """Return a session of its own: making clients from a shared one is not thread-safe.
+
+    It reads the environment and the files of credentials anew; the descriptions of the services,
+    which are most of what a client costs, are shared.
+    """
+    import boto3
+    import botocore.session
+
+    core = botocore.session.get_session()
+    loader = _service_descriptions(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
+    paths = len(loader.search_paths)
+    session = boto3.session.Session(botocore_session=core)
+    # Each session adds the folder of boto3's resources, which no client reads.
+    del loader.search_paths[paths:]
+    return session
+
+
+@lru_cache(maxsize=4)
+def _service_descriptions(data_path: str | None) -> Loader:
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
+
+
+def delta_options(settings: S3Settings, region: str) -> dict[str, str]:
+    """Return the storage options of deltalake, credentials included: never shown."""
+    options = {
+        "conditional_put": "etag",
+        "AWS_REGION": region,
+        "connect_timeout": f"{settings.connect_timeout_s:g}s",
+        "timeout": f"{settings.read_timeout_s:g}s",
+        "max_retries": str(4 * settings.max_attempts),
+    }
+    if endpoint := settings.endpoint_url:
+        options["AWS_ENDPOINT_URL"] = endpoint
+        options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+    if settings.encryption is not None:
+        options["AWS_SERVER_SIDE_ENCRYPTION"] = settings.encryption
+    if settings.kms_key_id is not None:
+        options["AWS_SSE_KMS_KEY_ID"] = settings.kms_key_id
+    style = settings.addressing_style
+    if style is not None and style != "auto":
+        options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(style == "virtual").lower()
+    return options | _credentials()
+
+
+def _credentials() -> dict[str, str]:
+    """Return what boto3 signs with now, as deltalake takes it; nothing where there is none."""
+    credentials = new_session().get_credentials()
+    if credentials is None:
+        return {}
+    frozen = credentials.get_frozen_credentials()
+    named = {
+        "AWS_ACCESS_KEY_ID": frozen.access_key,
+        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
+        "AWS_SESSION_TOKEN": frozen.token,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+_AT_ONCE = 4
+# An object of fewer pieces is read by the request that has asked for it.
+_MANY_PIECES = 2
+
+
+def read_body(
+    client: S3Client,
+    answer: GetObjectOutputTypeDef,
+    source: tuple[str, str],
+    piece_bytes: int,
+    repeated: Callable[[Callable[[], bytes]], bytes],
+) -> bytes:
+    """Return the object that an answer begins; the rest of a large one comes by further requests.
+
+    `source` is the bucket and the name. The further requests hold for this version of the object
+    only, and are `repeated` each by itself.
+    """
+    bucket, name = source
+    length, etag = answer["ContentLength"], answer["ETag"]
+    body = answer["Body"]
+    try:
+        if length <= _MANY_PIECES * piece_bytes:
+            return body.read()
+
+        def read_piece(start: int) -> bytes:
+            stop = min(start + piece_bytes, length) - 1
+            piece = client.get_object(
+                Bucket=bucket, Key=name, Range=f"bytes={start}-{stop}", IfMatch=etag
+            )
+            try:
+                return piece["Body"].read()
+            finally:
+                piece["Body"].close()
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="range") as threads:
+            rest = [
+                threads.submit(repeated, partial(read_piece, start))
+                for start in range(piece_bytes, length, piece_bytes)
+            ]
+            first = body.read(piece_bytes)
+            return b"".join([first, *(piece.result() for piece in rest)])
+    finally:
+        body.close()
+
+
+def is_large(path: Path, piece_bytes: int) -> bool:
+    """Whether a file is worth several requests."""
+    return path.stat().st_size > _MANY_PIECES * piece_bytes
+
+
+def put_pieces(
+    client: S3Client,
+    path: Path,
+    target: tuple[str, str],
+    piece_bytes: int,
+    repeated: Callable[[Callable[[], str]], str],
+    metadata: Mapping[str, str],
+    options: WriteOptions,
+) -> str:
+    """Write a large file in pieces unless there is an object; return its ETag, with quotes.
+
+    `target` is the bucket and the name. The object appears as a whole, with the last request, which
+    has the condition and raises as a single one does. What was sent before a failure is removed.
+    """
+    bucket, name = target
+    upload = client.create_multipart_upload(Bucket=bucket, Key=name, Metadata=metadata, **options)[
+        "UploadId"
+    ]
+
+    def put_piece(number: int) -> str:
+        with path.open("rb") as file:
+            file.seek((number - 1) * piece_bytes)
+            piece = file.read(piece_bytes)
+        answer = client.upload_part(
+            Bucket=bucket, Key=name, UploadId=upload, PartNumber=number, Body=piece
+        )
+        return answer["ETag"]
+
+    numbers = range(1, -(-path.stat().st_size // piece_bytes) + 1)
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="piece") as threads:
+            etags = threads.map(lambda number: repeated(partial(put_piece, number)), numbers)
+            parts: list[CompletedPartTypeDef] = [
+                {"PartNumber": number, "ETag": etag}
+                for number, etag in zip(numbers, etags, strict=True)
+            ]
+        answer = client.complete_multipart_upload(
+            Bucket=bucket,
+            Key=name,
+            UploadId=upload,
+            MultipartUpload={"Parts": parts},
+            IfNoneMatch="*",
+        )
+    except BaseException:  # an interrupt leaves no unfinished upload behind, too
+        with suppress(ClientError, BotoCoreError):
+            client.abort_multipart_upload(Bucket=bucket, Key=name, UploadId=upload)
+        raise
+    return answer["ETag"]
+
+
+_PIECE_BYTES = 1024 * 1024
+_ATTEMPTS = 6
+_FIRST_WAIT_S = 0.2
+_TIMEOUT_S = 60.0
+_REFUSED = frozenset({400, 401, 403})
+
+
+class _CutError(Exception):
+    """The connection ended before the object did, or the server could not answer."""
+
+
+def download(store: ObjectStore, key: str, path: Path) -> None:
+    """Write the object at `key` into the file `path`; a cut connection is resumed where it was.
+
+    Raises `ObjectNotFoundError`, else `StoreError`; never names the signed address.
+    """
+    local = store.local_path(key)
+    if local is not None:
+        import shutil
+
+        shutil.copyfile(local, path)
+        return
+    etag: str | None = None
+    with path.open("wb") as file:
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_FIRST_WAIT_S * 2 ** (attempt - 1))
+            try:
+                done, etag = _go_on(store, key, file, etag)
+                if done:
+                    return
+            except _CutError as error:
+                reason = str(error)
+            except OSError as error:
+                reason = str(getattr(error, "reason", error))
+            except http.client.HTTPException as error:
+                reason = type(error).__name__
+    raise StoreError(f"{key}: cannot be read from {store.url} ({_ATTEMPTS} attempts): {reason}")
+
+
+def _go_on(
+    store: ObjectStore, key: str, file: BinaryIO, etag: str | None
+) -> tuple[bool, str | None]:
+    """Append what is missing; return whether all is there, and what the object is."""
+    offset = file.tell()
+    request = urllib.request.Request(store.presign(key))  # noqa: S310  (an address of the store's)
+    if offset and etag:
+        request.add_header("Range", f"bytes={offset}-")
+        request.add_header("If-Match", etag)
+    try:
+        with _opener(request.full_url).open(request, timeout=_TIMEOUT_S) as answer:
+            if answer.status != 206 and offset:
+                file.seek(0)
+                file.truncate()
+            missing = int(answer.headers["Content-Length"])
+            etag = answer.headers.get("ETag")
+            while piece := answer.read(_PIECE_BYTES):
+                file.write(piece)
+                missing -= len(piece)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise ObjectNotFoundError(f"no object {key} in {store.url}") from None
+        if error.code in _REFUSED:
+            message = f"{key}: {store.url} refuses to give it (HTTP {error.code})"
+            raise StoreError(f"{message}; check the credentials and the bucket's policy") from None
+        if error.code == 412:
+            raise StoreError(f"{key}: was replaced in {store.url} while it was read") from None
+        raise _CutError(f"HTTP {error.code}") from None
+    if missing > 0:
+        # What came is kept, and the next request goes on after it.
+        return False, etag
+    return True, etag
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Return what opens an address by the environment's proxies and certificates."""
+    import ssl
+
+    proxy = proxy_for(url)
+    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy.url} if proxy else {})
+    bundle = os.environ.get("AWS_CA_BUNDLE")
+    context = ssl.create_default_context(cafile=bundle) if bundle else tls_context()
+    return urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=context))

@@ -34,8 +34,8 @@ from evalcore.statistics.agreement import (
     specificity,
 )
 from evalcore.statistics.intervals import wilson
-from evalcore.storage.calibrations import write_calibration
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.baselines import write_calibration
+from evalcore.storage.store import ObjectStore
 
 MIN_KAPPA = 0.6
 

@@ -143,7 +143,7 @@ class SuiteReport:
 
     def df(self) -> Any:
         """Return the run's work items as a pandas DataFrame; `rows()` has other forms."""
-        from evalcore.sql.data_frames import data_frame
+        from evalcore.sql.tables import data_frame
 
         return data_frame(self.rows())
 

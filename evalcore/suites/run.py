@@ -28,7 +28,7 @@ from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
 from evalcore.suites.suite_file import SuiteInFile, as_suite_file

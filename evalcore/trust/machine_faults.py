@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Final, TypeVar
 
 from evalcore.errors import StoreError
@@ -82,3 +83,30 @@ def unwritable(error: OSError) -> StoreError:
         where = ""
     reason = error.strerror or str(error)
     return StoreError(f"cannot write{where}: {reason} (TMPDIR chooses another folder)")
+
+
+@contextmanager
+def temporary_folder(prefix: str = "evalcore-") -> Iterator[Path]:
+    """Give a folder for as long as the context; a full disk there costs no result.
+
+    Raises `StoreError` if it cannot be made, or written into.
+    """
+    try:
+        directory = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise unwritable(error) from error
+    with directory as folder:
+        try:
+            yield Path(folder)
+        except OSError as error:
+            if not _is_written_in(Path(folder), error):
+                raise
+            raise unwritable(error) from error
+
+
+def _is_written_in(folder: Path, error: OSError) -> bool:
+    """Whether an error is of writing into the folder; a file's own writes do not name it."""
+    name = error.filename
+    if isinstance(name, str):
+        return Path(name).is_relative_to(folder)
+    return name is None and error.errno in DISK_FAULTS

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 from evalcore.annotations.queue import AnnotationQueue, QueueProgress
 from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.run import Manifest, State
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.run_figures import read_awaited
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.runs import StoredRun, find_run, read_awaited
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue, RunEntry
 
 MOST_QUEUES: Final = 8

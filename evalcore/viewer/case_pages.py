@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from evalcore.analytics.case_items import CaseItem, ItemMark, read_case, read_items, read_marks
-from evalcore.analytics.case_table import CaseRow
+from evalcore.analytics.cases import CaseItem, CaseRow, ItemMark, read_case, read_items, read_marks
 from evalcore.errors import ObjectNotFoundError, RunNotFoundError
 from evalcore.model.suite import Case
 from evalcore.recording.library import Library

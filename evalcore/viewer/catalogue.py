@@ -20,10 +20,8 @@ from evalcore.storage.layout import (
     run_created_at,
     runs_prefix,
 )
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.partial_runs import CALIBRATION, FILTERS, PART
-from evalcore.storage.run_figures import RunFigures, read_figures
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import CALIBRATION, FILTERS, PART, RunFigures, StoredRun, read_figures
+from evalcore.storage.store import ObjectStore
 
 # Two pages within this time see the same runs.
 _FRESH_S: Final = 1.0

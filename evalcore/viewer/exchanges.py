@@ -90,9 +90,14 @@ def read_exchanges(details: Mapping[str, Any], library: Library, budget: TextBud
         elif facts.recording is not None:
             exchanges.append(_recorded(facts, facts.recording, library, budget))
         else:
-            reason = "The messages of this call are not stored."
-            exchanges.append(Exchange(facts, unavailable=reason))
+            exchanges.append(Exchange(facts, unavailable=_why_unavailable(entry)))
     return Exchanges(tuple(exchanges), len(entries) - len(exchanges))
+
+
+def _why_unavailable(entry: Mapping[str, Any]) -> str:
+    if isinstance(size := entry.get("left_out_bytes"), int):
+        return f"The messages of this call ({size:,} bytes) are too large to be kept with the item."
+    return "The messages of this call are not stored; evidence: full, the default, keeps them."
 
 
 def _facts(entry: Mapping[str, Any]) -> CallFacts:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.regrading import COMMAND
 

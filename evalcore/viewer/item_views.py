@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.case_items import CaseItem
+from evalcore.analytics.cases import CaseItem
 from evalcore.errors import ObjectNotFoundError
 from evalcore.model.evidence import Evidence
 from evalcore.planning.codec import decode_evidence
 from evalcore.report.word_difference import WordDifference, word_difference
 from evalcore.storage.layout import blob_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.texts import PageText, TextBudget
 
 _MOST_ASSERTIONS: Final = 60

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import find_run
+from evalcore.storage.store import ObjectStore
 
 if TYPE_CHECKING:
     from evalcore.pipeline.watch import Watch

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.report.changes import MeasureChange, variant_measures
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 from evalcore.viewer.suite_differences import SettingDifferences, setting_differences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evalcore.analytics.paired_cases import ScatterPoint
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.compare import ScatterPoint
+    from evalcore.analytics.summary import Aggregates
     from evalcore.model.comparison import VariantComparison
     from evalcore.pipeline.compare import ComparedRuns
 
@@ -166,7 +166,7 @@ def _end(run: StoredRun) -> str | None:
 
 
 def _open(sides: tuple[Side, Side]) -> OpenedComparison:
-    from evalcore.analytics.paired_cases import keep_pairs, read_moves, read_scatter
+    from evalcore.analytics.compare import keep_pairs, read_moves, read_scatter
     from evalcore.history.changes import describe_changes
     from evalcore.history.run_fingerprints import run_fingerprints
     from evalcore.pipeline.compare import open_compared
@@ -180,8 +180,6 @@ def _open(sides: tuple[Side, Side]) -> OpenedComparison:
         after = before if was.run.run_id == now.run.run_id else run_fingerprints(now.run)
         keep_pairs(tables.connection)
         has_pairs = bool(compared.comparison.variants)
-        if has_pairs:
-            tables.connection.compress(("pairs",))
         return OpenedComparison(
             sides,
             compared,

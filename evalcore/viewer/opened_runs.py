@@ -17,16 +17,16 @@ from evalcore.errors import EvalError
 from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes
 from evalcore.report.document import Report
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.case_questions import CaseQuestions
 from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 
 if TYPE_CHECKING:
-    from evalcore.analytics.assertion_counts import AssertionCounts
-    from evalcore.analytics.case_table import CaseTable
+    from evalcore.analytics.assertions import AssertionCounts
+    from evalcore.analytics.cases import CaseTable
     from evalcore.pipeline.finish import RunView
-    from evalcore.sql.bounded import BoundedConnection
+    from evalcore.sql.connection import BoundedConnection
 
 MOST_OPENED: Final = 4
 # The tables of so many items together are kept, beside those of the run that is looked at.
@@ -55,7 +55,7 @@ class OpenedRun:
     def assertion_counts(self) -> tuple[AssertionCounts, ...]:
         """Return the assertions of the run, those that fail most first; counted once."""
         if self.assertions is None and self.connection is not None:
-            from evalcore.analytics.assertion_counts import run_assertion_counts
+            from evalcore.analytics.assertions import run_assertion_counts
 
             self.assertions = run_assertion_counts(self.connection)
         return self.assertions or ()
@@ -210,23 +210,21 @@ def open_tables(run: StoredRun, manifest: Manifest, version: tuple[Any, ...]) ->
 
 
 def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
-    from evalcore.analytics.case_table import CaseTable
+    from evalcore.analytics.cases import CaseTable
     from evalcore.pipeline.finish import view_run
 
     view = stack.enter_context(view_run(opened.run))
     opened.view, opened.connection = view, view.tables.connection
-    opened.connection.compress(("items", "cases"))
     opened.cases = CaseTable(
         view.tables.connection, view.plan, _questions(opened), _directions(view.report)
     )
-    opened.connection.compress(("case_rows",))
     stack.callback(opened.cases.texts.close)
 
 
 def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
     """Open what there is of a run that goes on or was stopped."""
-    from evalcore.analytics.case_table import CaseTable
-    from evalcore.analytics.summarise import Aggregates
+    from evalcore.analytics.cases import CaseTable
+    from evalcore.analytics.summary import Aggregates
 
     run, plan = opened.run, opened.manifest.plan
     written = {shard for shard in run.written_shards() if shard < plan.shards}

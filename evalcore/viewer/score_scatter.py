@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
-from evalcore.analytics.paired_cases import ScatterPoint
+from evalcore.analytics.compare import ScatterPoint
 
 SIZE: Final = 400.0
 MARGIN: Final = 40.0

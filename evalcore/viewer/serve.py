@@ -10,7 +10,7 @@ import uvicorn
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from evalcore.errors import UsageError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.application import create_viewer
 from evalcore.viewer.site import Site
 

@@ -17,7 +17,7 @@ from evalcore.datasets.promotion import Acceptance, Promoted, promote, refuse
 from evalcore.datasets.reference import DatasetReference
 from evalcore.datasets.versions import StoredDataset, find_version, read_dataset
 from evalcore.errors import ObjectNotFoundError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 class SharedDatasets:

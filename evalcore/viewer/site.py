@@ -12,9 +12,8 @@ from fastapi import Depends, Request
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.storage.layout import NameKey, RunKeys
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.run_figures import read_interval
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, read_interval
+from evalcore.storage.store import ObjectStore
 from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue, RunEntry
 from evalcore.viewer.history_sync import HistorySync
@@ -29,7 +28,7 @@ from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
 if TYPE_CHECKING:
-    from evalcore.analytics.assertion_counts import AssertionCounts
+    from evalcore.analytics.assertions import AssertionCounts
     from evalcore.history.latest_runs import LatestRun
     from evalcore.history.trend import CaseHistory, SuiteHistory
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _NEEDED_BY_PAGES: Final = (
     "evalcore.pipeline.finish",
     "evalcore.pipeline.compare",
-    "evalcore.analytics.case_table",
+    "evalcore.analytics.cases",
 )
 _MOST_OVERVIEWS: Final = 64
 _MOST_HISTORIES: Final = 4

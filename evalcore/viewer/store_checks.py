@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 # An object that no store has: that it is missing is an answer.
 _PROBE_KEY: Final = "runs/probe-of-the-viewer"
@@ -87,7 +87,7 @@ class StoreCheck:
     def _require_server(self) -> None:
         if self._probe is None:
             from evalcore.storage.address import open_store
-            from evalcore.storage.s3_settings import S3Settings
+            from evalcore.storage.s3 import S3Settings
 
             settings = S3Settings.from_environment(os.environ)
             quick = replace(

@@ -12,7 +12,7 @@ import orjson
 
 from evalcore.errors import StoreError
 from evalcore.redaction.redactor import PROCESS
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from evalcore.workflow.events import Event, Snapshot
 
 _SEGMENT_EVENTS: Final = 500

@@ -16,7 +16,7 @@ import pytest
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.servers import BUCKET
 
 AWKWARD_KEYS = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.sql.stored_rows import read_item_rows
+from evalcore.sql.rows import read_item_rows
 from tests.support.model_server import SERVER_ERROR, ModelServer, model_server
 from tests.support.shell import Ended, evalcore
 

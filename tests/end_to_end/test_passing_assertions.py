@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from evalcore.analytics.summarise import REPEATED_TEXT_ITEMS
+from evalcore.analytics.summary import REPEATED_TEXT_ITEMS
 from tests.support.shell import Json, evalcore
 
 WORKFLOW = r"""

@@ -22,8 +22,8 @@ from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from tests.support.shell import evalcore, start
 
 SCORE: Any = {"gate": "score_at_least", "threshold": 0.8}

@@ -23,8 +23,8 @@ from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 
 WORDS = [f"w{number:02d}" for number in range(12)]
 PASS_RATE: Any = {"gate": "pass_rate", "threshold": 0.8}

@@ -20,10 +20,9 @@ from evalcore.history.sync import rebuild, sync
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import find_run
-from evalcore.storage.s3 import S3Store
-from evalcore.storage.s3_settings import S3Settings
+from evalcore.storage.s3 import S3Settings, S3Store
+from evalcore.storage.store import ObjectStore
 from tests.support.history_stores import (
     all_rows,
     case_of,

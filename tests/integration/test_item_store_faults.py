@@ -11,12 +11,13 @@ import pytest
 from evalcore.annotations.exchange import LabelImport
 from evalcore.errors import StoreError
 from evalcore.mistakes.problems import Problems
-from evalcore.pipeline.execute import execute_run, reopen_run
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.states import reopen_run
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import StoredObject
 from evalcore.workflow import run_store
 
 WORKFLOW = """

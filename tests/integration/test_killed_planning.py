@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fault_runs import Case
 from evalcore.cli.main import call
 from evalcore.storage.local import LocalStore
 
@@ -74,11 +73,3 @@ def test_a_run_that_was_not_planned_is_listed_as_such(
     assert call(["runs", "list"]) == 0
     (_, line) = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == [run, "unplanned"]
-
-
-def test_the_fault_benchmark_runs_the_suite_again(
-    suite: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan_and_die(suite, 2, monkeypatch)
-    case = Case(suite, str(suite.parent / "store"), "single process", None, b"", 0.0)  # type: ignore[arg-type]
-    assert case.run_id() is None

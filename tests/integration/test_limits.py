@@ -19,8 +19,8 @@ from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.repair import reopen_refused
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

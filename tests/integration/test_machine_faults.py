@@ -15,9 +15,10 @@ import pytest
 
 from evalcore.errors import StoreError
 from evalcore.model.run import State
-from evalcore.pipeline.execute import execute_run, reopen_run
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.states import reopen_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust import machine_faults

@@ -22,8 +22,8 @@ from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import list_runs
+from evalcore.storage.store import ObjectStore
 from flows.annotate import annotate
 from tests.support.prefect_server import PrefectServer
 

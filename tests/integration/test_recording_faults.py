@@ -17,7 +17,7 @@ from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.model_server import ModelServer, model_server
 from tests.support.servers import BUCKET, Fault, FaultyProxy, S3Server, faulty_proxy
 

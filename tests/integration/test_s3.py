@@ -17,8 +17,7 @@ import pytest
 
 from evalcore.errors import EvalError, ObjectNotFoundError, SettingsError, StoreError
 from evalcore.storage import s3 as s3_module
-from evalcore.storage.s3 import S3Store
-from evalcore.storage.s3_settings import S3Settings
+from evalcore.storage.s3 import S3Settings, S3Store
 from tests.support.servers import (
     ACCESS_KEY,
     BUCKET,

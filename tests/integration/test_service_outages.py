@@ -20,8 +20,7 @@ from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.parts import Parts
 from evalcore.settings import Settings
-from evalcore.storage.s3 import S3Store
-from evalcore.storage.s3_settings import S3Settings
+from evalcore.storage.s3 import S3Settings, S3Store
 from tests.support.postgresql import available_postgresql
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.support.service import WORKFLOW, eval_body

@@ -20,8 +20,8 @@ from evalcore.execution.lanes.crashes import Abandoned
 from evalcore.pipeline.silence import Silence
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectInfo
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectInfo
 from tests.support.model_server import model_server
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, environment, evalcore

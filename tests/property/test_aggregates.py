@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.analytics import summarise
-from evalcore.analytics.summarise import Aggregates
+from evalcore.analytics import summary as summary_module
+from evalcore.analytics.summary import Aggregates
 from evalcore.formats.single_gate import read_question
 from evalcore.model.run import Plan
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
@@ -102,9 +102,9 @@ def aggregate(plan: Plan, policy: Policy, drawn: list[dict[str, Any]], seed: int
             write_rows([as_line(row) for row in part], path)
             paths.append(path)
         shuffled.shuffle(paths)
-        at_once = shuffled.choice([1, 2, summarise.FILES_AT_ONCE])
+        at_once = shuffled.choice([1, 2, summary_module.FILES_AT_ONCE])
         with (
-            mock.patch.object(summarise, "FILES_AT_ONCE", at_once),
+            mock.patch.object(summary_module, "FILES_AT_ONCE", at_once),
             Aggregates(paths, plan, policy) as tables,
         ):
             return tables.summary()

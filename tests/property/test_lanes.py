@@ -37,9 +37,10 @@ from evalcore.execution.stored_shards import StoredShards
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
-from evalcore.pipeline.execute import cancel_run, execute_run, reopen_run
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.storage.layout import parse_shard_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

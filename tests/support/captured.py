@@ -7,7 +7,7 @@ from typing import Any
 
 import zstandard
 
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 def pending_bytes(store: ObjectStore, dataset: str = "support") -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectInfo, StoredObject
+from evalcore.storage.store import ObjectInfo, StoredObject
 
 
 class CountingStore(LocalStore):

@@ -11,7 +11,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 def run_outputs(

@@ -30,14 +30,15 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.pipeline.execute import cancel_run, execute_run, execute_shards
+from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
 from tests.support.processes import exit_code
 
 Rows = list[dict[str, Any]]

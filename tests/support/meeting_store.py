@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from evalcore.storage.object_store import ObjectInfo, StoredObject
+from evalcore.storage.store import ObjectInfo, StoredObject
 from tests.support.counting_store import CountingStore
 
 _LONGEST_S = 60.0

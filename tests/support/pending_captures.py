@@ -7,7 +7,7 @@ from typing import Any
 
 from evalcore.capture import flush_captures
 from evalcore.capture.capturing import capture
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 
 def write_captures(

@@ -30,8 +30,8 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs
+from evalcore.storage.store import ObjectStore
 from flows.evaluate import evaluate
 
 _RECORDED_S = 300.0

@@ -17,7 +17,7 @@ from evalcore.service.database.migrate import upgrade
 from evalcore.service.database.sessions import open_database
 from evalcore.service.parts import Parts, open_caller
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.service import WORKFLOW, eval_body
 
 URL = "http://127.0.0.1:8321"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 
 COUNTS = {"planned": 1, "completed": 1, "error": 0, "cancelled": 0, "skipped": 0}
 COUNTS |= {"passed": 1, "failed": 0, "blocked": 0}

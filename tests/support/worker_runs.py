@@ -21,8 +21,8 @@ from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import HIDDEN_FOLDER
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 from tests.support.reports import stable_report
 from tests.support.shell import environment

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evalcore.execution.lanes.claims import Lease, WrittenLease, list_claims, read_lease
 from evalcore.model.run import Plan
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.transfers import transfer
+from evalcore.storage.store import transfer
 
 
 class ClaimsHistory(NamedTuple):

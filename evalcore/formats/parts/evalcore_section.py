@@ -181,7 +181,7 @@ class SectionReader:
 
     def evidence(self) -> EvidencePolicy:
         """Return what the run keeps of its items."""
-        return EvidencePolicy(self._section.get("evidence", EvidencePolicy.ANSWERS))
+        return EvidencePolicy(self._section.get("evidence", EvidencePolicy.FULL))
 
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants of the section, or the one unchanged variant."""

@@ -12,8 +12,8 @@ from evalcore.errors import EvalError, LoadError
 from evalcore.formats.parts.raw_test import RawTest
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 SCHEME = "s3://"
 ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
@@ -46,7 +46,7 @@ def remote_tests(
     One object at a time stands in a temporary file while it is read. What is wrong with the address
     is noted at `loc`; what is wrong in an object names the object.
     """
-    from evalcore.storage.download import download
+    from evalcore.storage.s3 import download
 
     bucket, _, key = address[len(SCHEME) :].partition("/")
     refused = _refusal(address, bucket, key, roots)

@@ -29,11 +29,12 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Target
-from evalcore.pipeline.execute import cancel_run, execute_run, execute_shards, reopen_run
+from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.deadly_shards import (
@@ -47,8 +48,8 @@ from evalcore.service.execution.stored_items import details_of, error_of, stored
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.payloads import INLINE_BYTES
 from evalcore.settings import Settings
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 from evalcore.targets.block import HANDLE_OUTPUTS
 
 PROCESS_ENDED: Final = (

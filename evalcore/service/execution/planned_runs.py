@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.execute import cancel_run
+from evalcore.pipeline.states import cancel_run
 from evalcore.runners import Runner
 from evalcore.service.execution.submitted_run import cancel_submitted
 from evalcore.storage.layout import new_run_id
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 
 
 def new_engine_run() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from evalcore.planning.codec import decode_evidence
-from evalcore.sql.stored_rows import read_item_rows
+from evalcore.sql.rows import read_item_rows
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 

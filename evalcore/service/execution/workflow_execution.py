@@ -11,11 +11,12 @@ from typing import Any
 from evalcore.errors import EvalError, StoreError
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
-from evalcore.pipeline.execute import cancel_run, execute_run, reopen_run
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.soul_providers import soul_providers

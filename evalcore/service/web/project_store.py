@@ -11,7 +11,7 @@ from typing import Final
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.layout import NameKey, suite_key
-from evalcore.storage.object_store import ObjectInfo, ObjectStore, StoredObject
+from evalcore.storage.store import ObjectInfo, ObjectStore, StoredObject
 
 # Below these a suite's objects stand in a folder with the key of its name.
 _OF_SUITES: Final = frozenset({"runs", "annotations", "baselines"})

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from evalcore.analytics.assertion_counts import AssertionCounts
+from evalcore.analytics.assertions import AssertionCounts
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes.suites import suite_name
 from evalcore.viewer.site import CurrentSite

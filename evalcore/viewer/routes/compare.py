@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
-from evalcore.analytics.paired_cases import (
+from evalcore.analytics.compare import (
     GRID,
     MOVES,
     PairedChoice,

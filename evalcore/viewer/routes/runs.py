@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel
 
-from evalcore.analytics.case_table import CASE_ORDERS, CaseChoice, CaseKey, CasePage
+from evalcore.analytics.cases import CASE_ORDERS, CaseChoice, CaseKey, CasePage
 from evalcore.errors import UsageError
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import orjson
 from fastapi import APIRouter, HTTPException, Query, Response
 
-from evalcore.analytics.case_items import CaseItem, read_items
+from evalcore.analytics.cases import CaseItem, read_items
 from evalcore.errors import ObjectNotFoundError
 from evalcore.report.view import shown_text
 from evalcore.storage.layout import blob_key

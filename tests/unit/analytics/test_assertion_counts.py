@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from evalcore.analytics.assertion_counts import AssertionCounts, suite_assertion_counts
+from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
 from evalcore.sql.connection import open_database
 
 Result = tuple[str, int, str, str, str, str | None]

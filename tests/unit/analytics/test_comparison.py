@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from evalcore.analytics.compare import ComparisonPlan, match_variants
-from evalcore.analytics.summarise import Aggregates
+from evalcore.analytics.summary import Aggregates
 from evalcore.model.comparison import DifferenceKind, Tolerances, VariantComparison
 from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalcore.analytics.summarise import Aggregates
+from evalcore.analytics.summary import Aggregates
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.sql.rows import write_rows

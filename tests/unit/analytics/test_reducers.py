@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.statistics.distributions import t_quantile
 
 

@@ -18,7 +18,7 @@ from evalcore.errors import UsageError
 from evalcore.model.annotation import content_key
 from evalcore.storage.address import open_store
 from evalcore.storage.layout import suite_key
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.processes import start_process
 
 CONTENT = "0" * 64

@@ -22,7 +22,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.processes import start_process
 
 AT = "2026-05-18T10:00:00Z"

@@ -24,7 +24,7 @@ from evalcore.capture.writer import QUEUE_BYTES, QUEUE_LIMIT, CaptureWriter
 from evalcore.errors import StoreError, UsageError
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.captured import pending_bytes, pending_records
 
 

@@ -18,7 +18,7 @@ from evalcore.datasets.removal import drop, pin
 from evalcore.datasets.versions import dataset_names, find_version, read_dataset
 from evalcore.errors import StoreError, UsageError
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore, StoredObject
+from evalcore.storage.store import ObjectStore, StoredObject
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from evalcore.execution.lanes.lease_renewer import (
 )
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
+from evalcore.storage.store import ObjectStore
 from tests.support.counting_store import CountingStore
 
 PLAN = Plan(120, 120, 1, 1, 12, 10, 1, 120)

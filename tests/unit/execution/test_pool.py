@@ -10,10 +10,11 @@ import pytest
 from evalcore.errors import StoreError
 from evalcore.execution.pool import Pool
 from evalcore.model.run import State
-from evalcore.pipeline.execute import cancel_run, execute_run, execute_shards, reopen_run
+from evalcore.pipeline.execute import execute_run, execute_shards
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy

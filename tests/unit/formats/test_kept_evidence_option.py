@@ -51,4 +51,4 @@ def test_each_format_says_what_is_kept(tmp_path: Path, name: str, word: Evidence
 
 @pytest.mark.parametrize("name", SUITES)
 def test_answers_are_kept_by_default(tmp_path: Path, name: str) -> None:
-    assert load_text(tmp_path, SUITES[name]).definition.evidence is EvidencePolicy.ANSWERS
+    assert load_text(tmp_path, SUITES[name]).definition.evidence is EvidencePolicy.FULL

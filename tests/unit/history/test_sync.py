@@ -25,7 +25,7 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.plan import plan_run
-from evalcore.pipeline.repair import reopen_damaged
+from evalcore.pipeline.states import reopen_damaged
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run
 from tests.support.history_stores import (

@@ -21,8 +21,8 @@ from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectStore, StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import ObjectStore, StoredObject
 from tests.support.counting_store import CountingStore
 from tests.support.meeting_store import MeetingStore
 

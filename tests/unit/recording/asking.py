@@ -9,7 +9,7 @@ from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
 from evalcore.recording.recorder import Recorder, open_recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import NameKey, RunKeys
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 
 KEY = "key-of-the-tests-1"
 ENDPOINT = Endpoint("openai", "acme", "http://127.0.0.1:1/v1", api_key=KEY)

@@ -27,7 +27,7 @@ from evalcore.recording.library import Library
 from evalcore.recording.recorder import open_recorder
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import ObjectInfo, StoredObject
+from evalcore.storage.store import ObjectInfo, StoredObject
 from tests.unit.recording.asking import ENDPOINT, LATER_RUN, RUN, ask, find, recorder, save
 
 WHOLE = Reply(

@@ -14,7 +14,7 @@ from evalcore.model.exchange import ProviderError, Reply, request_digest
 from evalcore.recording import recorder as recorder_module
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import StoredObject
+from evalcore.storage.store import StoredObject
 from tests.unit.recording.asking import RUN, ask, find, recorder, save
 
 ANSWER = Reply("an answer", model="small", latency_ms=2.0)

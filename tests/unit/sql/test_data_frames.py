@@ -9,7 +9,7 @@ import pytest
 
 from evalcore.errors import UsageError
 from evalcore.sql.connection import connect
-from evalcore.sql.data_frames import data_frame
+from evalcore.sql.tables import data_frame
 
 
 def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ import pytest
 from evalcore.errors import UsageError
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
-from evalcore.storage.s3 import S3Store
-from evalcore.storage.s3_settings import S3Settings
+from evalcore.storage.s3 import S3Settings, S3Store
 
 
 @pytest.mark.parametrize(

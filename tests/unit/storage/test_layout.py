@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalcore.errors import UsageError
 from evalcore.storage import layout
 from evalcore.storage.layout import NameKey, RunKeys, suite_key
-from evalcore.storage.object_store import check_key
+from evalcore.storage.store import check_key
 
 RUN_ID = "20260518T100000Z-0a1b2c"
 RUN = RunKeys(suite_key("Support: Tier 1"), RUN_ID)

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.storage.local import HIDDEN_FOLDER, LocalStore
+from evalcore.storage.local import HIDDEN_FOLDER, LocalStore, write_chunks
 
 
 @pytest.fixture
@@ -265,3 +265,10 @@ def test_a_write_names_the_stopped_process_that_holds_its_lock(root: Path) -> No
         f"`kill -CONT {holder.pid}` lets it go on, `kill -KILL {holder.pid}` ends it"
     )
     assert store.compare_and_swap("a/b", b"new", etag) is not None
+
+
+def test_a_chunk_that_cannot_be_written_raises_its_error_to_the_caller(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(b"")
+    with path.open("rb") as read_only, pytest.raises(OSError, match="write"):
+        write_chunks(read_only, [b"last"])

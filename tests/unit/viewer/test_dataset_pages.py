@@ -18,7 +18,7 @@ from evalcore.datasets.reference import DatasetReference
 from evalcore.datasets.versions import find_version
 from evalcore.redaction.redactor import REDACTED
 from evalcore.storage.address import open_store
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.store import ObjectStore
 from tests.support.pending_captures import write_captures
 from tests.support.viewer import own_page, viewer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.analytics.search_index import SearchIndex
+from evalcore.analytics.cases import SearchIndex
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.viewer.opened_runs import open_tables
 from evalcore.viewer.preparations import Preparations, PreparingError

@@ -47,9 +47,14 @@ def trace(folder: Path, run: str) -> str:
         return page.text.split('id="trace-title"')[1]
 
 
-def test_kept_messages_of_a_live_run_are_shown_with_tool_calls_and_retries(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"evidence": "full"}], ids=["by default", "as the suite says"]
+)
+def test_kept_messages_of_a_live_run_are_shown_with_tool_calls_and_retries(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
     with model_server(script=answer, failures=[SERVER_ERROR]) as server:
-        run = run_suite(tmp_path, suite(server.base_url, evidence="full"))
+        run = run_suite(tmp_path, suite(server.base_url, **options))
     text = trace(tmp_path, run)
     assert "Where is my order [redacted]?" in text
     assert "Let me look it up." in text
@@ -63,9 +68,10 @@ def test_kept_messages_of_a_live_run_are_shown_with_tool_calls_and_retries(tmp_p
 @pytest.mark.parametrize("mode", ["record", "replay"])
 def test_messages_of_a_recorded_call_are_those_of_its_recording(tmp_path: Path, mode: str) -> None:
     with model_server(script=answer) as server:
-        run = run_suite(tmp_path, suite(server.base_url), "--mode", "record")
+        document = suite(server.base_url, evidence="answers")
+        run = run_suite(tmp_path, document, "--mode", "record")
         if mode == "replay":
-            run = run_suite(tmp_path, suite(server.base_url), "--mode", "replay")
+            run = run_suite(tmp_path, document, "--mode", "replay")
     text = trace(tmp_path, run)
     assert "Where is my order" in text
     assert "calls <code>look_up</code>" in text
@@ -75,15 +81,26 @@ def test_messages_of_a_recorded_call_are_those_of_its_recording(tmp_path: Path, 
 
 def test_a_live_run_without_messages_says_how_to_keep_them(tmp_path: Path) -> None:
     with model_server() as server:
-        run = run_suite(tmp_path, suite(server.base_url))
+        run = run_suite(tmp_path, suite(server.base_url, evidence="answers"))
     text = trace(tmp_path, run)
-    assert "<code>evidence: full</code>" in text
+    assert "evidence: full" in text
     assert "Where is my order" not in text
+
+
+def test_messages_that_are_too_large_are_left_out_with_their_size(tmp_path: Path) -> None:
+    document = suite("")
+    with model_server() as server:
+        document["targets"][0]["base_url"] = server.base_url
+        document["tests"][0]["input"] = "Where is my order? " * 70_000
+        run = run_suite(tmp_path, document)
+    text = trace(tmp_path, run)
+    assert "too large to be kept with the item" in text
+    assert "Sent" not in text
 
 
 def test_a_recording_that_was_deleted_is_said_to_be_gone(tmp_path: Path) -> None:
     with model_server(script=answer) as server:
-        run = run_suite(tmp_path, suite(server.base_url), "--mode", "record")
+        run = run_suite(tmp_path, suite(server.base_url, evidence="answers"), "--mode", "record")
     for path in (tmp_path / "store" / "recordings").glob("*/*"):
         path.unlink()
     assert "is not in the store any more" in trace(tmp_path, run)

@@ -9,13 +9,12 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.report.escape import FORMULA_CELL, NUMBER_CELL
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.sql.connection import BoundedConnection, first_line, literal_path
+from evalcore.trust.machine_faults import temporary_folder
 
 _MIN_LINE_BYTES: Final = 1024 * 1024
 _BATCH: Final = 1_000
@@ -74,9 +73,9 @@ def export_rows(
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     except duckdb.IOException as error:
-        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+        raise UsageError(f"{path} cannot be written: {first_line(error)}") from error
     except duckdb.Error as error:
-        raise StoreError(f"the rows cannot be exported: {_reason(error)}") from error
+        raise StoreError(f"the rows cannot be exported: {first_line(error)}") from error
 
 
 def _load_inputs(connection: BoundedConnection, facts: ExportFacts) -> None:
@@ -135,7 +134,3 @@ def _copy(
 ) -> None:
     quoted = str(path).replace("'", "''")
     connection.execute(f"COPY ({query}) TO '{quoted}' ({options})", facts.parameters)
-
-
-def _reason(error: duckdb.Error) -> str:
-    return str(error).partition("\n")[0]

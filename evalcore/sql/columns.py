@@ -85,8 +85,8 @@ RESULT_COLUMNS: Final = (
         "the first that was cut, else the last.",
     ),
 )
-# Files of earlier versions have no more than these.
-_FIRST_COLUMNS: Final = 30
+FIRST_COLUMNS: Final = RESULT_COLUMNS[:30]
+"""Files of every version have these; those of earlier ones have no more."""
 
 
 def row_schema() -> str:
@@ -103,7 +103,7 @@ def row_schema() -> str:
 
 def result_rows_macro() -> str:
     """Return the statement that makes `result_rows(files)`: rows with all columns, NULL if new."""
-    later = RESULT_COLUMNS[_FIRST_COLUMNS:]
+    later = RESULT_COLUMNS[len(FIRST_COLUMNS) :]
     empty = ", ".join(f"NULL::{column.type} AS {column.name}" for column in later)
     return (
         f"CREATE OR REPLACE MACRO result_rows(files) AS TABLE (SELECT {empty} WHERE false "  # noqa: S608

@@ -1,16 +1,18 @@
-"""The cases of a run as a table that filters, sorts and pages by key."""
+"""The cases of a run: as a table that filters, sorts, searches and pages; their items, whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, Protocol
 
-from evalcore.analytics.filled_tables import fill_table
-from evalcore.analytics.named_queries import query_text
-from evalcore.analytics.search_index import Questions, SearchIndex
+from evalcore.analytics.named import fill_table, query_text
+from evalcore.model.failure import cut_mark
 from evalcore.model.run import Plan
-from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import BoundedConnection, connect, literal_path
 
 # By what a page is sorted, ascending: expressions over `case_rows` that are never NULL.
 CASE_ORDERS: Final[Mapping[str, str]] = {
@@ -248,3 +250,205 @@ class CaseTable:
             [most],
         ).fetchall()
         return dict(rows)
+
+
+class CaseItem(NamedTuple):
+    """The row of a work item. `output` is the beginning of its output.
+
+    `output_characters` is the length of the whole output; None if that stands in the blob
+    `output_ref`. `evidence` is JSON text, or stands in the blob `evidence_ref`. Times in
+    milliseconds, durations too; `started_ms` and `ended_ms` since the epoch.
+    """
+
+    item: int
+    case_id: str
+    group: str | None
+    variant: str
+    target: str | None
+    iteration: int
+    status: str
+    reason: str | None
+    outcome: str | None
+    score: float | None
+    threshold: float | None
+    error_kind: str | None
+    error_message: str | None
+    output: str | None
+    output_characters: int | None
+    output_ref: str | None
+    evidence: str | None
+    evidence_ref: str | None
+    latency_ms: float | None
+    ttft_ms: float | None
+    cost_usd: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    attempts: int | None
+    started_ms: int | None
+    ended_ms: int | None
+    scores: Sequence[Mapping[str, Any]] | None
+    assertions: Sequence[Mapping[str, Any]] | None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    finish_reason: str | None = None
+
+    @property
+    def end(self) -> str:
+        """The outcome of a completed item, the state of any other."""
+        return self.outcome or self.status
+
+    @property
+    def cut_mark(self) -> str:
+        """What a page says of an answer that its provider cut; "" for one that is whole."""
+        return cut_mark(self.finish_reason).removeprefix(", ")
+
+    @property
+    def output_is_cut(self) -> bool:
+        """Whether `output` is not the whole output."""
+        if self.output_ref is not None:
+            return True
+        return (self.output_characters or 0) > len(self.output or "")
+
+
+class ItemMark(NamedTuple):
+    """How a work item of a case ended, without its texts."""
+
+    item: int
+    variant: str
+    iteration: int
+    end: str
+    score: float | None
+
+
+class _Database(Protocol):
+    def execute(self, query: str, parameters: Any = None) -> Any: ...
+
+
+def read_marks(tables: _Database, items: range, iterations: int) -> tuple[ItemMark, ...]:
+    """Return how these items ended, from the table `items` of a run."""
+    rows = tables.execute(
+        "SELECT item, variant, item % $3, coalesce(outcome, status), counted_score FROM items "
+        "WHERE item >= $1 AND item < $2 ORDER BY item",
+        [items.start, items.stop, iterations],
+    ).fetchall()
+    return tuple(ItemMark(*row) for row in rows)
+
+
+def read_items(
+    tables: _Database, numbers: Sequence[int], *, most_characters: int
+) -> tuple[CaseItem, ...]:
+    """Return items of the run whose tables these are, in their order."""
+    query = query_text("case_items").format(
+        filter="item >= $first AND item <= $last AND list_contains($numbers, item)"
+    )
+    if not numbers:
+        return ()
+    parameters = {
+        "first": min(numbers),
+        "last": max(numbers),
+        "numbers": list(numbers),
+        "most": most_characters,
+    }
+    return tuple(CaseItem(*row) for row in tables.execute(query, parameters).fetchall())
+
+
+def read_case(
+    parts: Sequence[Path], case_id: str, group: str | None, *, most_characters: int
+) -> tuple[CaseItem, ...]:
+    """Return the items of a case from the result parts of a run, in their order."""
+    query = query_text("case_items").format(
+        filter="case_id = $case_id AND case_group IS NOT DISTINCT FROM $case_group"
+    )
+    if not parts:
+        return ()
+    with connect() as connection:
+        files = [literal_path(part) for part in parts]
+        connection.execute("SET VARIABLE files = $1", [files])
+        parameters = {"case_id": case_id, "case_group": group, "most": most_characters}
+        return tuple(CaseItem(*row) for row in connection.execute(query, parameters).fetchall())
+
+
+_QUESTION_COLUMNS: Final = {"case_number": "BIGINT", "question": "VARCHAR"}
+# Row groups of the usual size would keep 50 MB of a run's outputs in memory.
+_ROW_GROUP: Final = 20_000
+
+
+class Questions(Protocol):
+    """The beginnings of the inputs of a plan's cases."""
+
+    def of_cases(self, numbers: Collection[int]) -> Mapping[int, str | None]:
+        """Return those of some cases by their number in the plan; None for one without input."""
+
+    def all(self) -> Iterable[str | None]:
+        """Yield those of all cases in the order of the plan."""
+
+
+class SearchIndex:
+    """Ids, questions and outputs of the items in the result files of a run.
+
+    The file is written by the first who needs it: of 100 000 cases that takes a second. Several
+    threads may use it; the connection of the run's tables is not needed.
+    """
+
+    def __init__(self, files: Sequence[str], plan: Plan, questions: Questions) -> None:
+        self._files, self._plan, self._questions = list(files), plan, questions
+        self._lock = threading.Lock()
+        self._folder: TemporaryDirectory[str] | None = None
+        self._is_closed = False
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a search can begin at once."""
+        return self._folder is not None
+
+    def write(self) -> None:
+        """Write the file; nothing happens if it is there, or if the index was closed."""
+        with self._lock:
+            if self._folder is None and not self._is_closed:
+                folder = TemporaryDirectory(prefix="evalcore-search-")
+                try:
+                    self._write(Path(folder.name) / "texts.parquet")
+                except BaseException:  # an interrupt leaves no file behind, too
+                    folder.cleanup()
+                    raise
+                self._folder = folder
+
+    def path(self) -> str:
+        """Return the file's path for DuckDB; it is written if it is not there."""
+        self.write()
+        if self._folder is None:
+            raise ValueError("the index is closed")
+        return literal_path(Path(self._folder.name) / "texts.parquet")
+
+    def close(self) -> None:
+        """Remove the file, after it is written if a thread does so now."""
+        with self._lock:
+            self._is_closed = True
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def _write(self, path: Path) -> None:
+        connection = BoundedConnection(self._plan.items)
+        try:
+            connection.execute("SET VARIABLE files = $1", [self._files])
+            fill_table(connection, "questions", _QUESTION_COLUMNS, _numbered(self._questions.all()))
+            texts = query_text("search_texts").format(
+                iterations=self._plan.iterations,
+                case_items=self._plan.variants * self._plan.iterations,
+            )
+            target = str(path).replace("'", "''")
+            connection.execute(
+                f"COPY ({texts}) TO '{target}' "
+                f"(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_ROW_GROUP})"
+            )
+        finally:
+            connection.close()
+
+
+def _numbered(questions: Iterable[str | None]) -> Iterable[Mapping[str, Any]]:
+    for number, question in enumerate(questions):
+        if question is not None:
+            # A lone surrogate has no place in UTF-8.
+            text = question.encode("utf-8", "replace").decode()
+            yield {"case_number": number, "question": text}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from evalcore.errors import StoreError
+from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 MAX_KEY_BYTES = 1024  # of UTF-8; S3 has no longer keys
+SWAP_ATTEMPTS: Final = 20
 
 
 class StoredObject(NamedTuple):
@@ -101,6 +108,44 @@ class ObjectStore(Protocol):
         """
 
 
+def swap(
+    store: ObjectStore,
+    key: str,
+    change: Callable[[bytes | None], bytes | None],
+    *,
+    seen: StoredObject | Literal["unread"] | None = "unread",
+    label: str = "",
+) -> StoredObject | None:
+    """Change an object by compare-and-swap; return what stands there now, None if nothing does.
+
+    `change` gets the object's bytes, None if there is none, and returns the new bytes, or None
+    to leave the object as it is. It is called again after each lost race; what it raises, `swap`
+    raises. The first attempt is made on `seen` (None: the object is expected not to exist), if
+    that is given, without a read. Raises `RunConflictError` with the label (else the key) after
+    `SWAP_ATTEMPTS` lost races, and `StoreError` if the store fails.
+    """
+    for _ in range(SWAP_ATTEMPTS):
+        stored = _get_or_none(store, key) if isinstance(seen, str) else seen
+        data = change(None if stored is None else stored.data)
+        if data is None:
+            return stored
+        if stored is None:
+            etag = store.put_if_absent(key, data)
+        else:
+            etag = store.compare_and_swap(key, data, stored.etag)
+        if etag is not None:
+            return StoredObject(data, etag)
+        seen = "unread"
+    raise RunConflictError(f"{label or key} is changed all the time")
+
+
+def _get_or_none(store: ObjectStore, key: str) -> StoredObject | None:
+    try:
+        return store.get(key)
+    except ObjectNotFoundError:
+        return None
+
+
 def check_key(key: str) -> None:
     """Raise `StoreError` unless `key` can name an object in every store."""
     _check_text(key)
@@ -136,3 +181,58 @@ def _check_text(key: str) -> None:
     # Some S3 servers take a backslash for a slash.
     if any(ord(character) < 32 or character in "\\\x7f" for character in key):
         raise StoreError(f"{key!r} cannot be a key: it has a control character or a backslash")
+
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_AT_ONCE = 16  # a client keeps 32 connections
+_KINDS_AT_ONCE = 8
+
+
+class Starts(Protocol):
+    """Starts a request; what it returns gives the answer, or raises what the request raised."""
+
+    def __call__(self, request: Callable[[], T], /) -> Callable[[], T]:
+        """Return what waits for the answer."""
+
+
+@contextmanager
+def at_once(store: ObjectStore) -> Iterator[Starts]:
+    """Give what starts requests that do not need each other's answers.
+
+    Of a remote store they are under way at the same time; in a folder each is made when its answer
+    is asked for. All have ended when the context ends.
+    """
+    if not store.is_remote:
+        yield lambda request: request
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_KINDS_AT_ONCE, thread_name_prefix="request") as threads:
+        yield lambda request: threads.submit(request).result
+
+
+def transfer(store: ObjectStore, request: Callable[[A], T], arguments: Iterable[A]) -> Iterator[T]:
+    """Yield what the request gives for each argument, in order.
+
+    Of a remote store several are requested at once. The arguments are taken as requests end, so
+    that a long iterable is never in memory as a whole. The first failure ends it.
+    """
+    if not store.is_remote:
+        yield from map(request, arguments)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="transfer") as threads:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for argument in arguments:
+                if len(waiting) == 2 * _AT_ONCE:
+                    yield waiting.popleft().result()
+                waiting.append(threads.submit(request, argument))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,14 +1,24 @@
-"""Temporary tables that are filled with rows of Python."""
+"""The named queries in `queries/`, and tables that are filled with rows of Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
 from evalcore.sql.connection import literal_path
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
+
+QUERIES = Path(__file__).parent / "queries"
+
+
+@lru_cache(maxsize=64)
+def query_text(name: str) -> str:
+    """Return the text of a named query."""
+    return (QUERIES / f"{name}.sql").read_text("utf-8")
 
 
 class Connection(Protocol):

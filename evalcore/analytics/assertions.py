@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 
 _MOST_NAMES: Final = 1_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.storage.temporary_folder import temporary_folder
+from evalcore.trust.machine_faults import temporary_folder
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])

@@ -1,17 +1,16 @@
-"""The aggregates of one run, computed in SQL over its Parquet parts."""
+"""The aggregates of one run, computed in SQL over its Parquet parts; the scores of scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.compare import Comparer, ComparisonPlan
-from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.named import query_text
 from evalcore.analytics.past import PastTables, open_past
-from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
@@ -23,7 +22,14 @@ from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE
-from evalcore.model.script_scores import Note, ScriptScores
+from evalcore.model.script_scores import (
+    GroupScore,
+    ModelTokens,
+    Note,
+    ScriptScores,
+    TestDetail,
+    TestScore,
+)
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
     Counts,
@@ -33,11 +39,10 @@ from evalcore.model.summary import (
     Summary,
     VariantSummary,
 )
-from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import connect, literal_path
+from evalcore.sql.connection import BoundedConnection, connect, literal_path
 
 if TYPE_CHECKING:
-    from evalcore.analytics.exporting import ExportFacts
+    from evalcore.analytics.export import ExportFacts
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
@@ -118,7 +123,6 @@ class Aggregates:
             self._run("leave_out", ids=list(self._left_out))
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
-        self.connection.free_memory()
 
     def __enter__(self) -> Aggregates:
         return self
@@ -255,7 +259,8 @@ class Aggregates:
         rows = {}
         for gate in self._gates:
             if gate.query:
-                names = self.connection.parameters_of(gate.query)
+                statements = connect().extract_statements(gate.query)
+                names = {name for each in statements for name in each.named_parameters}
                 used = {key: value for key, value in gate.params.items() if key in names}
                 rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
         return rows
@@ -314,8 +319,8 @@ class Aggregates:
     def export(
         self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
     ) -> None:
-        """Write the run's rows to a file (analytics.exporting)."""
-        from evalcore.analytics.exporting import export_rows
+        """Write the run's rows to a file (analytics.export)."""
+        from evalcore.analytics.export import export_rows
 
         export_rows(self.connection, facts, row_format, path, append=append)
 
@@ -375,3 +380,32 @@ def median_item_s(part: Path) -> float:
     """Return the median time (seconds) that the items of one shard took."""
     row = connect().execute(query_text("pilot"), {"file": literal_path(part)}).fetchone()
     return float(row[0]) if row else 0.0
+
+
+# A named query with its parameters → its rows.
+Query = Callable[..., list[tuple[Any, ...]]]
+
+
+def read_script_scores(query: Query, *, iterations: int, detail: bool) -> ScriptScores:
+    """Return the scores; with `detail` also those of each iteration."""
+    details = None
+    if detail:
+        rows = query("script_details", iterations=iterations)
+        details = tuple(
+            TestDetail(tuple(row[0]), tuple(row[1]), tuple(row[2]), row[3]) for row in rows
+        )
+    return ScriptScores(
+        finals=tuple((variant, score) for variant, score in query("script_finals")),
+        groups=tuple(GroupScore(*row) for row in query("script_groups")),
+        tests=tuple(TestScore(*row) for row in query("script_tests")),
+        details=details,
+        tokens=tuple(ModelTokens(*row) for row in query("script_tokens")),
+    )
+
+
+def read_notes(query: Query) -> tuple[Note, ...]:
+    """Return errors and warnings in the order of the plan, each once per test."""
+    return tuple(
+        Note(is_error, variant, case, message, tuple(iterations))
+        for is_error, variant, case, message, iterations in query("script_notes")
+    )

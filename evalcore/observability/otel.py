@@ -1,0 +1,589 @@
+"""A run in OpenTelemetry: spans run → shard → item → call, and metrics, sent by OTLP over HTTP.
+
+All processes of a run write into one trace: its id, and that of the run's span, come from the
+run's. Spans are made when what they speak of is over. Without `cover` no input, output or
+message of an error is in them: a provider's message may repeat what it was asked. Names are those
+of the semantic conventions (gen_ai.*, server.*, http.*).
+
+Imported only when it is asked for. Where to, how often and with which headers: OpenTelemetry's own
+variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_BSP_*).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+from opentelemetry.trace.span import Span
+
+from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
+from evalcore.observability.log import ShardSpans
+from evalcore.observability.observer import (
+    CallEnded,
+    CallRetried,
+    ConcurrencyChanged,
+    Cover,
+    EventObserver,
+    ItemEnded,
+    RunEnded,
+    RunScope,
+    ShardBegun,
+    ShardCommitted,
+)
+from evalcore.version import VERSION
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+def trace_id_of(run_id: str) -> int:
+    """Return the 128-bit id of the trace that a run is."""
+    return int.from_bytes(hashlib.sha256(f"trace {run_id}".encode()).digest()[:16], "big") or 1
+
+
+def span_id_of(run_id: str) -> int:
+    """Return the 64-bit id of a run's own span."""
+    return int.from_bytes(hashlib.sha256(f"span {run_id}".encode()).digest()[:8], "big") or 1
+
+
+def parent_of(run_id: str, span_id: int) -> Span:
+    """Return a span of a run, perhaps of another process, to be the parent of others."""
+    context = SpanContext(trace_id_of(run_id), span_id, is_remote=True, trace_flags=_SAMPLED)
+    return NonRecordingSpan(context)
+
+
+class GivenIds(RandomIdGenerator):
+    """Random ids, except for spans started inside `giving`."""
+
+    def __init__(self) -> None:
+        self._next_ids = threading.local()
+
+    @contextmanager
+    def giving(self, span_id: int | None, trace_id: int | None = None) -> Iterator[None]:
+        """Give these ids to the span that is started inside."""
+        self._next_ids.span, self._next_ids.trace = span_id, trace_id
+        try:
+            yield
+        finally:
+            self._next_ids.span = self._next_ids.trace = None
+
+    def generate_span_id(self) -> int:
+        """Return the given id, else a random one."""
+        return getattr(self._next_ids, "span", None) or super().generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        """Return the given id, else a random one."""
+        return getattr(self._next_ids, "trace", None) or super().generate_trace_id()
+
+
+_PARAMETERS = {
+    "temperature": "gen_ai.request.temperature",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "seed": "gen_ai.request.seed",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+}
+_LONGEST_TEXT = 16_384
+
+
+def is_model(request: Request) -> bool:
+    """Whether a model is asked, rather than anything else over HTTP."""
+    return request.endpoint.protocol != "http"
+
+
+def call_name(request: Request) -> str:
+    """Return the name of a call's span: `chat gpt-4o`, or the method of an HTTP request."""
+    if is_model(request):
+        return f"chat {request.model}".rstrip()
+    return str(request.parameters.get("method") or "GET").upper()
+
+
+def call_attributes(
+    call: CallEnded, *, cover: Cover | None = None, measured: bool = False
+) -> dict[str, Any]:
+    """Return a call's attributes; with `measured` only those that metrics are grouped by.
+
+    Contents are among them where there is a `cover` to take secrets out of them.
+    Of an address only host and port are told: path and query may hold secrets.
+    """
+    request, outcome = call.request, call.outcome
+    attributes = _address_attributes(request)
+    if is_model(request):
+        attributes |= _request_attributes(request, measured=measured)
+    else:
+        attributes["http.request.method"] = call_name(request)
+    reply = outcome if isinstance(outcome, Reply) else None
+    if reply is not None and is_model(request) and reply.model:
+        attributes["gen_ai.response.model"] = reply.model
+    if measured:
+        return attributes
+    if reply is not None:
+        attributes |= _reply_attributes(reply, model=is_model(request))
+    elif isinstance(outcome, ProviderError):
+        attributes["evalcore.attempts"] = outcome.attempts
+        if outcome.status is not None:
+            attributes["http.response.status_code"] = outcome.status
+    if cover is not None:
+        attributes |= _content_attributes(request, reply, cover)
+    return attributes
+
+
+def _address_attributes(request: Request) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"evalcore.provider": request.endpoint.provider}
+    address = request.endpoint.base_url or str(request.parameters.get("url") or "")
+    try:
+        url = urlsplit(address)
+        host, port = url.hostname, url.port
+    except ValueError:
+        return attributes
+    if host:
+        attributes["server.address"] = host
+        port = port or {"https": 443, "http": 80}.get(url.scheme)
+    if port:
+        attributes["server.port"] = port
+    return attributes
+
+
+def _request_attributes(request: Request, *, measured: bool) -> dict[str, Any]:
+    protocol = request.endpoint.protocol
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": protocol,
+        # What it was called before; many receivers know only this.
+        "gen_ai.system": protocol,
+        "gen_ai.request.model": request.model,
+    }
+    if measured:
+        return attributes
+    for name, attribute in _PARAMETERS.items():
+        value = request.parameters.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            attributes[attribute] = value
+    return attributes
+
+
+def _reply_attributes(reply: Reply, *, model: bool) -> dict[str, Any]:
+    measures = {
+        "evalcore.attempts": reply.attempts,
+        "evalcore.recorded": reply.recorded,
+        "http.response.status_code": reply.status,
+        "gen_ai.usage.input_tokens": reply.usage.input_tokens,
+        "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": reply.usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": reply.usage.cache_write_tokens,
+        "gen_ai.usage.reasoning.output_tokens": reply.usage.reasoning_tokens,
+        "evalcore.cost_usd": reply.cost_usd,
+        "evalcore.latency_ms": reply.latency_ms,
+        "evalcore.ttft_ms": reply.ttft_ms,
+    }
+    attributes: dict[str, Any] = _measured(measures)
+    if model and reply.finish_reason:
+        attributes["gen_ai.response.finish_reasons"] = (reply.finish_reason,)
+    return attributes
+
+
+def _measured(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _content_attributes(request: Request, reply: Reply | None, cover: Cover) -> dict[str, Any]:
+    attributes, endpoint = {}, request.endpoint
+    if request.messages:
+        attributes["gen_ai.input.messages"] = text_of(cover(list(request.messages), endpoint))
+    if reply is not None:
+        answer = {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
+        attributes["gen_ai.output.messages"] = text_of(cover([answer], endpoint))
+    return attributes
+
+
+def text_of(value: Any) -> str:
+    """Return a content as text, cut to a length that receivers take."""
+    if not isinstance(value, str):
+        value = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    text: str = value.encode("utf-8", "replace").decode()
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
+# The buckets that the semantic conventions for generative AI advise.
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304)
+
+
+class Instruments:
+    """Instruments of one process; made once."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._windows: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.items = meter.create_counter(
+            "evalcore.items", unit="{item}", description="Finished work items, by outcome"
+        )
+        self.item_duration = meter.create_histogram(
+            "evalcore.item.duration", unit="s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self.call_duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self.http_duration = meter.create_histogram(
+            "http.client.request.duration", unit="s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+        self.cost = meter.create_counter(
+            "evalcore.cost", unit="USD", description="What answered calls cost"
+        )
+        self.retries = meter.create_counter(
+            "evalcore.calls.retries", unit="{call}", description="Attempts that were made again"
+        )
+        self.shards = meter.create_counter("evalcore.shards", unit="{shard}")
+        self.dropped = meter.create_counter("evalcore.spans.dropped", unit="{span}")
+        meter.create_observable_gauge(
+            "evalcore.concurrency.window",
+            callbacks=[self._observe_windows],
+            unit="{item}",
+            description="How many items may wait on calls at once",
+        )
+
+    def set_window(self, run_id: str, limit: int, attributes: dict[str, Any]) -> None:
+        """Note a run's window; it is told whenever metrics are sent."""
+        self._windows[run_id] = (limit, attributes)
+
+    def _observe_windows(self, _options: CallbackOptions) -> Iterable[Observation]:
+        return [
+            Observation(limit, attributes) for limit, attributes in tuple(self._windows.values())
+        ]
+
+
+_NS = 1_000
+
+
+class SpanObserver(EventObserver):
+    """Makes the spans and counts the metrics of one run in this process."""
+
+    def __init__(
+        self,
+        scope: RunScope,
+        telemetry: Telemetry,
+        cover: Cover | None = None,
+    ) -> None:
+        self._scope = scope
+        self._tracer = telemetry.tracer
+        self._ids = telemetry.ids
+        self._telemetry = telemetry
+        self._count = telemetry.instruments
+        self._cover = cover
+        self._endpoints: dict[str, Endpoint] = {}
+        self._named = {"evalcore.suite": scope.suite, "evalcore.mode": scope.mode}
+        self._open = ShardSpans()
+        self._shards: dict[int, Span] = {}
+        self._items: dict[int, int] = {}
+        self._retried: dict[int, list[CallRetried]] = {}
+        self._lock = threading.Lock()
+
+    def _shard_begun(self, event: ShardBegun) -> None:
+        """Open the shard's span."""
+        shard, items = event
+        self._open.begin(shard, items)
+        parent = parent_of(self._scope.run_id, span_id_of(self._scope.run_id))
+        self._telemetry.take_place()
+        self._shards[shard] = self._tracer.start_span(
+            f"shard {shard}",
+            set_span_in_context(parent),
+            attributes={
+                "evalcore.run.id": self._scope.run_id,
+                "evalcore.shard": shard,
+                "evalcore.items": len(items),
+                **self._named,
+            },
+        )
+
+    def _shard_committed(self, event: ShardCommitted) -> None:
+        """End the shard's span."""
+        shard, _, committed = event
+        self._open.end(shard)
+        span = self._shards.pop(shard, None)
+        if span is not None:
+            span.set_attribute("evalcore.committed", committed)
+            span.end()
+        outcome = "committed" if committed else "discarded"
+        self._count.shards.add(1, {**self._named, "evalcore.outcome": outcome})
+        self._telemetry.wait_for_room()
+
+    def _item_ended(self, item: ItemEnded) -> None:
+        """Make the item's span."""
+        outcome = str(item.outcome or item.status)
+        named = {**self._named, "evalcore.outcome": outcome, "evalcore.variant": item.variant}
+        self._count.items.add(1, named)
+        self._count.item_duration.record((item.ended_us - item.started_us) / 1e6, named)
+        with self._lock:
+            span_id = self._items.pop(item.number, None)
+        if not self._telemetry.take_place():
+            return
+        parent = self._shards.get(item.shard)
+        attributes: dict[str, Any] = {
+            "evalcore.run.id": self._scope.run_id,
+            "evalcore.shard": item.shard,
+            "evalcore.item": item.number,
+            "evalcore.case.id": item.case_id,
+            "evalcore.iteration": item.iteration,
+            "evalcore.status": str(item.status),
+            "evalcore.attempts": item.attempts,
+            "evalcore.score": item.score,
+            "evalcore.reason": item.reason,
+            "evalcore.target": item.target,
+            **named,
+        }
+        if self._cover is not None:
+            attributes["evalcore.input"] = self._covered(item.input)
+            if item.output is not None:
+                attributes["evalcore.output"] = self._covered(item.output)
+        run_id = self._scope.run_id
+        context = set_span_in_context(parent or parent_of(run_id, span_id_of(run_id)))
+        with self._ids.giving(span_id):
+            span = self._tracer.start_span(
+                f"item {item.case_id}",
+                context,
+                attributes=_measured(attributes),
+                start_time=item.started_us * _NS,
+            )
+        if item.error is not None:
+            self._fail(span, item.error.get("kind", ""), item.error.get("message", ""))
+        span.end(item.ended_us * _NS)
+
+    def _call_retried(self, retried: CallRetried) -> None:
+        """Count a retry; it becomes an event of the call's span."""
+        provider = retried.request.endpoint.provider
+        named = {"error.type": _type(retried.error), "evalcore.provider": provider}
+        self._count.retries.add(1, {**self._named, **named})
+        with self._lock:
+            self._retried.setdefault(id(retried.request), []).append(retried)
+
+    def _call_ended(self, call: CallEnded) -> None:
+        """Make the call's span; the item that it belongs to gets its span later."""
+        self._measure(call)
+        with self._lock:
+            retried = self._retried.pop(id(call.request), [])
+            item = self._items.setdefault(call.item, self._ids.generate_span_id())
+        if not self._telemetry.take_place():
+            return
+        endpoint = call.request.endpoint
+        if self._cover is not None:
+            self._endpoints[endpoint.base_url] = endpoint
+        attributes = call_attributes(call, cover=self._cover)
+        attributes |= {"evalcore.run.id": self._scope.run_id, "evalcore.item": call.item}
+        shard = self._open.shard_of(call.item)
+        if shard is not None:
+            attributes["evalcore.shard"] = shard
+        span = self._tracer.start_span(
+            call_name(call.request),
+            set_span_in_context(parent_of(self._scope.run_id, item)),
+            SpanKind.CLIENT,
+            attributes,
+            start_time=call.began_ns,
+        )
+        for retry in retried:
+            told = {"evalcore.attempt": retry.attempt, "evalcore.delay_s": retry.delay_s}
+            span.add_event("retry", {"error.type": _type(retry.error), **told}, retry.at_ns)
+        if isinstance(call.outcome, ProviderError):
+            self._fail(span, _type(call.outcome), call.outcome.message)
+        span.end(call.ended_ns)
+
+    def _concurrency_changed(self, event: ConcurrencyChanged) -> None:
+        """Keep the number for the gauge."""
+        run_id = self._scope.run_id
+        named = {**self._named, "evalcore.run.id": run_id}
+        self._count.set_window(run_id, event.limit, named)
+
+    def _run_ended(self, ended: RunEnded) -> None:
+        """Make the run's span, under the id that its shards know."""
+        run_id = self._scope.run_id
+        attributes: dict[str, Any] = {
+            "evalcore.run.id": run_id,
+            "evalcore.state": str(ended.state),
+            **self._named,
+            **{f"evalcore.items.{name}": number for name, number in ended.counts.items()},
+            "evalcore.decision": None if ended.decision is None else str(ended.decision),
+            "evalcore.cost_usd": ended.cost_usd,
+        }
+        self._telemetry.take_place()
+        with self._ids.giving(span_id_of(run_id), trace_id_of(run_id)):
+            span = self._tracer.start_span(
+                f"run {self._scope.suite}",
+                set_span_in_context(_NO_PARENT),
+                attributes=_measured(attributes),
+                start_time=_ns_of(ended.created_at),
+            )
+        if str(ended.decision) == "error":
+            span.set_status(Status(StatusCode.ERROR, "errors prevented the decision"))
+        span.end(_ns_of(ended.ended_at))
+
+    def _fail(self, span: Span, kind: str, message: str) -> None:
+        span.set_attribute("error.type", kind)
+        covered = None if self._cover is None else self._covered(message)
+        span.set_status(Status(StatusCode.ERROR, covered or kind))
+        event: dict[str, str] = {"exception.type": kind}
+        span.add_event("exception", event | ({"exception.message": covered} if covered else {}))
+
+    def _measure(self, call: CallEnded) -> None:
+        """Count what a call took, used and cost; a recorded answer is no call."""
+        outcome = call.outcome
+        named = call_attributes(call, measured=True) | self._named
+        took_s = (call.ended_ns - call.began_ns) / 1e9
+        if isinstance(outcome, ProviderError):
+            named["error.type"] = _type(outcome)
+        elif outcome.recorded:
+            return
+        histogram = (
+            self._count.call_duration if is_model(call.request) else self._count.http_duration
+        )
+        histogram.record(took_s, named)
+        if isinstance(outcome, ProviderError):
+            return
+        usage = outcome.usage
+        for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            if tokens is not None:
+                self._count.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
+        if outcome.cost_usd:
+            self._count.cost.add(outcome.cost_usd, named)
+
+    def _covered(self, value: Any) -> str:
+        """Return a content without the secrets of the environment and of every endpoint asked."""
+        if self._cover is None:
+            return ""
+        value = self._cover(value, None)
+        for endpoint in tuple(self._endpoints.values()):
+            value = self._cover(value, endpoint)
+        return text_of(value)
+
+
+_NO_PARENT = parent_of("", 0)
+
+
+def _type(error: ProviderError) -> str:
+    return str(error.status or error.kind)
+
+
+def _ns_of(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1e6) * _NS
+
+
+_SERVICE = "evalcore"
+_QUEUE_SPANS = 50_000
+# With so many waiting, the commit of a shard waits for the receiver, but not for long.
+_CROWDED_SPANS = 10_000
+_PATIENCE_S = 5.0
+_TIMEOUT_S = 5
+# A receiver that failed is left alone for so long: a run must not wait for it again and again.
+_SILENCE_S = 30.0
+
+
+class PatientExporter(SpanExporter):
+    """Counts what was handed on, and gives up quickly while the receiver is known to fail."""
+
+    def __init__(self, inner: SpanExporter) -> None:
+        self._inner = inner
+        self._silent_until = 0.0
+        self.handed = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans, or drop them."""
+        try:
+            if time.monotonic() < self._silent_until:
+                return SpanExportResult.FAILURE
+            result = self._inner.export(spans)
+            if result is not SpanExportResult.SUCCESS:
+                self._silent_until = time.monotonic() + _SILENCE_S
+            return result
+        finally:
+            self.handed += len(spans)
+
+    def shutdown(self) -> None:
+        """Close the connection."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Send what the exporter itself holds back."""
+        return self._inner.force_flush(timeout_millis)
+
+
+class Telemetry:
+    """Spans and metrics of this process; what is left is sent when the process ends."""
+
+    def __init__(self) -> None:
+        resource = Resource.create(
+            {"service.name": os.environ.get("OTEL_SERVICE_NAME", _SERVICE)}
+            | {"service.version": VERSION}
+        )
+        timeout_s = None if os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") else _TIMEOUT_S
+        self._exporter = PatientExporter(OTLPSpanExporter(timeout=timeout_s))
+        self._size = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SPANS)
+        self.ids = GivenIds()
+        tracers = TracerProvider(resource=resource, id_generator=self.ids)
+        processor = BatchSpanProcessor(self._exporter, max_queue_size=self._size)
+        tracers.add_span_processor(processor)
+        self.tracer = tracers.get_tracer("evalcore", VERSION)
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=timeout_s))
+        meters = MeterProvider(metric_readers=[reader], resource=resource)
+        self.instruments = Instruments(meters.get_meter("evalcore", VERSION))
+        self._started = 0
+        self._lock = threading.Lock()
+
+    def observer(self, scope: RunScope, cover: Cover | None) -> SpanObserver:
+        """Return the observer of one run; without `cover` no contents are told."""
+        return SpanObserver(scope, self, cover)
+
+    def take_place(self) -> bool:
+        """Whether there is room for one more span; if not, it is left out."""
+        with self._lock:
+            if self._started - self._exporter.handed >= self._size:
+                self.instruments.dropped.add(1)
+                return False
+            self._started += 1
+            return True
+
+    def wait_for_room(self) -> None:
+        """Wait a while where spans are made faster than they are sent. Not in an event loop."""
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            if self._started - self._exporter.handed < min(_CROWDED_SPANS, self._size):
+                return
+            time.sleep(0.02)
+
+
+@lru_cache(maxsize=1)
+def telemetry() -> Telemetry:
+    """Return the process's telemetry, made when it is first asked for."""
+    return Telemetry()

@@ -1,0 +1,151 @@
+"""The state of a run changes: it is cancelled, runs again, or is repaired.
+
+Damaged parts, and those with items that a provider refused, are set aside and never thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, RunConflictError
+from evalcore.execution.lanes.claims import unfinished_claims
+from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.model.run import Manifest, State
+from evalcore.pipeline.plan import iso_time
+from evalcore.pipeline.run_observer import tell_stop
+from evalcore.storage.layout import reopened_key
+from evalcore.storage.runs import StoredRun
+
+
+def require_epoch(manifest: Manifest, epoch: int | None) -> None:
+    """Raise `RunConflictError` if another process has taken the run over since `epoch`.
+
+    The epoch is that of the run's lease, from 1; None is a caller that holds no lease.
+    """
+    current = manifest.execution.get("epoch", 1)
+    if epoch is not None and current != epoch:
+        raise RunConflictError(
+            f"run {manifest.id} was taken over by another process (epoch {current}, this one has "
+            f"{epoch}): that one ends it"
+        )
+
+
+def cancel_run(
+    run: StoredRun,
+    receipts: Sequence[ShardReceipt],
+    *,
+    now: datetime,
+    first_manifest: Manifest | None = None,
+    epoch: int | None = None,
+) -> Manifest:
+    """Note that a run was stopped: its committed rows stay, and it can be resumed.
+
+    `first_manifest` is the manifest as it was when the caller began to execute: a run that has been
+    resumed since then goes on. Raises `RunConflictError` if `epoch` is not the run's any more.
+    """
+
+    def cancelled(current: Manifest) -> Manifest:
+        if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        require_epoch(current, epoch)
+        if first_manifest is not None and current.times_resumed != first_manifest.times_resumed:
+            return current
+        facts = execution_facts(current, receipts)
+        ended = iso_time(now)
+        return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
+
+    manifest = run.update(cancelled)
+    if manifest.state is State.CANCELLED:
+        tell_stop(manifest)
+    return manifest
+
+
+def reopen_run(run: StoredRun) -> None:
+    """Make an unfinished run run again; a request to cancel it is withdrawn.
+
+    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
+    """
+    run.store.delete(run.keys.cancel)
+    abandoned = unfinished_claims(run)
+
+    def reopened(current: Manifest) -> Manifest:
+        if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        resumed = current.times_resumed + 1
+        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
+        return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
+
+    run.update(reopened)
+
+
+def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
+    """Return what was measured of the execution, over this process and those before it."""
+    facts = dict(manifest.execution)
+    if receipts:
+        first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
+        last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
+        facts["first_shard_started_at"] = min(first, facts.get("first_shard_started_at", first))
+        facts["last_shard_committed_at"] = max(last, facts.get("last_shard_committed_at", last))
+    return facts
+
+
+def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]:
+    """Take the damaged parts out of the results and reopen the run; return their shards.
+
+    A copy of each part stands below `damaged/` of the run first. Stopped in between, the run is
+    still one that lacks results, and the same call goes on. Raises `DamagedRunError` if executing
+    shards again would not mend it; nothing is changed then.
+    """
+    whole = DamagedRunError(run.run_id, tuple(damages))
+    if not whole.repairable:
+        raise whole
+    shards = tuple(damage.shard for damage in damages if damage.shard is not None)
+    _reopen(run, shards)
+    return shards
+
+
+def reopen_refused(run: StoredRun) -> tuple[int, ...]:
+    """Reopen a completed run that a provider ended (its key, its credit) for what it left out.
+
+    Returns the shards to be executed again; none if no provider ended the run.
+    """
+    from evalcore.analytics.progress import refused_shards
+
+    manifest = run.manifest()
+    if not (manifest.counts or {}).get("skipped"):
+        return ()
+    with run.result_files(manifest.plan) as parts:
+        shards = refused_shards(parts)
+    if shards:
+        _reopen(run, shards)
+    return shards
+
+
+def _reopen(run: StoredRun, shards: Sequence[int]) -> None:
+    for shard in shards:
+        _set_aside(run, shard)
+
+    def reopened(now: Manifest) -> Manifest:
+        return replace(
+            now, state=State.RUNNING, ended_at=None, counts=None, decision=None, parts=None
+        )
+
+    # The history does not read completed runs again, unless they are marked.
+    run.store.put_if_absent(reopened_key(run.run_id), b"")
+    run.update(reopened)
+    reopen_run(run)
+
+
+def _set_aside(run: StoredRun, shard: int) -> None:
+    try:
+        data = run.store.get(run.keys.result(shard)).data
+    except ObjectNotFoundError:
+        return
+    # By its content: what is damaged twice is kept twice.
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    run.store.put_if_absent(run.keys.damaged_part(shard, digest), data)
+    run.store.delete(run.keys.result(shard))

@@ -15,8 +15,8 @@ from evalcore.execution.shared import SharedLimits, SharedState, decode_limits
 from evalcore.model.suite import ProviderLimits
 from evalcore.storage.layout import NameKey, RunKeys
 from evalcore.storage.local import LocalStore
-from evalcore.storage.object_store import StoredObject
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import StoredObject
 
 KEYS = RunKeys(NameKey("s"), "20260518T100000Z-0a0b0c")
 LOOK_S = 0.05

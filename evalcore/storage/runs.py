@@ -134,6 +134,7 @@ class StoredRun:
                 label=f"the manifest of run {self.run_id}",
             )
         except BaseException:
+            # Whatever happened, the manifest may have been written: it is read again.
             last.stored = None
             raise
         return changed

@@ -19,7 +19,7 @@ def check_ending(result: CommandResult, timeout_s: float, secrets: Iterable[str]
     Its kind is `timeout` if the program was killed after `timeout_s`, else `command`.
     """
     if result.timed_out:
-        ending = f"the command took longer than {timeout_s:g} s"
+        ending = f"the command took longer than {timeout_s:g} s (its time limit, or the item's)"
         raise program_error("timeout", ending, result, secrets)
     if result.exit_code < 0:
         ending = f"the command was killed by signal {-result.exit_code}"

@@ -285,11 +285,11 @@ class RunCalls:
     def _share(self, limits: RunLimits) -> None:
         """Bring the limits in step with those of the run's other processes; a replay needs none."""
         timed = self._run.definition.limits.max_duration_s is not None
-        if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.by_provider or timed):
+        if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.are_paced or timed):
             return
-        from evalcore.execution.shared import LimitSync
+        from evalcore.execution.shared import SharedLimits
 
-        limits.sync = LimitSync(
+        limits.sync = SharedLimits(
             self._run,
             budget=limits.budget,
             rates=limits.rates,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import time
 from collections import deque
@@ -12,13 +11,13 @@ from concurrent import futures
 from functools import partial
 from typing import Any, Final
 
-from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
-from evalcore.pipeline.silence import Silence
 from prefect.futures import PrefectFuture
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, WorkersFailedError
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.shared import decode_limits, has_died, process_origin
+from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
+from evalcore.execution.shared import decode_limits, process_name
+from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.pipeline.silence import Silence
 from evalcore.storage.runs import StoredRun
 from flows.clusters import ShardCluster
 from flows.execution import FlowExecution
@@ -204,7 +203,7 @@ def _escaped(name: str) -> str:
 
 
 def wait_until_left(run: StoredRun) -> None:
-    """Return when no process but this one has a part of the run's limits, or after some seconds.
+    """Return when no other process has a block of the run's budget, or after some seconds.
 
     What a process that ends at once had of a budget would count as spent.
     """
@@ -214,8 +213,8 @@ def wait_until_left(run: StoredRun) -> None:
             limits = decode_limits(run.store.get(run.keys.limits).data, run.keys.limits)
         except ObjectNotFoundError:
             return
-        own = (process_origin(), os.getpid())
-        others = [each for _, each in limits.living if (each.origin, each.pid) != own]
-        if all(map(has_died, others)):
+        own = process_name()
+        others = [block for name, block in limits.living if not name.startswith(own)]
+        if all(block.is_settled for block in others):
             return
         time.sleep(_LEAVING_LOOK_S)

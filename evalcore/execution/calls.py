@@ -592,7 +592,6 @@ class ItemCalls:
         tokens, waits = _guessed_tokens(request), self._context.waits
         with ExitStack() as entered:
             if rates is not None:
-                entered.enter_context(rates.in_use())
                 if rates.gate is not None and not rates.gate.try_enter():
                     label = f"{_name(request)} max_concurrency"
                     with waits.entered(label), self.standing_still(), self._blocking():
@@ -628,18 +627,17 @@ class ItemCalls:
             yield
             return
         slot = self._calls.slot
-        with limit.in_use():
-            if not limit.gate.try_enter():
-                await slot.begin_call()
-                try:
-                    with self.standing_still(), self._blocking():
-                        await limit.gate.enter()
-                finally:
-                    slot.end_call()
+        if not limit.gate.try_enter():
+            await slot.begin_call()
             try:
-                yield
+                with self.standing_still(), self._blocking():
+                    await limit.gate.enter()
             finally:
-                limit.gate.leave()
+                slot.end_call()
+        try:
+            yield
+        finally:
+            limit.gate.leave()
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""

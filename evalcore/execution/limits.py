@@ -28,7 +28,7 @@ from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
 
 if TYPE_CHECKING:
-    from evalcore.execution.shared import LimitSync
+    from evalcore.execution.shared import SharedLimits
 
 # So often the first of those that wait looks whether an answer has let it through.
 _LOOK_S = 0.01
@@ -244,7 +244,7 @@ class RunLimits:
         self.rates = Rates(sources, clock)
         self.gates = ProviderGates(clock)
         self.shared = shared
-        self.sync: LimitSync | None = None
+        self.sync: SharedLimits | None = None
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
         self._prices: dict[tuple[str, str, tuple[str, ...]], TokenPrice | None] = {}

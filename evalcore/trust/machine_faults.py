@@ -69,7 +69,7 @@ def retried(
     for wait_s in waits_s:
         try:
             return action()
-        except Exception as error:
+        except Exception as error:  # what cannot pass is raised again
             if not may_pass(error):
                 raise
         time.sleep(wait_s)

@@ -399,6 +399,13 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
     raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
 
 
+def most_processes(definition: SuiteDefinition, settings: Settings) -> int | None:
+    """Return how many processes may share a run so that each may make a call; None: any number."""
+    sources = (settings.providers, definition.limits.providers, _of_targets(definition))
+    bounds = [each.max_concurrency for limits in sources for each in limits.values()]
+    return min((bound for bound in bounds if bound), default=None)
+
+
 def items_of(target: str) -> str:
     """Return the name of the limit that a target's `workers` are, beside those of its calls."""
     return f"items of {target}"

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import EvalError
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
@@ -71,7 +72,9 @@ class FinishedElsewhere(NamedTuple):
 class ShardProcess:
     """A child process that executes shards of one run."""
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def __init__(
+        self, run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+    ) -> None:
         """Start the process; it trusts what `options` trust."""
         self._options = options
         self._lock = threading.Lock()
@@ -94,6 +97,7 @@ class ShardProcess:
                 "allowed": list(policy.allowed),
                 "isolation": options.isolation,
                 "keep_workspaces": options.keep_workspaces,
+                "share": share,
             }
         )
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
@@ -311,6 +315,7 @@ class _Child:
             keep_workspaces=given["keep_workspaces"],
             waits=self._waits,
             isolation=Isolation(given["isolation"]),
+            share=ConcurrencyShare(*given["share"]),
         )
         self._answer({"ready": True})
         threading.Thread(target=self._tell_waits, name="evalcore-waits", daemon=True).start()

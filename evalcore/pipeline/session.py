@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import StoreError, UsageError
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
@@ -22,6 +23,7 @@ from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
+from evalcore.pipeline.early_stop import left_out_of
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
@@ -77,7 +79,8 @@ class ExecuteOptions:
     refers to by name. `rates` are an orchestrator's rate limits. `warn` is told what people should
     know; `keep_workspaces` leaves what tests worked in. `isolation` says where functions run if
     neither their suite nor the run's plan says it. `waits` says what calls wait for.
-    `workers` is how many processes share the run.
+    `workers` is how many processes share the run, `share` this one's part of what providers
+    allow at once.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -92,6 +95,7 @@ class ExecuteOptions:
     isolation: Isolation = Isolation.INLINE
     waits: Waits = field(default_factory=Waits)
     workers: int = 1
+    share: ConcurrencyShare = WHOLE
 
 
 def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> ShardReceipt | Stopped:
@@ -145,7 +149,8 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
     if options.imports.roots and imports.roots:
         imports = replace(imports, roots=options.imports.roots)
     options = replace(options, imports=imports, concurrency=call.concurrency or None)
-    session = RunSession(run, options, run.manifest())
+    manifest = run.manifest()
+    session = RunSession(run, options, manifest, left_out_of(run, manifest))
     opened = session.open(worker)
     watch = LeaseWatch(run, call.epoch, opened.stop)
     session.closing.append(watch.close)
@@ -352,11 +357,17 @@ class RunSession:
             warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
-        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.by_provider or timed):
-            from evalcore.execution.shared import LimitSync
+        limits.rates.divide(options.share)
+        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.are_paced or timed):
+            from evalcore.execution.shared import SharedLimits
 
-            limits.sync = LimitSync(
-                run, budget=limits.budget, rates=limits.rates, base=self._used, failed=self._fail
+            limits.sync = SharedLimits(
+                run,
+                budget=limits.budget,
+                rates=limits.rates,
+                base=self._used,
+                failed=self._fail,
+                share=options.share,
             )
             limits.sync.start()
         return limits

@@ -81,6 +81,8 @@ class ProcessExecutor:
         # A process more would have no call of a provider that allows so few.
         most = most_processes(run.definition, options.settings) or options.workers
         self._processes: list[ShardProcess | None] = [None] * min(options.workers, most)
+        # Which process had a shard: it keeps the rows of one that it could not commit.
+        self._last: dict[int, int] = {}
 
     @property
     def slots(self) -> int:
@@ -88,12 +90,13 @@ class ProcessExecutor:
         return 2 * len(self._processes)
 
     def submit(self, call: ShardCall) -> Future[Ended]:
-        """Let the process execute the shard that has the fewest; start it if it does not run."""
+        """Let the process execute the shard that had it before, else the one with the fewest."""
         loads = [
             process.open_calls if process is not None and process.is_alive else 0
             for process in self._processes
         ]
-        number = loads.index(min(loads))
+        number = self._last.get(call.first_item, loads.index(min(loads)))
+        self._last[call.first_item] = number
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
             process = self._processes[number] = ShardProcess(self._run, self._options, share)

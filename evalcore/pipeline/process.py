@@ -97,7 +97,7 @@ class ShardProcess:
                 "allowed": list(policy.allowed),
                 "isolation": options.isolation,
                 "keep_workspaces": options.keep_workspaces,
-                "share": share,
+                "share": list(share),
             }
         )
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)

@@ -26,7 +26,7 @@ from evalcore.pipeline.lease import take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
-from evalcore.pipeline.states import resume_run
+from evalcore.pipeline.states import require_epoch, resume_run
 from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import at_once
@@ -129,7 +129,7 @@ class _Coordinator:
         cancel = True
         try:
             self._submit()
-            while self._in_flight or self._later:
+            while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()
                 self._submit()
             cancel = self._is_ending
@@ -303,7 +303,7 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s)
+        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s, self._lease.epoch)
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""
@@ -328,12 +328,16 @@ def _measured_latency(run: StoredRun) -> float:
         return median_item_s(parts[0])
 
 
-def settle_plan(run: StoredRun, latency_s: float) -> Plan:
-    """Freeze the size of the shards after the pilot by how long an item takes; return the plan."""
+def settle_plan(run: StoredRun, latency_s: float, epoch: int) -> Plan:
+    """Freeze the size of the shards after the pilot by how long an item takes; return the plan.
+
+    Raises `RunConflictError` if `epoch` is not the run's any more.
+    """
 
     def settled(now: Manifest) -> Manifest:
         if now.plan.settled:
             return now
+        require_epoch(now, epoch)
         plan = now.plan
         size = shard_size(
             plan.items - plan.pilot,

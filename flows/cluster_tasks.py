@@ -11,13 +11,13 @@ from concurrent import futures
 from functools import partial
 from typing import Any, Final
 
+from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
+from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.pipeline.silence import Silence
 from prefect.futures import PrefectFuture
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, WorkersFailedError
-from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
 from evalcore.execution.shared import decode_limits, process_name
-from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.pipeline.silence import Silence
 from evalcore.storage.runs import StoredRun
 from flows.clusters import ShardCluster
 from flows.execution import FlowExecution

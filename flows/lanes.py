@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
+from evalcore.execution.lanes.claims import LEASE_S, Claims
+from evalcore.pipeline.lane import refuse_store_without_conditions
 from prefect import get_run_logger, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
@@ -15,9 +17,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 
 from evalcore.errors import EvalError, StoreError, UsageError
-from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.model.run import Plan, State
-from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, is_instant
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun

@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.errors import StoreError
 from evalcore.execution.lanes.claims import read_lease, unfinished_claims
+
+from evalcore.errors import StoreError
 from evalcore.storage.runs import StoredRun
 from flows.shard_workers import ClusterProcess, parse_worker
 from flows.worker_heartbeats import WorkerHeartbeats

@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest import mock
 
 import orjson
-from evalcore.execution.item import run_inline
 from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
@@ -32,7 +31,7 @@ from hypothesis.stateful import (
 )
 
 from evalcore.errors import StoreError
-from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.item import ItemRunner, RunInputs, run_inline
 from evalcore.execution.shards import StoredShards
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode

@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import pytest
+from evalcore.execution.open_shards import OpenShard, OpenShards
+from evalcore.execution.pool import SAMPLE, Pool
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +19,6 @@ from evalcore.errors import StoreError
 from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
-from evalcore.execution.open_shards import OpenShard, OpenShards
-from evalcore.execution.pool import SAMPLE, Pool
 from evalcore.execution.row import FinishedItem
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from evalcore.execution.finished_counts import FinishedCounts
 from rich.console import Console
 
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.execution.finished_counts import FinishedCounts
 from evalcore.execution.row import FinishedItem
 from evalcore.mistakes.wording import outcomes_text
 from evalcore.model.assertion import Outcome

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from evalcore.execution.lanes.claims import Claims, decode_lease
+
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from evalcore.execution.open_shards import OpenShard, OpenShards
+from evalcore.execution.pool import Pool
+
 from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
-from evalcore.execution.open_shards import OpenShard, OpenShards
-from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from evalcore.execution.lanes.claims import RENEWALS, Claims
 from evalcore.execution.lanes.waiting import Waiting
+
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from evalcore.execution.lanes.claims import Claims
+
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from flows.ray_workers import HungHolders

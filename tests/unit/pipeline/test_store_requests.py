@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
 from evalcore.execution.lanes.claims import decode_lease
+from evalcore.pipeline.lane import execute_lane
+
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run, view_run
-from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.runs import StoredRun, find_run
 from tests.support.counting_store import CountingStore

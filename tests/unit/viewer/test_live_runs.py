@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import orjson
 import pytest
+from evalcore.execution.lanes.alone import begin_alone
 from starlette.testclient import TestClient
 
 from evalcore.errors import RunNotFoundError
-from evalcore.execution.lanes.alone import begin_alone
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look

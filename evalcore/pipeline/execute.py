@@ -39,6 +39,7 @@ MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
 ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
+_FAILED_STARTS: Final = 6
 
 
 def execute_run(
@@ -70,6 +71,7 @@ class _Coordinator:
         self._todo: deque[int] = deque()
         self._in_flight: dict[Future[ShardReceipt | Stopped], int] = {}
         self._later = 0
+        self._failed_starts = 0
         self._faults: Counter[int] = Counter()
         self._failure: BaseException | None = None
         self._receipts: list[ShardReceipt] = []
@@ -232,6 +234,7 @@ class _Coordinator:
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
+            self._failed_starts = 0
             self._lease.end(shard)
             self._receipts.append(outcome)
             if not self._plan.settled:
@@ -242,13 +245,20 @@ class _Coordinator:
     def _process_died(self, shard: int, died: ProcessDiedError) -> None:
         if self._is_ending:
             return
-        if not died.was_ready:
-            reason = f"a process of the run ended with {died} before it executed anything"
-            self._fail(WorkersFailedError(self._run.run_id, reason))
-            return
-        self._options.warn(f"a process of the run ended with {died}; its shard is executed again")
-        self._lease.note_death([shard], self._plan)
         self._todo.appendleft(shard)
+        if died.was_ready:
+            self._options.warn(
+                f"a process of the run ended with {died}; its shard is executed again"
+            )
+            self._lease.note_death([shard], self._plan)
+            return
+        self._failed_starts += 1
+        if self._failed_starts >= _FAILED_STARTS:
+            reason = (
+                f"{_FAILED_STARTS} processes of the run ended before they executed anything, the "
+                f"last one with {died}"
+            )
+            self._fail(WorkersFailedError(self._run.run_id, reason))
 
     def _store_failed(self, shard: int, error: StoreError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""

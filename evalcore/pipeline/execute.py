@@ -130,6 +130,8 @@ class _Coordinator:
     def _loop(self) -> None:
         cancel = True
         try:
+            if not self._plan.settled and 0 in self._written:
+                self._settle()  # the process that had executed the pilot ended before
             self._submit()
             while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()

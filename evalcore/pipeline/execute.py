@@ -14,7 +14,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from evalcore.errors import RunConflictError, StoreError, WorkersFailedError
+from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
@@ -222,13 +222,15 @@ class _Coordinator:
         except ProcessDiedError as died:
             self._process_died(shard, died)
         except StoreError as error:
-            self._store_failed(shard, error)
+            self._try_again(shard, error)
         except BaseException as error:  # noqa: BLE001 - raised once the others have ended
             self._fail(error)
         else:
             if isinstance(outcome, Stopped):
-                if not self._is_ending:
-                    self._fail(RunConflictError(f"run {self._run.run_id}: {outcome.reason}"))
+                # A process took this one, which had been suspended, for dead.
+                self._try_again(
+                    shard, RunConflictError(f"run {self._run.run_id}: {outcome.reason}")
+                )
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
@@ -250,9 +252,11 @@ class _Coordinator:
         self._lease.note_death([shard], self._plan)
         self._todo.appendleft(shard)
 
-    def _store_failed(self, shard: int, error: StoreError) -> None:
+    def _try_again(self, shard: int, error: EvalError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""
         tries = self._faults[shard]
+        if self._is_ending and isinstance(error, RunConflictError):
+            return
         if tries >= len(_RETRY_S) or self._is_ending:
             self._fail(error)
             return

@@ -99,6 +99,8 @@ class ProcessExecutor:
         self._last[call.first_item] = number
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
+            if process is not None:
+                process.close()
             process = self._processes[number] = ShardProcess(self._run, self._options, share)
         concurrency = share.part(call.concurrency) if call.concurrency else 0
         return process.call(call._replace(concurrency=concurrency))

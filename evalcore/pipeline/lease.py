@@ -182,6 +182,12 @@ class HeldLease:
         with self._lock:
             self._write(**_after_death(self._lease, shards, plan))
 
+    def note_repeated(self, shard: int, plan: Plan) -> None:
+        """Note that a shard will be executed again that a process gave up without dying."""
+        with self._lock:
+            changes = _after_death(self._lease, [shard], plan)
+            self._write(**{**changes, "deaths": self._lease.deaths})
+
     def __enter__(self) -> HeldLease:
         self._thread.start()
         return self

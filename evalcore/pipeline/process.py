@@ -80,7 +80,7 @@ class ShardProcess:
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._next = 0
-        self._is_ready = False
+        self._is_ready = self._has_stopped = False
         hide_process()
         self._process = subprocess.Popen(
             _COMMAND,
@@ -115,8 +115,8 @@ class ShardProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a call."""
-        return self._process.poll() is None
+        """Whether it can take a call: it has neither ended nor stopped the run by itself."""
+        return self._process.poll() is None and not self._has_stopped
 
     def call(self, call: ShardCall, only: int | None = None) -> Future[Any]:
         """Let the process execute a shard: a `ShardReceipt` or `Stopped`.
@@ -136,7 +136,7 @@ class ShardProcess:
 
     def stop(self) -> None:
         """Ask for the end of what runs; `close` follows."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # it has ended, it is closed
             self._send({"stop": True})
 
     def close(self, *, kill: bool = False) -> None:
@@ -198,6 +198,7 @@ class ShardProcess:
         if "receipt" in message:
             self._end(number, ShardReceipt(*message["receipt"]))
         elif "stopped" in message:
+            self._has_stopped = True
             self._end(number, Stopped(*message["stopped"]))
         elif "row" in message:
             row = message["row"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
+from evalcore.execution.shards import ShardReceipt
 from evalcore.history.columns import TABLES
 from evalcore.history.compaction import compact
 from evalcore.history.sync import rebuild, sync
@@ -30,10 +31,10 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.pipeline.execute import execute_run, execute_shards
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
-from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
@@ -95,8 +96,10 @@ def stop_run(store: ObjectStore, suite: Suite, *, day: int = 0) -> str:
     """Plan a run, execute its first shard, stop it; return its id."""
     now = FIRST + timedelta(days=day)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=now)
-    receipts = execute_shards(run, run.manifest().plan, (0,), ExecuteOptions())
-    cancel_run(run, receipts, now=now + timedelta(minutes=1))
+    with opened_run(run, ExecuteOptions(), epoch=1) as opened:
+        receipt = opened.execute(0).result()
+    assert isinstance(receipt, ShardReceipt)
+    cancel_run(run, (receipt,), now=now + timedelta(minutes=1))
     return run.run_id
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import orjson
 
-from evalcore.pipeline.execute import execute_shards
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 
@@ -36,7 +35,10 @@ def planned_run(folder: Path) -> StoredRun:
 
 def execute(run: StoredRun, *shards: int) -> None:
     """Execute some shards."""
-    execute_shards(run, run.manifest().plan, shards, ExecuteOptions())
+    run.manifest()
+    with opened_run(run, ExecuteOptions(), epoch=1) as opened:
+        for shard in shards:
+            opened.execute(shard).result()
 
 
 def finish(run: StoredRun) -> None:

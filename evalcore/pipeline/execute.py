@@ -227,10 +227,11 @@ class _Coordinator:
             self._fail(error)
         else:
             if isinstance(outcome, Stopped):
-                # A process took this one, which had been suspended, for dead.
-                self._try_again(
-                    shard, RunConflictError(f"run {self._run.run_id}: {outcome.reason}")
-                )
+                if not self._is_ending:
+                    # A process took this one, which had been suspended, for dead.
+                    self._lease.note_repeated(shard, self._plan)
+                    reason = f"run {self._run.run_id}: {outcome.reason}"
+                    self._try_again(shard, RunConflictError(reason))
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
@@ -255,8 +256,6 @@ class _Coordinator:
     def _try_again(self, shard: int, error: EvalError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""
         tries = self._faults[shard]
-        if self._is_ending and isinstance(error, RunConflictError):
-            return
         if tries >= len(_RETRY_S) or self._is_ending:
             self._fail(error)
             return

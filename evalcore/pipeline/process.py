@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.errors import EvalError
+from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import ShardReceipt
@@ -363,6 +363,9 @@ class _Child:
                 ended = execute_shard(call, options)
                 name = "receipt" if isinstance(ended, ShardReceipt) else "stopped"
                 answer = {name: list(ended)}
+        except RunNotFoundError:
+            gone = RunGoneError(call.run_id, call.store)
+            answer = {"error": base64.b64encode(pickle.dumps(gone)).decode()}
         except (EvalError, OSError, MemoryError) as error:
             answer = {"error": base64.b64encode(pickle.dumps(error)).decode()}
         except BaseException as error:  # noqa: BLE001 - the parent raises it

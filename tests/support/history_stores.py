@@ -13,7 +13,6 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 
-from evalcore.execution.shards import ShardReceipt
 from evalcore.history.columns import TABLES
 from evalcore.history.compaction import compact
 from evalcore.history.sync import rebuild, sync
@@ -34,12 +33,12 @@ from evalcore.model.target import Variant
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
-from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
+from tests.support.live_run import execute
 from tests.support.processes import exit_code
 
 Rows = list[dict[str, Any]]
@@ -96,10 +95,8 @@ def stop_run(store: ObjectStore, suite: Suite, *, day: int = 0) -> str:
     """Plan a run, execute its first shard, stop it; return its id."""
     now = FIRST + timedelta(days=day)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=now)
-    with opened_run(run, ExecuteOptions(), epoch=1) as opened:
-        receipt = opened.execute(0).result()
-    assert isinstance(receipt, ShardReceipt)
-    cancel_run(run, (receipt,), now=now + timedelta(minutes=1))
+    receipts = execute(run, 0)
+    cancel_run(run, receipts, now=now + timedelta(minutes=1))
     return run.run_id
 
 

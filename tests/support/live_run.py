@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from evalcore.execution.shards import ShardReceipt
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions, opened_run
@@ -33,12 +34,13 @@ def planned_run(folder: Path) -> StoredRun:
     return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
 
 
-def execute(run: StoredRun, *shards: int) -> None:
-    """Execute some shards."""
+def execute(run: StoredRun, *shards: int) -> tuple[ShardReceipt, ...]:
+    """Execute some shards, as a process would that dies afterwards without a lease."""
     run.manifest()
-    with opened_run(run, ExecuteOptions(), epoch=1) as opened:
-        for shard in shards:
-            opened.execute(shard).result()
+    with opened_run(run, ExecuteOptions(), 0) as opened:
+        ended = [opened.execute(shard).result() for shard in shards]
+    assert all(isinstance(each, ShardReceipt) for each in ended), ended
+    return tuple(each for each in ended if isinstance(each, ShardReceipt))
 
 
 def finish(run: StoredRun) -> None:

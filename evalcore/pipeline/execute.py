@@ -105,7 +105,8 @@ class _Coordinator:
             ) as self._lease,
             ExitStack() as stack,
         ):
-            if self._lease.epoch > 1 or manifest.state is not State.RUNNING:
+            # Results without a lease are those of an earlier version.
+            if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())

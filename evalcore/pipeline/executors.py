@@ -100,8 +100,7 @@ class ProcessExecutor:
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
             process = self._processes[number] = started_process(self._run, self._options, share)
-        concurrency = share.part(call.concurrency) if call.concurrency else 0
-        return process.call(call._replace(concurrency=concurrency))
+        return process.call(call)
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""

@@ -58,7 +58,7 @@ class ShardCall(NamedTuple):
 
     `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
     its items one by one in a child process, because processes have died with it. `concurrency` is
-    the share of the executing process, 0 if nobody has chosen one.
+    how many items the executing process runs at once, 0 if nobody has chosen it.
     """
 
     store: str

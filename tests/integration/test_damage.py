@@ -174,7 +174,6 @@ def test_every_command_that_reads_a_run_tells_its_damage(
         ("report", run),
         ("run", "--resume", run),
         ("run", "--resume", run, "--workers", "2"),
-        ("worker", run),
         ("compare", run, run),
         ("baseline", "set", NAME, run),
         ("regrade", run, suite),
@@ -262,14 +261,13 @@ def test_a_part_that_is_damaged_before_the_run_ends_is_repaired_too(
 
 
 @pytest.mark.parametrize("damage", OF_PLANS.values(), ids=OF_PLANS.keys())
-@pytest.mark.parametrize("command", [("run", "--workers", "2", "--resume"), ("worker",)])
 def test_a_planned_run_whose_plan_is_damaged_is_not_begun(
-    store: Path, shell: Shell, suite: Path, damage: Damage, command: tuple[str, ...]
+    store: Path, shell: Shell, suite: Path, damage: Damage
 ) -> None:
     run = plan_run(load(suite), open_store(str(store)), now=datetime.now(UTC))
     damage(store / "runs" / NAME / run.run_id)
-    assert_told(shell(*command, run.run_id))
-    assert not run.claimed_shards()
+    assert_told(shell("run", "--workers", "2", "--resume", run.run_id))
+    assert not run.written_shards()
 
 
 def test_a_damaged_baseline_decides_nothing(store: Path, shell: Shell, suite: Path) -> None:

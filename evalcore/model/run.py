@@ -144,6 +144,6 @@ class Manifest:
         return PLANNING not in self.execution
 
     @property
-    def times_resumed(self) -> int:
-        """How often the run has been resumed."""
-        return int(self.execution.get("times_resumed", 0))
+    def epoch(self) -> int:
+        """The epoch of the run's lease, as the process that took it over last has noted it."""
+        return int(self.execution.get("epoch", 1))

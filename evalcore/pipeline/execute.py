@@ -26,7 +26,7 @@ from evalcore.pipeline.lease import take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
-from evalcore.pipeline.states import resume_run
+from evalcore.pipeline.states import require_epoch, resume_run
 from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import at_once
@@ -39,6 +39,7 @@ MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
 ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
+_FAILED_STARTS: Final = 6
 
 
 def execute_run(
@@ -70,6 +71,7 @@ class _Coordinator:
         self._todo: deque[int] = deque()
         self._in_flight: dict[Future[ShardReceipt | Stopped], int] = {}
         self._later = 0
+        self._failed_starts = 0
         self._faults: Counter[int] = Counter()
         self._failure: BaseException | None = None
         self._receipts: list[ShardReceipt] = []
@@ -128,8 +130,10 @@ class _Coordinator:
     def _loop(self) -> None:
         cancel = True
         try:
+            if not self._plan.settled and 0 in self._written:
+                self._settle()  # the process that had executed the pilot ended before
             self._submit()
-            while self._in_flight or self._later:
+            while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()
                 self._submit()
             cancel = self._is_ending
@@ -232,6 +236,7 @@ class _Coordinator:
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
+            self._failed_starts = 0
             self._lease.end(shard)
             self._receipts.append(outcome)
             if not self._plan.settled:
@@ -242,13 +247,20 @@ class _Coordinator:
     def _process_died(self, shard: int, died: ProcessDiedError) -> None:
         if self._is_ending:
             return
-        if not died.was_ready:
-            reason = f"a process of the run ended with {died} before it executed anything"
-            self._fail(WorkersFailedError(self._run.run_id, reason))
-            return
-        self._options.warn(f"a process of the run ended with {died}; its shard is executed again")
-        self._lease.note_death([shard], self._plan)
         self._todo.appendleft(shard)
+        if died.was_ready:
+            self._options.warn(
+                f"a process of the run ended with {died}; its shard is executed again"
+            )
+            self._lease.note_death([shard], self._plan)
+            return
+        self._failed_starts += 1
+        if self._failed_starts >= _FAILED_STARTS:
+            reason = (
+                f"{_FAILED_STARTS} processes of the run ended before they executed anything, the "
+                f"last one with {died}"
+            )
+            self._fail(WorkersFailedError(self._run.run_id, reason))
 
     def _store_failed(self, shard: int, error: StoreError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""
@@ -303,7 +315,7 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s)
+        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s, self._lease.epoch)
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""
@@ -328,12 +340,16 @@ def _measured_latency(run: StoredRun) -> float:
         return median_item_s(parts[0])
 
 
-def settle_plan(run: StoredRun, latency_s: float) -> Plan:
-    """Freeze the size of the shards after the pilot by how long an item takes; return the plan."""
+def settle_plan(run: StoredRun, latency_s: float, epoch: int) -> Plan:
+    """Freeze the size of the shards after the pilot by how long an item takes; return the plan.
+
+    Raises `RunConflictError` if `epoch` is not the run's any more.
+    """
 
     def settled(now: Manifest) -> Manifest:
         if now.plan.settled:
             return now
+        require_epoch(now, epoch)
         plan = now.plan
         size = shard_size(
             plan.items - plan.pilot,

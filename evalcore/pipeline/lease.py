@@ -167,11 +167,17 @@ class HeldLease:
         return self._lease.deaths.get(shard, 0)
 
     def begin(self, shards: Iterable[int]) -> None:
-        """Note that shards are handed out, before they are; raise `EvalError` without a lease."""
-        new = set(shards) - set(self._lease.in_flight)
-        if new:
-            with self._lock:
-                self._write(in_flight=sorted(new.union(self._lease.in_flight)))
+        """Note that shards are handed out, before they are; raise `LeaseLostError` if it is lost.
+
+        If the store fails, the note is written with the next renewal.
+        """
+        with self._lock:
+            new = set(shards).difference(self._lease.in_flight)
+            if new:
+                in_flight = sorted(new.union(self._lease.in_flight))
+                self._lease = replace(self._lease, in_flight=in_flight)
+                with suppress(StoreError):
+                    self._write()
 
     def end(self, shard: int) -> None:
         """Note that a shard has its result; it is written with the next change."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from evalcore.errors import RunConflictError, StoreError, WorkersFailedError
+from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
@@ -74,6 +74,7 @@ class _Coordinator:
         self._failed_starts = 0
         self._faults: Counter[int] = Counter()
         self._failure: BaseException | None = None
+        self._cancelled = False
         self._receipts: list[ShardReceipt] = []
         self._written: set[int] = set()
 
@@ -105,7 +106,8 @@ class _Coordinator:
             ) as self._lease,
             ExitStack() as stack,
         ):
-            if self._lease.epoch > 1 or manifest.state is not State.RUNNING:
+            # Results without a lease are those of an earlier version.
+            if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())
@@ -135,6 +137,8 @@ class _Coordinator:
             self._submit()
             while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()
+                if self._options.stopper.stopped:
+                    self._cancel()
                 self._submit()
             cancel = self._is_ending
         finally:
@@ -226,13 +230,16 @@ class _Coordinator:
         except ProcessDiedError as died:
             self._process_died(shard, died)
         except StoreError as error:
-            self._store_failed(shard, error)
+            self._try_again(shard, error)
         except BaseException as error:  # noqa: BLE001 - raised once the others have ended
             self._fail(error)
         else:
             if isinstance(outcome, Stopped):
                 if not self._is_ending:
-                    self._fail(RunConflictError(f"run {self._run.run_id}: {outcome.reason}"))
+                    # A process took this one, which had been suspended, for dead.
+                    self._lease.note_repeated(shard, self._plan)
+                    reason = f"run {self._run.run_id}: {outcome.reason}"
+                    self._try_again(shard, RunConflictError(reason))
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
@@ -262,7 +269,7 @@ class _Coordinator:
             )
             self._fail(WorkersFailedError(self._run.run_id, reason))
 
-    def _store_failed(self, shard: int, error: StoreError) -> None:
+    def _try_again(self, shard: int, error: EvalError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""
         tries = self._faults[shard]
         if tries >= len(_RETRY_S) or self._is_ending:
@@ -283,6 +290,12 @@ class _Coordinator:
         """End the execution with this error, once what runs has ended."""
         if self._failure is None:
             self._failure = error
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Let executors cancel what runs, once."""
+        if not self._cancelled:
+            self._cancelled = True
             for executor in {self._main, self._inline, self._alone}:
                 executor.close(cancel=True)
 

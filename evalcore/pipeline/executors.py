@@ -104,6 +104,8 @@ class ProcessExecutor:
         self._last[call.first_item] = number
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
+            if process is not None:
+                process.close()
             process = self._processes[number] = started_process(self._run, self._options, share)
         return process.call(call)
 

@@ -74,7 +74,7 @@ class ShardProcess:
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._next = 0
-        self._is_ready = False
+        self._is_ready = self._has_stopped = False
         hide_process()
         # The child inherits the mask: only its parent ends it, also while its interpreter starts.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -105,8 +105,8 @@ class ShardProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a call."""
-        return self._process.poll() is None
+        """Whether it can take a call: it has neither ended nor given up the run by itself."""
+        return self._process.poll() is None and not self._has_stopped
 
     def call(self, call: Sequence[Any], only: int | None = None) -> Future[Any]:
         """Let the process execute a shard (a `ShardCall`): a `ShardReceipt` or `Stopped`.
@@ -188,6 +188,7 @@ class ShardProcess:
         if "receipt" in message:
             self._end(number, ShardReceipt(*message["receipt"]))
         elif "stopped" in message:
+            self._has_stopped = True
             self._end(number, Stopped(*message["stopped"]))
         elif "row" in message:
             row = message["row"]

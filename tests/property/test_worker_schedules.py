@@ -226,16 +226,18 @@ def play(schedule: Schedule) -> Played:
         )
         for seconds, limit in schedule.limits:
             loop.call_later(seconds, change, loop, limit)
-        for seconds, end in ((schedule.drain_s, opened.drain), (schedule.stop_s, opened.stop)):
-            if seconds is not None:
-                loop.call_later(seconds, end)
+        if schedule.drain_s is not None:
+            loop.call_later(schedule.drain_s, opened.drain)
+        if schedule.stop_s is not None:
+            loop.call_later(schedule.stop_s, opened.stop)
         flight = asyncio.Semaphore(schedule.ahead)
 
         async def end_of(shard: int) -> ShardReceipt | Stopped:
             async with flight:
                 while True:
                     try:
-                        return await cast(Any, opened.execute(shard))
+                        end: ShardReceipt | Stopped = await cast(Any, opened.execute(shard))
+                        return end
                     except StoreError:
                         await asyncio.sleep(1)
 

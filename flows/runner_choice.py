@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from evalcore.errors import NotAllowedError, UsageError
@@ -61,13 +60,15 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def require_installed(choice: RunnerChoice) -> None:
-    """Raise `UsageError` unless the package of a cluster's runner is installed."""
-    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
-        raise UsageError(
-            f"the runner '{choice.kind}' needs the package prefect-{choice.kind}: "
-            f"pip install 'evalcore-pipeline[{choice.kind}]'"
-        )
+def describe_replacement(choice: RunnerChoice, processes: int) -> str:
+    """Return the warning of a runner, or of processes, that this version has threads for; or ""."""
+    if choice.is_cluster or choice.kind is RunnerKind.LANES:
+        what = f"runner '{choice}'"
+    elif processes:
+        what = f"a run of {processes} processes"
+    else:
+        return ""
+    return f"{what} executes in the flow's process in this version"
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

@@ -46,8 +46,8 @@ from flows.publish import (
     publish,
 )
 from flows.retried import earlier_run, end_earlier_shards
-from flows.runner import PLAN_WORKERS
 from flows.runner_choice import (
+    PLAN_WORKERS,
     RunnerChoice,
     describe_replacement,
     parse_runner,

@@ -65,8 +65,6 @@ _NOTE_STOP_S = 1.2
 _TELL_STOP_S = 0.4
 _SEND_STOPPED_S = 0.4
 _SEND_S = 15.0
-# The plan of each run is cut for as many.
-PLAN_WORKERS = 2
 _ANSWER_S = 5.0
 
 
@@ -85,7 +83,7 @@ class PrefectRunner:
 
         Raises `UsageError` if there is none of this name.
         """
-        from flows.runner_choice import parse_runner
+        from flows.runner_choice import PLAN_WORKERS, parse_runner
 
         parse_runner(runner)
         return PLAN_WORKERS

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from evalcore.errors import NotAllowedError, UsageError
 from evalcore.settings import Settings
 
+# The plan of each run is cut for as many processes.
+PLAN_WORKERS: Final = 2
 FORMS: Final = "threads, lanes, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
 _SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)

@@ -95,7 +95,7 @@ def registered(prefect: PrefectServer, project: Project, checkout: Path) -> Pref
 
 def test_every_deployment_of_the_file_is_registered(registered: PrefectServer) -> None:
     names = [row["name"] for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]]
-    assert names == ["on-demand", "nightly", "compact", "annotate", "benchmark", "lane"]
+    assert names == ["on-demand", "nightly", "compact", "annotate", "benchmark"]
     with get_client(sync_client=True) as client:
         there = {found.name for found in client.read_deployments()}
     assert set(names) <= there
@@ -105,7 +105,7 @@ def test_both_ways_to_register_agree(registered: PrefectServer, checkout: Path) 
     lines = deploy(checkout, "--dry-run").stdout.splitlines()
     # Prefect's own command cannot write a schema that allows no other parameters.
     changed = [line for line in lines if line.startswith("changed")]
-    assert [line.partition("(")[2] for line in changed] == ["parameter_openapi_schema)"] * 6
+    assert [line.partition("(")[2] for line in changed] == ["parameter_openapi_schema)"] * 5
 
 
 def test_the_form_describes_every_parameter(registered: PrefectServer) -> None:

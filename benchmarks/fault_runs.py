@@ -241,7 +241,8 @@ class Trial:
         ended = attempt.ended()
         if ended.code is None:
             self.wrong.append(f"a command hung for {HUNG_S:.0f} s: {ended.err[-400:]}")
-        if "Traceback (most recent call last)" in ended.err:
+        # Python itself prints one if it is interrupted before it runs any of evalcore.
+        if re.search(r'^  File ".*/evalcore/', ended.err, re.MULTILINE):
             self.wrong.append(f"a command ended with a traceback: {ended.err[-800:]}")
         if "was stopped before it was planned" in ended.err and (run := self.run_id()):
             self.unplanned.add(run)

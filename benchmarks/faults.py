@@ -144,6 +144,7 @@ def checked(site: Site, trial: Trial, way: str, *, bounded: bool = True) -> None
 
 # kills
 
+_MOST_MISSED: Final = 5
 KILLED: Final = {
     "the command, inline": ("inline", False),
     "a pool process": ("2 processes", True),
@@ -154,7 +155,7 @@ KILLED: Final = {
 def kill_runs(site: Site, whom: str, number: int, kills: int) -> Outcome:
     """Kill runs until so many kills have met one; each run is killed up to three times."""
     outcome, random = Outcome("kills", whom), site.random("kill", whom, number)
-    way, child = KILLED[whom]
+    (way, child), missed = KILLED[whom], 0
     while outcome.faults < kills:
         name = f"kill-{'-'.join(whom.replace(',', '').split())}-{number}-{outcome.trials}"
         trial, met = site.trial(name, way), 0
@@ -170,7 +171,9 @@ def kill_runs(site: Site, whom: str, number: int, kills: int) -> Outcome:
                 break
         checked(site, trial, way)
         outcome.add(trial, met)
-        if trial.wrong:  # it may be that no kill can meet a run any more
+        missed = 0 if met else missed + 1
+        if missed == _MOST_MISSED:
+            outcome.wrong.append(f"{whom}: no kill met any of {missed} runs")
             break
     return outcome
 

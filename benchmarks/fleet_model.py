@@ -16,17 +16,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 import simpy
-
-from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, pilot_s, shards_of
 from evalcore.execution.lanes.claims import EXPIRED_AFTER_LEASES, RENEWALS
 from evalcore.execution.lanes.lease_renewer import cancel_look_s
 from evalcore.execution.lanes.waiting import LONGEST_PAUSE_S, SHARE
-from evalcore.execution.shared import SYNC_S
+
+from benchmarks.fleet_parameters import Costs, Fleet, StoreLimits, pilot_s, shards_of
 from evalcore.planning.spool import PART_CASES
 
 _LISTED = 1_000  # keys in an answer to a listing
 _IDLE_PAUSE_S = 1.0
-_PROCESSES_PER_SECOND = 10  # that write their sign of life into the shared limits
 _ENDLESS = "shards are lost faster than they are executed"
 _MOST_WALL_S = 30 * 86_400.0
 
@@ -298,9 +296,6 @@ def simulate(fleet: Fleet, costs: Costs) -> Prediction:
         env.process(_worker(run, number, speed))
     env.run(until=env.any_of([run.ended, env.timeout(_MOST_WALL_S)]))
     execute_s = env.now
-    if fleet.provider_per_s is not None:
-        # Shares of a limit are used once every worker has written that it keeps its own.
-        execute_s += 2 * max(SYNC_S, fleet.workers / _PROCESSES_PER_SECOND)
     return _predicted(run, execute_s)
 
 

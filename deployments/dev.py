@@ -113,19 +113,20 @@ def _stop_signals() -> Iterator[None]:
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
     """Keep a second `evalcore dev` out of the folder; raise `UsageError` if one is there."""
-    import fcntl
+    from filelock import FileLock, Timeout
 
     state.mkdir(parents=True, exist_ok=True)
     (state / ".gitignore").write_text("*\n", "utf-8")
-    with (state / "lock").open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            other = lock.read().strip()
-            message = f"`evalcore dev` already runs in this folder (process {other})"
-            raise UsageError(message) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+    path = state / "lock"
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        other = path.read_text("utf-8").strip()
+        message = f"`evalcore dev` already runs in this folder (process {other})"
+        raise UsageError(message) from None
+    try:
+        path.write_text(f"{os.getpid()}\n", "utf-8")
         yield
+    finally:
+        lock.release()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import Connection, query_text
 
 _MOST_NAMES: Final = 1_000
 
@@ -48,11 +48,7 @@ class AssertionCounts(NamedTuple):
         return self.disagreed / self.compared if self.compared else None
 
 
-class _Connection(Protocol):
-    def execute(self, query: str, parameters: Any = None, /) -> Any: ...
-
-
-def run_assertion_counts(connection: _Connection) -> tuple[AssertionCounts, ...]:
+def run_assertion_counts(connection: Connection) -> tuple[AssertionCounts, ...]:
     """Return the assertions of the run whose result files the connection has as `files`.
 
     Those that fail most come first.
@@ -61,7 +57,7 @@ def run_assertion_counts(connection: _Connection) -> tuple[AssertionCounts, ...]
 
 
 def suite_assertion_counts(
-    connection: _Connection, suite: str, run_ids: Sequence[str]
+    connection: Connection, suite: str, run_ids: Sequence[str]
 ) -> tuple[AssertionCounts, ...]:
     """Return the assertions of runs in the history's table `assertions`; `suite` as it has it.
 
@@ -71,7 +67,7 @@ def suite_assertion_counts(
 
 
 def _counts(
-    connection: _Connection, source: str, parameters: dict[str, Any]
+    connection: Connection, source: str, parameters: dict[str, Any]
 ) -> tuple[AssertionCounts, ...]:
     query = query_text("assertion_counts").format(source=query_text(source))
     rows = connection.execute(query, parameters | {"most_names": _MOST_NAMES}).fetchall()

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
-from evalcore.analytics.named import fill_table, query_text
+from evalcore.analytics.named import Connection, fill_table, first_value, query_text, run_query
 from evalcore.model.failure import cut_mark
 from evalcore.model.run import Plan
 from evalcore.sql.connection import BoundedConnection, connect, literal_path
@@ -104,9 +104,7 @@ class CaseTable:
     ) -> None:
         self._connection = connection
         self._plan = plan
-        connection.execute(
-            query_text("case_rows"), {"variants": plan.variants, "iterations": plan.iterations}
-        )
+        run_query(connection, "case_rows", variants=plan.variants, iterations=plan.iterations)
         fill_table(
             connection,
             "changed_cases",
@@ -117,8 +115,8 @@ class CaseTable:
             ),
         )
         self._questions = questions
-        row = connection.execute("SELECT getvariable('files')").fetchone()
-        self.texts = SearchIndex(row[0] if row else [], plan, questions)
+        files = first_value(connection, "SELECT getvariable('files')") or []
+        self.texts = SearchIndex(files, plan, questions)
         self._searched: str | None = None
         self._facets: CaseFacets | None = None
 
@@ -142,13 +140,11 @@ class CaseTable:
     def count(self, choice: CaseChoice) -> int:
         """Return how many rows a choice has."""
         query = query_text("case_count").format(filter=query_text("case_filter"))
-        row = self._connection.execute(query, self._parameters(choice)).fetchone()
-        return int(row[0]) if row else 0
+        return int(first_value(self._connection, query, self._parameters(choice)))
 
     def ended_items(self) -> int:
         """Return how many work items the rows stand for."""
-        row = self._connection.execute("SELECT sum(iterations) FROM case_rows").fetchone()
-        return int(row[0] or 0) if row else 0
+        return int(first_value(self._connection, "SELECT sum(iterations) FROM case_rows") or 0)
 
     def facets(self, most: int = 100) -> CaseFacets:
         """Return what there is to filter by, at most `most` values of each."""
@@ -163,12 +159,9 @@ class CaseTable:
 
     def neighbours(self, number: int) -> tuple[CaseRow | None, CaseRow | None]:
         """Return the rows before and after a row in the order of the plan."""
-        row = self._connection.execute(
-            "SELECT max(number) FILTER (number < $1), min(number) FILTER (number > $1) "
-            "FROM case_rows",
-            [number],
-        ).fetchone()
-        before, after = row or (None, None)
+        ends = "max(number) FILTER (number < $1), min(number) FILTER (number > $1)"
+        beside = first_value(self._connection, f"SELECT [{ends}] FROM case_rows", [number])  # noqa: S608
+        before, after = beside
         rows = {each.number: each for each in self._by_number([before, after])}
         return rows.get(before), rows.get(after)
 
@@ -235,8 +228,7 @@ class CaseTable:
             return
         self._searched = None
         if text:
-            parameters = {"text": text, "index": self.texts.path()}
-            self._connection.execute(query_text("matching_cases"), parameters)
+            run_query(self._connection, "matching_cases", text=text, index=self.texts.path())
         else:
             self._connection.execute(
                 "CREATE OR REPLACE TEMP TABLE matching_cases AS SELECT 0::BIGINT AS number LIMIT 0"
@@ -321,11 +313,7 @@ class ItemMark(NamedTuple):
     score: float | None
 
 
-class _Database(Protocol):
-    def execute(self, query: str, parameters: Any = None) -> Any: ...
-
-
-def read_marks(tables: _Database, items: range, iterations: int) -> tuple[ItemMark, ...]:
+def read_marks(tables: Connection, items: range, iterations: int) -> tuple[ItemMark, ...]:
     """Return how these items ended, from the table `items` of a run."""
     rows = tables.execute(
         "SELECT item, variant, item % $3, coalesce(outcome, status), counted_score FROM items "
@@ -336,7 +324,7 @@ def read_marks(tables: _Database, items: range, iterations: int) -> tuple[ItemMa
 
 
 def read_items(
-    tables: _Database, numbers: Sequence[int], *, most_characters: int
+    tables: Connection, numbers: Sequence[int], *, most_characters: int
 ) -> tuple[CaseItem, ...]:
     """Return items of the run whose tables these are, in their order."""
     query = query_text("case_items").format(

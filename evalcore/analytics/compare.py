@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named import fill_table, query_text
+from evalcore.analytics.named import Connection, fill_table, query_text, read_rows, run_query
 from evalcore.model.comparison import (
     HARD_KINDS,
     MEASURE_KINDS,
@@ -29,8 +29,6 @@ from evalcore.statistics.exact import fisher
 from evalcore.statistics.multiplicity import holm
 
 if TYPE_CHECKING:
-    import _duckdb as duckdb
-
     from evalcore.sql.connection import BoundedConnection
 
 MAX_LISTED = 3_000
@@ -130,7 +128,7 @@ class Comparer:
         return Comparison(self._compare_pairs(pairs, plan), tuple(unavailable))
 
     def _measure(self, plan: Plan) -> None:
-        self._run("measured", iterations=plan.iterations, **self.reduction)
+        run_query(self.connection, "measured", iterations=plan.iterations, **self.reduction)
 
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]
@@ -150,10 +148,10 @@ class Comparer:
         if not compared:
             return ()
         names = {"candidates": [p[0] for p in pairs], "baselines": [p[1] for p in pairs]}
-        self._run("pairs", **names, same_run=earlier is None)
+        run_query(self.connection, "pairs", **names, same_run=earlier is None)
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
-        self._run("differences", **self.comparison.tolerances._asdict())
+        run_query(self.connection, "differences", **self.comparison.tolerances._asdict())
         self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
@@ -168,7 +166,7 @@ class Comparer:
 
         Returns the level that the smallest p of each candidate has to reach.
         """
-        rows = self._run("passes").fetchall() if repeated else []
+        rows = self._rows("passes") if repeated else []
         alphas: dict[int, float] = {}
         judged: list[dict[str, Any]] = []
         for index in dict.fromkeys(row[0] for row in rows):
@@ -262,11 +260,8 @@ class Comparer:
             unsettled = Unsettled(case, was_passed, was_run, now_passed, now_run, alpha)
             compared[index] = replace(compared[index], unsettled=unsettled)
 
-    def _run(self, query: str, **parameters: Any) -> duckdb.DuckDBPyConnection:
-        return self.connection.execute(query_text(query), parameters or None)
-
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self._run(query, **parameters).fetchall()
+        return read_rows(self.connection, query, **parameters)
 
 
 def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
@@ -356,17 +351,13 @@ class PairedPage(NamedTuple):
     following: PairedKey | None
 
 
-class _Database(Protocol):
-    def execute(self, query: str, parameters: Any = None) -> Any: ...
-
-
-def keep_pairs(tables: _Database) -> None:
+def keep_pairs(tables: Connection) -> None:
     """Drop what the pairs were made from: pages need nothing else of it, and it is the most."""
     for table in ("items", "cases", "measured", "baseline_measured", "differences", "chances"):
         tables.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-def read_moves(tables: _Database) -> Mapping[str, int]:
+def read_moves(tables: Connection) -> Mapping[str, int]:
     """Return how many cases moved in which way, in the order of `MOVES`."""
     query = query_text("moved_cases").format(filter="true")
     parameters = _parameters(None, 2**62)
@@ -379,7 +370,7 @@ def read_moves(tables: _Database) -> Mapping[str, int]:
 
 
 def read_paired(
-    tables: _Database, choice: PairedChoice, after: PairedKey | None, *, most: int
+    tables: Connection, choice: PairedChoice, after: PairedKey | None, *, most: int
 ) -> PairedPage:
     """Return at most `most` cases after a key, those that moved first."""
     parameters = _parameters(after, most + 1)
@@ -399,7 +390,7 @@ def read_paired(
     return PairedPage(tuple(page), last if len(rows) > most else None)
 
 
-def read_scatter(tables: _Database) -> tuple[ScatterPoint, ...]:
+def read_scatter(tables: Connection) -> tuple[ScatterPoint, ...]:
     """Return the points of the cases that both sides measured, the least frequent last."""
     rows = tables.execute(
         f"SELECT round(was_score * {GRID})::INTEGER AS was_cell, "  # noqa: S608 - a constant

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import _duckdb as duckdb
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import first_value, query_text
 from evalcore.errors import Damage
 from evalcore.model.run import StoredPart
 from evalcore.sql.columns import FIRST_COLUMNS
@@ -115,9 +115,9 @@ def _wrong(path: Path, items: range) -> str | None:
         return f"has {nulls} of {len(items)} rows without an item, a case, a variant or a state"
     if (first, last) != (items.start, items.stop - 1):
         return f"holds the items {first} to {last} instead of {items.start} to {items.stop - 1}"
-    distinct = connection.execute(_DISTINCT, [file]).fetchone()
-    if distinct is None or distinct[0] != len(items):
-        return f"has rows of {0 if distinct is None else distinct[0]} of {len(items)} items"
+    distinct = first_value(connection, _DISTINCT, [file])
+    if distinct != len(items):
+        return f"has rows of {distinct} of {len(items)} items"
     return None
 
 

@@ -28,6 +28,23 @@ class Connection(Protocol):
         """Execute a query with its parameters."""
 
 
+def run_query(connection: Connection, name: str, **parameters: Any) -> Any:
+    """Execute a named query; return its result."""
+    return connection.execute(query_text(name), parameters or None)
+
+
+def read_rows(connection: Connection, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a named query."""
+    rows: list[tuple[Any, ...]] = run_query(connection, name, **parameters).fetchall()
+    return rows
+
+
+def first_value(connection: Connection, query: str, parameters: Any = None) -> Any:
+    """Return the first value of the first row of a query; None without a row."""
+    row = connection.execute(query, parameters).fetchone()
+    return row[0] if row else None
+
+
 def fill_table(
     connection: Connection,
     table: str,

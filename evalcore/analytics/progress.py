@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import read_rows, run_query
 from evalcore.model.exchange import ErrorKind
 from evalcore.model.run import REFUSED
 from evalcore.sql.connection import connect, literal_path
@@ -49,8 +49,7 @@ def used_by(parts: Sequence[Path]) -> Used:
 def _totals(query: str, parts: Sequence[Path]) -> tuple[Any, ...]:
     """Return the one row of a query over result parts, () without any part."""
     files = [literal_path(part) for part in parts]
-    row = connect().execute(query_text(query), {"files": files}).fetchone() if files else None
-    return row or ()
+    return read_rows(connect(), query, files=files)[0] if files else ()
 
 
 _REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT)
@@ -69,14 +68,8 @@ def prevented_rows(
     files = [(rank, literal_path(path)) for rank, parts in enumerate(runs) for path in parts]
     if not files:
         return
-    cursor = connect().execute(
-        query_text("prevented"),
-        {
-            "files": [path for _, path in files],
-            "ranks": [rank for rank, _ in files],
-            "kinds": list(kinds),
-        },
-    )
+    ranks, paths = map(list, zip(*files, strict=True))
+    cursor = run_query(connect(), "prevented", files=paths, ranks=ranks, kinds=list(kinds))
     while rows := cursor.fetchmany(_ROWS):
         yield from rows
 
@@ -88,12 +81,6 @@ def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:
     """
     if not parts:
         return ()
-    rows = connect().execute(
-        query_text("refused"),
-        {
-            "files": [literal_path(path) for path in parts],
-            "reason": REFUSED,
-            "kinds": list(map(str, _REFUSALS)),
-        },
-    )
-    return tuple(shard for (shard,) in rows.fetchall())
+    files, kinds = [literal_path(path) for path in parts], list(map(str, _REFUSALS))
+    rows = read_rows(connect(), "refused", files=files, reason=REFUSED, kinds=kinds)
+    return tuple(shard for (shard,) in rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import read_rows
 from evalcore.gates.rounds import RoundItem
 from evalcore.gates.sequential import DIFFERENCES, CaseValue, SeenValue, SequentialRule
 from evalcore.sql.connection import BoundedConnection
@@ -40,7 +40,7 @@ def sequential_values(
     """
     kinds = {rule.value: rule for rule in rules}
     k = max((rule.k for rule in rules if rule.value is CaseValue.RELIABILITY), default=1)
-    rows = connection.execute(query_text("sequential_values"), {"k": k}).fetchall()
+    rows = read_rows(connection, "sequential_values", k=k)
     values = [
         SeenValue(number, CaseValue(name), variant, value, variants)
         for number, variant, name, value, variants in rows
@@ -68,8 +68,8 @@ def read_round(
 
     `tables` have this round and those before it; the differences are those of all of them.
     """
-    parameters = {"iterations": iterations, "round": iteration}
-    rows = tables.connection.execute(query_text("round_values"), parameters).fetchall()
+    numbers = {"iterations": iterations, "round": iteration}
+    rows = read_rows(tables.connection, "round_values", **numbers)
     items = [RoundItem(*row) for row in rows]
     if tables.awaits_labels():
         return items, []
@@ -86,6 +86,4 @@ def read_round(
 
 def executed_iterations(connection: BoundedConnection) -> list[tuple[int, int]]:
     """Return numbers of iterations, and how many cases × variants were run so often."""
-    return [
-        (most, count) for most, count in connection.execute(query_text("iterations_run")).fetchall()
-    ]
+    return [(most, count) for most, count in read_rows(connection, "iterations_run")]

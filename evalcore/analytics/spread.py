@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import read_rows, run_query
 from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.connection import BoundedConnection
@@ -107,15 +107,15 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     _name_clusters(connection, cluster)
     clustered = cluster is not None
     if clustered:
-        by_variant = _rows(connection, "spread_units", by_variant=True)
+        by_variant = read_rows(connection, "spread_units", by_variant=True)
     else:
-        by_variant = _rows(connection, "spread")
+        by_variant = read_rows(connection, "spread")
     overall = by_variant
     if plan.variants > 1:
-        overall = _rows(connection, "spread_units", by_variant=False)
+        overall = read_rows(connection, "spread_units", by_variant=False)
     noise = None
     if plan.iterations > 1:
-        (noise,) = connection.execute(query_text("iteration_noise")).fetchone() or (None,)
+        ((noise,),) = read_rows(connection, "iteration_noise") or ((None,),)
 
     def described(sample: Sample, noise: float | None = None) -> Sample:
         return sample._replace(clustered=clustered, iterations=plan.iterations, noise=noise)
@@ -148,11 +148,7 @@ def _name_clusters(connection: BoundedConnection, cluster: str | None) -> None:
         connection.execute(f"CREATE OR REPLACE TEMP TABLE case_units {columns}")
         return
     path = f"$.{orjson.dumps(cluster).decode()}"
-    connection.execute(query_text("case_units"), {"path": path, "key": cluster})
-
-
-def _rows(connection: BoundedConnection, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    return connection.execute(query_text(query), parameters or None).fetchall()
+    run_query(connection, "case_units", path=path, key=cluster)
 
 
 def _total(sums: Iterable[_Sums]) -> _Sums:
@@ -218,7 +214,7 @@ def read_measures(
     single = items_per_unit == 1 and not clustered
     measured = {}
     query = "measure_spread_single" if single else "measure_spread"
-    for number, *row in _rows(connection, query, by_variant=by_variant):
+    for number, *row in read_rows(connection, query, by_variant=by_variant):
         latency, cost, tokens = (_measure(*row[first : first + 3]) for first in (0, 3, 6))
         variant = number if by_variant else None
         p50 = _percentile_ends(connection, variant, 0.5, latency, row[9])

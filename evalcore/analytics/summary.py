@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.compare import Comparer, ComparisonPlan
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import first_value, query_text, read_rows, run_query
 from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
@@ -131,18 +131,23 @@ class Aggregates:
         self.connection.close()
 
     def _run(self, query: str, **parameters: Any) -> Any:
-        return self.connection.execute(query_text(query), parameters or None)
+        return run_query(self.connection, query, **parameters)
+
+    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return read_rows(self.connection, query, **parameters)
 
     def summary(self) -> Summary:
         """Return the aggregates that gates and reports need."""
-        row = dict(self._row("counts", items=self._plan.items))
+        result = self._run("counts", items=self._plan.items)
+        names = [column[0] for column in result.description]
+        row = dict(zip(names, result.fetchone(), strict=True))
         counts = Counts(
             planned=row["planned"] if self._left_out else self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
         )
         samples = read_samples(self.connection, self._plan, self._policy.cluster)
         variants = self._variants(samples, (row["p50_latency_ms"], row["total_cost_usd"]))
-        required = self._run("required").fetchall() if row["missed"] else []
+        required = self._rows("required") if row["missed"] else []
         slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
         tokens = row["total_tokens"]
         costliest, with_judges = self._costliest()
@@ -199,7 +204,7 @@ class Aggregates:
         self, samples: Samples, of_all: tuple[float | None, float | None]
     ) -> tuple[VariantSummary, ...]:
         """Return the variants in the order of the plan; the figures of one alone are the run's."""
-        rows = self._run("variants").fetchall()
+        rows = self._rows("variants")
         figures: dict[int, tuple[float | None, float | None]]
         figures = {number: of_all for number, *_ in rows[:1]}
         if len(rows) > 1:
@@ -221,8 +226,7 @@ class Aggregates:
 
     def _is_planned(self, variant: int) -> bool:
         query = "SELECT bool_or(NOT left_out OR stopped) FROM items WHERE variant_number = $1"
-        row = self.connection.execute(query, [variant]).fetchone()
-        return bool(row and row[0])
+        return bool(first_value(self.connection, query, [variant]))
 
     def _awaiting(self) -> AwaitedLabels:
         labels, items = self._run("awaiting").fetchone()
@@ -232,7 +236,7 @@ class Aggregates:
         """Return how well annotators agree, by question."""
         from evalcore.annotations.reliability import LabelledContent, question_agreements
 
-        rows = self._run("votes").fetchall()
+        rows = self._rows("votes")
         return question_agreements(
             LabelledContent(question, numeric, orjson.loads(votes))
             for question, numeric, votes in rows
@@ -252,7 +256,7 @@ class Aggregates:
         ids = list(dict.fromkeys(named))
         if not ids:
             return ()
-        return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())
+        return tuple(RequiredCase(*row) for row in self._rows("required_cases", ids=ids))
 
     def _gate_rows(self) -> dict[str, tuple[Any, ...]]:
         """Return the rows of the gates' own queries."""
@@ -275,13 +279,11 @@ class Aggregates:
 
     def awaits_labels(self) -> bool:
         """Whether labels of people are missing."""
-        row = self.connection.execute("SELECT bool_or(awaiting) FROM items").fetchone()
-        return bool(row and row[0])
+        return bool(first_value(self.connection, "SELECT bool_or(awaiting) FROM items"))
 
     def stopped_items(self) -> int:
         """Return how many items were skipped since the gates were decided before."""
-        row = self.connection.execute("SELECT count(*) FROM items WHERE stopped").fetchone()
-        return int(row[0]) if row else 0
+        return int(first_value(self.connection, "SELECT count(*) FROM items WHERE stopped"))
 
     def compared_variants(self) -> list[str]:
         """Compare, and return the compared variants; their cases are in the table `pairs`."""
@@ -331,11 +333,11 @@ class Aggregates:
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return why items were skipped, and how many for each reason; the most frequent first."""
-        return [(reason, count) for reason, count in self._run("reasons").fetchall()]
+        return [(reason, count) for reason, count in self._rows("reasons")]
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""
-        rows = self._run("failures", most=most).fetchall()
+        rows = self._rows("failures", most=most)
         return tuple(
             Failure._make((*row[:-2], tuple(FailedAssertion(*entry) for entry in row[-2]), row[-1]))
             for row in rows
@@ -343,24 +345,33 @@ class Aggregates:
 
     def not_passed(self) -> tuple[str, ...]:
         """Return the ids of the cases that did not pass in some variant, in the plan's order."""
-        return tuple(case for (case,) in self._run("not_passed").fetchall())
+        return tuple(case for (case,) in self._rows("not_passed"))
 
     def script_scores(self, *, detail: bool) -> ScriptScores:
-        """Return the scores of a script suite's run, suite by suite and test by test."""
-        return read_script_scores(self._rows, iterations=self._plan.iterations, detail=detail)
+        """Return the scores of a script suite's run, suite by suite and test by test.
+
+        With `detail` also those of each iteration.
+        """
+        details = None
+        if detail:
+            rows = self._rows("script_details", iterations=self._plan.iterations)
+            details = tuple(
+                TestDetail(tuple(row[0]), tuple(row[1]), tuple(row[2]), row[3]) for row in rows
+            )
+        return ScriptScores(
+            finals=tuple((variant, score) for variant, score in self._rows("script_finals")),
+            groups=tuple(GroupScore(*row) for row in self._rows("script_groups")),
+            tests=tuple(TestScore(*row) for row in self._rows("script_tests")),
+            details=details,
+            tokens=tuple(ModelTokens(*row) for row in self._rows("script_tokens")),
+        )
 
     def script_notes(self) -> tuple[Note, ...]:
-        """Return the errors and warnings of a script suite's tests."""
-        return read_notes(self._rows)
-
-    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._run(query, **parameters).fetchall()
-        return rows
-
-    def _row(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
-        result = self._run(query, **parameters)
-        names = [column[0] for column in result.description]
-        return zip(names, result.fetchone(), strict=True)
+        """Return the errors and warnings of a script suite's tests, each once per test."""
+        return tuple(
+            Note(is_error, variant, case, message, tuple(iterations))
+            for is_error, variant, case, message, iterations in self._rows("script_notes")
+        )
 
 
 def reduction_of(policy: Policy) -> dict[str, Any]:
@@ -378,34 +389,5 @@ _COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed"
 
 def median_item_s(part: Path) -> float:
     """Return the median time (seconds) that the items of one shard took."""
-    row = connect().execute(query_text("pilot"), {"file": literal_path(part)}).fetchone()
-    return float(row[0]) if row else 0.0
-
-
-# A named query with its parameters → its rows.
-Query = Callable[..., list[tuple[Any, ...]]]
-
-
-def read_script_scores(query: Query, *, iterations: int, detail: bool) -> ScriptScores:
-    """Return the scores; with `detail` also those of each iteration."""
-    details = None
-    if detail:
-        rows = query("script_details", iterations=iterations)
-        details = tuple(
-            TestDetail(tuple(row[0]), tuple(row[1]), tuple(row[2]), row[3]) for row in rows
-        )
-    return ScriptScores(
-        finals=tuple((variant, score) for variant, score in query("script_finals")),
-        groups=tuple(GroupScore(*row) for row in query("script_groups")),
-        tests=tuple(TestScore(*row) for row in query("script_tests")),
-        details=details,
-        tokens=tuple(ModelTokens(*row) for row in query("script_tokens")),
-    )
-
-
-def read_notes(query: Query) -> tuple[Note, ...]:
-    """Return errors and warnings in the order of the plan, each once per test."""
-    return tuple(
-        Note(is_error, variant, case, message, tuple(iterations))
-        for is_error, variant, case, message, iterations in query("script_notes")
-    )
+    value = first_value(connect(), query_text("pilot"), {"file": literal_path(part)})
+    return float(value or 0.0)

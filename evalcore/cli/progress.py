@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from evalcore.execution.row import ItemEnd
+from evalcore.execution.waits import Waits, waiting_text
 from evalcore.mistakes.wording import outcomes_text
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
@@ -19,12 +20,15 @@ _COUNTS = ("passed", "failed", "blocked", "error", "skipped")
 _ITEMS_PER_LOOK = 64
 _FIRST_LINE_S = 3.0
 _LINE_EVERY_S = 10.0
+_WAITS_EVERY_S = 30.0
 
 
 class ProgressDisplay:
     """Counts finished items; a context that shows them. Safe to call from several threads.
 
-    A log that has any line of it ends with the last state. `clock` returns seconds.
+    A log that has any line of it ends with the last state. While calls wait (`waits`), the bar says
+    for what, elsewhere a line every 30 s: of JSON for the log of `log_run`. `clock` returns
+    seconds.
     """
 
     def __init__(
@@ -33,10 +37,15 @@ class ProgressDisplay:
         total: int,
         *,
         quiet: bool = False,
+        log_run: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._title, self._total = sanitize_terminal(title).replace("\n", " "), total
         self._quiet = quiet
+        self._log_run = log_run
+        self.waits = Waits(clock)
+        self._ended = threading.Event()
+        self._teller: threading.Thread | None = None
         self._clock = clock
         self._lock = threading.Lock()
         self._started = clock()
@@ -50,9 +59,15 @@ class ProgressDisplay:
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
             self._open_bar()
+        elif self._log_run or not self._quiet:
+            self._teller = threading.Thread(target=self._tell_waits, name="waits", daemon=True)
+            self._teller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._teller is not None:
+            self._teller.join()
         if self._bar is not None:
             self._bar.stop()
         elif self._printed not in (0, self.done):
@@ -77,12 +92,39 @@ class ProgressDisplay:
             self._next = now + _LINE_EVERY_S
             self._show()
 
+    def _tell_waits(self) -> None:
+        """Write a line for each 30 s in which calls have waited for something for a second."""
+        while not self._ended.wait(_WAITS_EVERY_S):
+            waits = self.waits.standing()
+            text = waiting_text(waits)
+            if not text:
+                continue
+            if self._log_run is not None:
+                from evalcore.observability.log import log_line
+
+                fields = {
+                    "run": self._log_run,
+                    "suite": self._title,
+                    "done": self.done,
+                    "items": self._total,
+                    "waits": {
+                        label: {"calls": calls, "longest_s": round(longest_s, 1)}
+                        for label, (calls, longest_s) in waits.items()
+                    },
+                }
+                click.echo(log_line("info", "run.waiting", fields, as_json=True), err=True)
+            else:
+                click.echo(f"{self._title}: {self.done}/{self._total}, {text}", err=True)
+
+    def _state(self) -> str:
+        return ", ".join(filter(None, (self._counted(), waiting_text(self.waits.standing()))))
+
     def _counted(self) -> str:
         return outcomes_text(self._counts)
 
     def _show(self) -> None:
         self._printed = self.done
-        line = f"{self._title}: {self.done}/{self._total}, {self._counted()}"
+        line = f"{self._title}: {self.done}/{self._total}, {self._state()}"
         measured = self.done - self._unmeasured
         if measured and self.done < self._total:
             left_s = (self._clock() - self._started) / measured * (self._total - self.done)
@@ -106,7 +148,7 @@ class ProgressDisplay:
 
             def get_renderables(self) -> Iterable[RenderableType]:
                 for task in self.task_ids:
-                    self.update(task, completed=display.done, counted=display._counted())
+                    self.update(task, completed=display.done, counted=display._state())
                 yield from super().get_renderables()
 
         self._bar = Bar(

@@ -71,6 +71,7 @@ class RunOptions:
             keep_workspaces=self.keep_workspaces,
             isolation=Isolation(self.isolation or configured.isolation),
             workers=workers,
+            waits=progress.waits,
         )
 
     @property

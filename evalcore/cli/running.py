@@ -214,9 +214,13 @@ def _execute(
     stopper = SignalStopper()
     receipts: tuple[ShardReceipt, ...] = ()
     # Lines of a log are read by machines: nothing else stands between them.
-    quiet = (settings().log or "").startswith("json")
+    log = settings().log or ""
+    quiet = log.startswith("json")
+    log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
     with (
-        ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
+        ProgressDisplay(
+            manifest.suite, manifest.plan.items, quiet=quiet, log_run=log_run
+        ) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):

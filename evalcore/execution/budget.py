@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -65,8 +64,6 @@ LARGEST_SHARE_TOKENS = 16_384
 # An answer may be so many times as long as the longest until now.
 _ROOM = 4
 _MILLION = 1e6
-# So many of the calls that wait are added up.
-_MOST_WAITING = 256
 
 
 class Spent(NamedTuple):
@@ -121,6 +118,13 @@ class Bounds(NamedTuple):
         return (
             self.max_cost_usd is not None and reaches(0.0, left.cost_usd, self.max_cost_usd)
         ) or (self.max_tokens is not None and left.tokens <= 0)
+
+    def where_bound(self, amount: Spent, otherwise: Spent) -> Spent:
+        """Return the amount, or the other where there is no bound."""
+        return Spent(
+            otherwise.cost_usd if self.max_cost_usd is None else amount.cost_usd,
+            otherwise.tokens if self.max_tokens is None else amount.tokens,
+        )
 
     def less(self, spent: Spent) -> Spent:
         """Return what is left of the bounds; 0 where there is none."""
@@ -186,24 +190,18 @@ def demand_of(request: Request, price: TokenPrice) -> TokenDemand:
 class Position(NamedTuple):
     """What a process has done with its part of a shared budget.
 
-    `settled` is billed, `assumed` is what calls that came to no end may have cost, `reserved` is
-    in flight. `next_need` is what the first waiting call needs, `need` what all of them need.
-    `reserved_ever` is what has been
-    reserved for all calls together. `longest` is the longest answer.
+    `settled` is billed, `assumed` is what calls that came to no end may have cost; `committed` is
+    both, and what is reserved for calls in flight. `allowance` is what the process may spend (as
+    much as it has committed where there is no bound). `need` is what the first waiting call needs.
+    `longest` is the longest answer.
     """
 
     settled: Spent
     assumed: Spent
-    reserved: Spent
-    next_need: Spent | None
-    need: Spent
-    reserved_ever: Spent
+    committed: Spent
+    allowance: Spent
+    need: Spent | None
     longest: int
-
-    @property
-    def committed(self) -> Spent:
-        """What other processes must not get."""
-        return self.settled.plus(self.assumed).plus(self.reserved)
 
 
 class RunBudget:
@@ -223,14 +221,13 @@ class RunBudget:
         shared: bool = False,
     ) -> None:
         self.bounds = Bounds(max_cost_usd, max_tokens)
-        self.ask: Callable[[], None] = _ask_no_process
+        self.ask: Callable[[], None] = lambda: None
         self._elsewhere = spent
         self._allowance = NOTHING_SPENT if shared else self.bounds.less(spent)
-        self._low = NOTHING_SPENT
         # Whether nothing that other processes do can add to the allowance.
         self._final = not shared
         self._failed = False
-        self._settled = self._assumed = self._reserved = self._reserved_ever = NOTHING_SPENT
+        self._settled = self._assumed = self._reserved = NOTHING_SPENT
         self._running = 0
         self._longest = 0
         self._waiting: deque[_WaitingCall] = deque()
@@ -293,38 +290,27 @@ class RunBudget:
             self._longest = max(self._longest, output_tokens)
             self._serve()
 
-    def position(self) -> Position:
-        """Return what has become of the allowance."""
+    def position(self, *, returns: bool = False) -> Position:
+        """Return what has become of the allowance; `returns` gives up all that is not committed."""
         with self._lock:
-            needs = [self._need(waiting) for waiting in islice(self._waiting, _MOST_WAITING)]
-            return Position(
-                self._settled,
-                self._assumed,
-                self._reserved,
-                needs[0] if needs else None,
-                Spent(sum(need.cost_usd for need in needs), sum(need.tokens for need in needs)),
-                self._reserved_ever,
-                self._longest,
-            )
+            committed = self._committed
+            if returns:
+                self._allowance, self._final = committed, False
+            need = None
+            if self._waiting:
+                first = self._waiting[0]
+                need = first.demand.cost(self._size(first.demand, first.concurrency)[0])
+            allowance = self.bounds.where_bound(self._allowance, committed)
+            return Position(self._settled, self._assumed, committed, allowance, need, self._longest)
 
-    def shrink(self, room: Spent) -> Spent:
-        """Give back what exceeds the calls in flight by more than `room`; return the allowance."""
-        with self._lock:
-            self._allowance = self._allowance.least(self._committed.plus(room))
-            self._final = False  # until `allow` says so again
-            return self._allowance
-
-    def allow(
-        self, allowance: Spent, elsewhere: Spent, *, low: Spent, final: bool, longest: int = 0
-    ) -> None:
+    def allow(self, allowance: Spent, elsewhere: Spent, *, final: bool, longest: int) -> None:
         """Take the allowance that stands in the store.
 
-        `elsewhere` is what other processes spent. `ask` is called when less than `low` is free.
-        `final` says that nothing that other processes do can add to the allowance.
+        `elsewhere` is what other processes spent. `final` says that nothing that other processes do
+        can add to the allowance.
         """
         with self._lock:
-            self._allowance, self._elsewhere = allowance, elsewhere
-            self._low, self._final = low, final
+            self._allowance, self._elsewhere, self._final = allowance, elsewhere, final
             self._longest = max(self._longest, longest)
             self._serve()
 
@@ -359,9 +345,6 @@ class RunBudget:
             if not head.waiter.set(_NO_GRANT if grant is None else grant) and grant is not None:
                 self._release(grant)
 
-    def _need(self, waiting: _WaitingCall) -> Spent:
-        return waiting.demand.cost(self._size(waiting.demand, waiting.concurrency)[0])
-
     def _size(self, demand: TokenDemand, concurrency: int) -> tuple[int | None, bool]:
         """Return the most tokens that a call may answer with, and whether the budget says so.
 
@@ -390,10 +373,6 @@ class RunBudget:
             output, cost = rest, demand.cost(rest)
         self._running += 1
         self._reserved = self._reserved.plus(cost)
-        self._reserved_ever = self._reserved_ever.plus(cost)
-        if self._low != NOTHING_SPENT and not self.bounds.has(free.minus(cost), self._low):
-            self._low = NOTHING_SPENT  # asked once
-            self.ask()
         return Grant(cost.cost_usd, cost.tokens, output, shared)
 
     def _output_within(self, demand: TokenDemand, free: Spent) -> int | None:
@@ -427,10 +406,6 @@ class _WaitingCall(NamedTuple):
     demand: TokenDemand
     concurrency: int
     waiter: ThreadWaiter[Grant]
-
-
-def _ask_no_process() -> None:
-    """Do nothing: the budget is one process's own."""
 
 
 _NO_GRANT = Grant(0.0, 0, None, shared=False)

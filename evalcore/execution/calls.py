@@ -35,6 +35,7 @@ from evalcore.execution.adaptive import Slot
 from evalcore.execution.budget import Settlement, TokenDemand
 from evalcore.execution.limits import Refusal, RunLimits, items_of
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
+from evalcore.execution.waits import Waits
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import (
     BOUNDS,
@@ -103,6 +104,7 @@ class RunCallContext:
     draw: Draw = random.random
     observer: Observer | None = None
     redaction: Redaction | None = None
+    waits: Waits = field(default_factory=Waits)
 
 
 # What the ledger alone knows of a call; a target that lists its own calls does not.
@@ -535,13 +537,14 @@ class ItemCalls:
             if error.retry_after_s:  # waited at the provider's gate
                 continue
             waited_s += delay
-            if error.kind == ErrorKind.RATE:
-                # A new item would ask the same provider.
-                await asyncio.sleep(delay)
-                continue
-            await self._calls.slot.pause(delay)
-            with self.standing_still():
-                await self._calls.slot.regain()
+            with self._context.waits.entered(f"{_name(request)} retry ({error.kind})"):
+                if error.kind == ErrorKind.RATE:
+                    # A new item would ask the same provider.
+                    await asyncio.sleep(delay)
+                    continue
+                await self._calls.slot.pause(delay)
+                with self.standing_still():
+                    await self._calls.slot.regain()
 
     async def _paid(
         self, request: Request, demand: TokenDemand | None, attempt: int, opened: OpenCall
@@ -554,7 +557,7 @@ class ItemCalls:
         concurrency = self._limits.window.limit
         grant = budget.try_reserve(demand, concurrency)
         if grant is None:
-            with self.standing_still(), self._blocking():
+            with self._context.waits.entered("budget"), self.standing_still(), self._blocking():
                 grant = await budget.reserve(demand, concurrency)
         with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
@@ -586,16 +589,16 @@ class ItemCalls:
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
             return await self._let_through(request, send_once)
-        tokens = _guessed_tokens(request)
+        tokens, waits = _guessed_tokens(request), self._context.waits
         with ExitStack() as entered:
             if rates is not None:
-                entered.enter_context(rates.in_use())
                 if rates.gate is not None and not rates.gate.try_enter():
-                    with self.standing_still(), self._blocking():
+                    label = f"{_name(request)} max_concurrency"
+                    with waits.entered(label), self.standing_still(), self._blocking():
                         await rates.gate.enter()
                 if rates.gate is not None:
                     entered.callback(rates.gate.leave)
-            with self.standing_still():
+            with waits.entered(f"{_name(request)} rate limit"), self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
                 if rates is not None:
@@ -611,7 +614,8 @@ class ItemCalls:
         """Return the reply of an attempt, made when its provider lets calls through."""
         gate = self._limits.gates.find(request)
         async with AsyncExitStack() as entered:
-            with self.standing_still():
+            label = f"{_name(request)} Retry-After"
+            with self._context.waits.entered(label), self.standing_still():
                 await entered.enter_async_context(gate.entered(self._context.retry.total_s))
             return await send_once(request)
 
@@ -623,18 +627,17 @@ class ItemCalls:
             yield
             return
         slot = self._calls.slot
-        with limit.in_use():
-            if not limit.gate.try_enter():
-                await slot.begin_call()
-                try:
-                    with self.standing_still(), self._blocking():
-                        await limit.gate.enter()
-                finally:
-                    slot.end_call()
+        if not limit.gate.try_enter():
+            await slot.begin_call()
             try:
-                yield
+                with self.standing_still(), self._blocking():
+                    await limit.gate.enter()
             finally:
-                limit.gate.leave()
+                slot.end_call()
+        try:
+            yield
+        finally:
+            limit.gate.leave()
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""
@@ -691,6 +694,11 @@ def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
     reason = f"the provider asks to wait for {error.retry_after_s:g} s"
     message = f"{error.message}; {reason}, evalcore waits for {longest_s:g} s at most"
     return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
+
+
+def _name(request: Request) -> str:
+    """Return what a person calls the provider of a request."""
+    return request.endpoint.provider
 
 
 def _guessed_tokens(request: Request) -> int:

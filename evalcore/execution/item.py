@@ -352,7 +352,14 @@ class ItemRunner:
         """
         import asyncio
 
-        limit_s = self._suite.limits.timeout_s
+        limit_s, item = self._suite.limits.timeout_s, running.item
+        how = "limits.timeout_s of the suite"
+        if limit_s is None and item.target is not None and self._evidence.stored(item) is None:
+            from evalcore.targets.registry import kind_facts
+
+            kind = item.target.kind
+            limit_s = kind_facts(kind).item_timeout_s
+            how = f"the default of kind {kind}; a larger limits.timeout_s of the suite raises it"
         try:
             if limit_s is None:
                 return await self._evidence_and_grades(running)
@@ -367,7 +374,7 @@ class ItemRunner:
                 "target", "CancelledError: the target's own task was cancelled"
             ) from None
         except TimeoutError as error:
-            raise TargetError("timeout", f"no answer within {limit_s} s") from error
+            raise TargetError("timeout", f"no answer within {limit_s:g} s ({how})") from error
 
     async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
         if running.calls is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -133,10 +134,17 @@ class ItemJudges:
         runnable = self._run.runnable(spec, target)
         judge_complete = _AsJudge(self._complete, question.schema)
         work = self._run.work(self._item, question, judge_complete, target.kind)
+        bounded = self._run.suite.limits.timeout_s is not None
+        limit_s = None if bounded else kind_facts(target.kind).item_timeout_s
         try:
-            evidence = await runnable.answer(work)
+            async with asyncio.timeout(limit_s) as timer:
+                evidence = await runnable.answer(work)
         except EvalError:
             raise
+        except TimeoutError as error:
+            how = f" within {limit_s:g} s (limits.timeout_s of the suite raises it)"
+            reason = how if timer.expired() and limit_s is not None else f": {error}"
+            raise TargetError("judge", f"judge '{target.name}' gave no output{reason}") from error
         except Exception as error:
             # A target is foreign code; the assertion is in error.
             reason = f"{type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import UsageError
@@ -28,7 +28,7 @@ from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
 
 if TYPE_CHECKING:
-    from evalcore.execution.shared import LimitSync
+    from evalcore.execution.shared import SharedLimits
 
 # So often the first of those that wait looks whether an answer has let it through.
 _LOOK_S = 0.01
@@ -244,7 +244,7 @@ class RunLimits:
         self.rates = Rates(sources, clock)
         self.gates = ProviderGates(clock)
         self.shared = shared
-        self.sync: LimitSync | None = None
+        self.sync: SharedLimits | None = None
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
         self._prices: dict[tuple[str, str, tuple[str, ...]], TokenPrice | None] = {}
@@ -359,9 +359,9 @@ def highest_price(
 
     def highest(usage: Usage, names: Sequence[str]) -> float:
         if "cache_write_1h_tokens" in names:  # a part of what is written
-            usage = usage._replace(cache_write_tokens=_MILLION)
+            usage = replace(usage, cache_write_tokens=_MILLION)
         parts: list[dict[str, Any]] = [{}, *({name: _MILLION} for name in names)]
-        usages = [usage._replace(**part) for part in parts]
+        usages = [replace(usage, **part) for part in parts]
         return max(cost_of(model, provider, each, own) or 0.0 for each in usages)
 
     inputs = [name for name in kinds if TOKEN_PRICES[name][1] != "output"]
@@ -397,6 +397,13 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
             return rates
     names = ", ".join(sorted(entry.name for entry in offered)) or "none is installed"
     raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
+
+
+def most_processes(definition: SuiteDefinition, settings: Settings) -> int | None:
+    """Return how many processes may share a run so that each may make a call; None: any number."""
+    sources = (settings.providers, definition.limits.providers, _of_targets(definition))
+    bounds = [each.max_concurrency for limits in sources for each in limits.values()]
+    return min((bound for bound in bounds if bound), default=None)
 
 
 def items_of(target: str) -> str:

@@ -9,35 +9,21 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
+from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.budget import ThreadWaiter
 from evalcore.model.exchange import Endpoint, Reply
 from evalcore.model.suite import ProviderLimits
 
 _MINUTE_S = 60.0
-# A provider that was called a moment ago will be called again.
-_IDLE_S = 3.0
-# While a process has no share it looks so often for one.
-_HELD_S = 0.05
+# So often a call that waits for a window of time looks for one.
+_LOOK_S = 0.02
+# Clocks that are read one after another differ by less.
+_ROUNDING_S = 0.001
 
 Clock = Callable[[], float]
-
-
-class ProviderShare(NamedTuple):
-    """One of `processes` equal parts; what cannot be divided goes to those of the lowest `rank`."""
-
-    processes: int = 1
-    rank: int = 0
-
-    def of_calls(self, most: int) -> int:
-        """Return how many of `most` calls at once are this part's."""
-        return most // self.processes + (self.rank < most % self.processes)
-
-
-WHOLE = ProviderShare()
 
 
 class SharedRates(Protocol):
@@ -54,22 +40,10 @@ class Rate:
     """
 
     def __init__(self, per_minute: float, clock: Clock = time.monotonic) -> None:
-        self._whole_s = self._interval_s = _MINUTE_S / per_minute
+        self.interval_s = _MINUTE_S / per_minute
         self._clock = clock
         self._next = 0.0
         self._lock = threading.Lock()
-
-    def divide(self, processes: int, delay_s: float = 0.0) -> None:
-        """Be one of so many equal parts of the rate; the next unit waits for `delay_s` at least."""
-        with self._lock:
-            self._interval_s = self._whole_s * processes
-            if delay_s:
-                self._next = max(self._next, self._clock() + delay_s)
-
-    @property
-    def interval_s(self) -> float:
-        """How long (seconds) a unit takes in this part of the rate."""
-        return self._interval_s
 
     @property
     def wait_s(self) -> float:
@@ -81,13 +55,22 @@ class Rate:
         with self._lock:
             now = self._clock()
             start = max(now, self._next)
-            self._next = start + amount * self._interval_s
+            self._next = start + amount * self.interval_s
             return start - now
+
+    def owed_s(self, since: float) -> float:
+        """Return for how many seconds after a moment what was taken uses up the rate."""
+        return max(0.0, self._next - since)
+
+    def move(self, moment: float) -> None:
+        """Let the next unit wait for a moment."""
+        with self._lock:
+            self._next = moment
 
     def correct(self, difference: float) -> None:
         """Note that it was so many units more (or fewer) than what was taken."""
         with self._lock:
-            self._next += difference * self._interval_s
+            self._next += difference * self.interval_s
 
 
 class ConcurrencyGate:
@@ -100,9 +83,9 @@ class ConcurrencyGate:
         self._lock = threading.Lock()
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether a call waits for room."""
-        return bool(self._waiting)
+    def awaiting(self) -> int:
+        """How many calls wait for room."""
+        return len(self._waiting)
 
     def resize(self, most: int) -> None:
         """Let so many through at once from now on; those inside stay."""
@@ -153,7 +136,8 @@ class ConcurrencyGate:
 class ProviderRates:
     """The limits of one provider, or this process's share of them.
 
-    A call is `in_use`, enters `gate`, and goes out when it has `passed`.
+    A call enters `gate`, and goes out when it has `passed`. Rates that are shared with other
+    processes (execution.shared) let calls through in windows of time that `ask` asks for.
     """
 
     def __init__(self, limits: ProviderLimits, clock: Clock = time.monotonic) -> None:
@@ -165,55 +149,68 @@ class ProviderRates:
         self._clock = clock
         self.requests = None if requests is None else Rate(requests, clock)
         self.tokens = None if tokens is None else Rate(tokens, clock)
+        self._paced = [rate for rate in (self.requests, self.tokens) if rate is not None]
         self.gate = None if self._most is None else ConcurrencyGate(self._most)
-        self.turn = ConcurrencyGate(1)
-        self.ask: Callable[[], None] = _ask_no_process
-        # When (by the clock) the share ends unless it is confirmed.
-        self.expires_at = float("inf")
-        self._share: ProviderShare | None = WHOLE
-        self._users = 0
-        self._used_at = -_IDLE_S
-        self._lock = threading.Lock()
+        self._turn = ConcurrencyGate(1)
+        self._ask: Callable[[], None] = lambda: None
+        # When (by the clock) the window ends.
+        self._until = float("inf")
+        # What the first waiting call needs.
+        self._need_s: float | None = None
 
     @property
-    def is_used(self) -> bool:
-        """Whether calls are in flight, wait, or ended a moment ago."""
-        return self._users > 0 or self._clock() - self._used_at < _IDLE_S
+    def is_paced(self) -> bool:
+        """Whether requests or tokens per minute are bounded."""
+        return bool(self._paced)
 
-    @property
-    def is_starved(self) -> bool:
-        """Whether calls wait and this process's share lets none of them through."""
-        gate = self.gate
-        awaits = gate is not None and gate.is_awaited and gate.inside == 0
-        return awaits and self._share is not None
+    def divide(self, share: ConcurrencyShare) -> None:
+        """Take a fixed part of the calls at once."""
+        if self.gate is not None and self._most is not None:
+            self.gate.resize(share.part(self._most))
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Note that a call is about to be made, until its end."""
-        with self._lock:
-            self._users += 1
-        if self._share is None:
-            self.ask()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                self._used_at = self._clock()
+    def share(self, ask: Callable[[], None]) -> None:
+        """Let no call through outside of windows; `ask` is called when a call waits for one."""
+        self._ask, self._until = ask, self._clock()
+
+    def missing(self) -> tuple[float, int]:
+        """Return how long (seconds) a window the first call needs, and how many wait; 0: none."""
+        need_s = self._need_s
+        if need_s is None or self._fits(need_s):
+            return 0.0, 0
+        return need_s, 1 + self._turn.awaiting
+
+    def owed_s(self, since: float | None = None) -> float:
+        """Return how long (seconds) calls use up the rates after a moment, or after the window."""
+        after = self._until if since is None else since
+        return max((rate.owed_s(after) for rate in self._paced), default=0.0)
+
+    def open_window(self, begin: float | None, until: float) -> None:
+        """Let calls through between two moments; the window may also go on (`begin` is None)."""
+        if begin is not None:
+            for rate in self._paced:
+                rate.move(begin + rate.owed_s(self._until))
+        self._until = until
 
     async def passed(self, tokens: int) -> None:
         """Return when a call of about so many tokens may go out; calls pass in their order."""
-        if not self.turn.try_enter():
-            await self.turn.enter()
+        if not self._paced:
+            return
+        if not self._turn.try_enter():
+            await self._turn.enter()
         try:
-            while (wait_s := self.wait_s) > 0:
+            self._need_s = max(
+                0.0 if self.requests is None else self.requests.interval_s,
+                0.0 if self.tokens is None else self.tokens.interval_s * tokens,
+            )
+            while (wait_s := self._wait_s(self._need_s)) > 0:
                 await asyncio.sleep(wait_s)
             if self.requests is not None:
                 self.requests.take()
             if self.tokens is not None:
                 self.tokens.take(tokens)
         finally:
-            self.turn.leave()
+            self._need_s = None
+            self._turn.leave()
 
     def correct(self, guessed: int, reply: Reply) -> None:
         """Note how many tokens a call used that was guessed to use so many."""
@@ -221,54 +218,20 @@ class ProviderRates:
         if self.tokens is not None and tokens is not None:
             self.tokens.correct(tokens - guessed)
 
-    @property
-    def is_held(self) -> bool:
-        """Whether this process has no share yet."""
-        return self._share is None
+    def _free_s(self) -> float:
+        """Return how long (seconds) the calls before keep the next one waiting."""
+        return max((rate.wait_s for rate in self._paced), default=0.0)
 
-    def divide(self, share: ProviderShare | None) -> None:
-        """Take this share of the limits; None: let nothing through."""
-        before, self._share = self._share, share
-        if share is not None:
-            for rate in (self.requests, self.tokens):
-                if rate is not None:
-                    rate.divide(share.processes)
-                    if before is None and share.rank:  # who begin together do not call together
-                        delay_s = rate.interval_s * share.rank / share.processes
-                        rate.divide(share.processes, delay_s)
-        if self.gate is not None:
-            self.gate.resize(self._calls(share))
+    def _fits(self, need_s: float) -> bool:
+        begin = self._clock() + self._free_s()
+        return begin + need_s <= self._until + _ROUNDING_S
 
-    def lessen(self, share: ProviderShare | None) -> None:
-        """Let no more through than this share allows, nor more than until now."""
-        if self._share is None or share is None:
-            self.divide(None)
-            return
-        processes = max(share.processes, self._share.processes)
-        for rate in (self.requests, self.tokens):
-            if rate is not None:
-                rate.divide(processes)
-        if self.gate is not None:
-            self.gate.resize(min(self._calls(share), self.gate.most))
-        self._share = self._share._replace(processes=processes)
-
-    def _calls(self, share: ProviderShare | None) -> int:
-        return 0 if share is None else share.of_calls(self._most or 0)
-
-    def fits(self, share: ProviderShare | None) -> bool:
-        """Whether no more calls are in flight than a share allows."""
-        return self.gate is None or self.gate.inside <= self._calls(share)
-
-    @property
-    def wait_s(self) -> float:
-        """How long to wait (seconds) before asking again whether a call may go out; 0: it may."""
-        if self._share is None or self._clock() > self.expires_at:
-            return _HELD_S
-        return max(0.0 if rate is None else rate.wait_s for rate in (self.requests, self.tokens))
-
-
-def _ask_no_process() -> None:
-    """Do nothing: the limits are one process's own."""
+    def _wait_s(self, need_s: float) -> float:
+        """Return how long to wait (seconds) before asking again whether a call may go out."""
+        if self._fits(need_s):
+            return self._free_s()
+        self._ask()
+        return _LOOK_S
 
 
 class Rates:
@@ -289,6 +252,16 @@ class Rates:
     def by_provider(self) -> Mapping[str, ProviderRates]:
         """The limits, by the names under which they were given."""
         return self._providers
+
+    @property
+    def are_paced(self) -> bool:
+        """Whether requests or tokens per minute of a provider are bounded."""
+        return any(rates.is_paced for rates in self._providers.values())
+
+    def divide(self, share: ConcurrencyShare) -> None:
+        """Take a fixed part of the calls that each provider allows at once."""
+        for rates in self._providers.values():
+            rates.divide(share)
 
     def find(self, endpoint: Endpoint) -> ProviderRates | None:
         """Return the limits of an endpoint's provider; None if it has none."""

@@ -1,61 +1,69 @@
-"""One process's part of a provider's limits."""
+"""The limits that a run's processes share: one object of its store, changed by compare-and-swap.
+
+A process takes a block of the budget (`remaining / (2 * processes)`) before it spends it, and
+windows of time in which it alone uses a provider's rates. The object says that a block is returned
+only after the process has stopped using it. So no death makes a run exceed its budget: what a dead
+process was granted stays spent.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import orjson
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
-from evalcore.execution.budget import NOTHING_SPENT, Position, RunBudget, Spent
-from evalcore.execution.rates import ProviderShare, Rates
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
+from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
+from evalcore.execution.rates import Rates
 from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject
 
-SCHEMA = 1
+SCHEMA = 2
 # So often (seconds) a process writes a sign of life; with many processes less often.
 SYNC_S = 1.0
 _PROCESSES_PER_SECOND = 10
-# A process without a sign of life for so many intervals has its limits taken by the others.
+# Nobody waits for the block of a process without a sign of life for so many intervals.
 DEAD_AFTER = 10
-# Before that it stops by itself.
-SILENT_AFTER = 5
+# A process takes the rates of a provider for so long (seconds), or for one call if that is longer.
+WINDOW_S = 2.0
+# The clock of a machine may be wrong: a window begins at most so many seconds per process from now.
+_LATEST_S = 60.0
+_SWAPS = 100
+# Requests that come together are answered together; those who wait for others ask more seldom.
+_TOGETHER_S = 0.01
+_WAITING_S = 0.2
+# A store that fails for so long (seconds) stops the run.
+_PATIENCE_S = 10.0
 
 
 @dataclass(slots=True)
-class Participant:
-    """One process. Amounts count from its beginning.
+class Block:
+    """What one process has of the budget. Amounts count from the process's beginning.
 
     `granted` is what it may spend, `settled` of it is billed, `assumed` is what calls that came to
-    no end may have cost. `waits` says that it needs more than is free. `providers` are those that
-    it calls. It keeps the shares of `epoch` and of none before. A process that `is_dead` has taken
-    along what it was granted.
+    no end may have cost. `waits` says that it needs more than is free. `beat` is its sign of life.
     """
 
-    origin: str
-    pid: int
-    sequence: int = 0
-    epoch: int = 0
     granted: Spent = NOTHING_SPENT
     settled: Spent = NOTHING_SPENT
     assumed: Spent = NOTHING_SPENT
     waits: bool = False
-    providers: tuple[str, ...] = ()
+    beat: int = 0
     is_dead: bool = False
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the process holds nothing of the budget that it could give back."""
+    def is_settled(self) -> bool:
+        """Whether the process holds nothing that it could return."""
         rest = self.granted.minus(self.settled).minus(self.assumed)
         return rest.tokens <= 0 and reaches(0.0, rest.cost_usd, self.granted.cost_usd)
 
@@ -68,133 +76,65 @@ class Billed(NamedTuple):
 
 
 @dataclass(slots=True)
-class SharedLimits:
-    """The limits of a run over all its processes.
+class SharedState:
+    """The content of the object.
 
-    `settled` and `assumed` are those of processes that have ended. `elapsed_s` is how long at least
-    one process was at work. `longest` is the longest answer in tokens. `epoch` counts the changes
-    of shares, `rotation` turns the processes' ranks.
+    `settled` and `assumed` are those of processes that have left. `elapsed_s` is how long at least
+    one process was at work. `longest` is the longest answer in tokens. `windows` says when the last
+    window of each provider's rates ends (seconds since 1970).
     """
 
     settled: Spent = NOTHING_SPENT
     assumed: Spent = NOTHING_SPENT
     elapsed_s: float = 0.0
     longest: int = 0
-    epoch: int = 1
-    rotation: int = 0
-    participants: dict[str, Participant] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
+    windows: dict[str, float] = field(default_factory=dict)
+    schema: int = SCHEMA
 
     @property
-    def living(self) -> Iterator[tuple[str, Participant]]:
-        """Yield the processes that are not known to be dead, with their names."""
-        for name, participant in self.participants.items():
-            if not participant.is_dead:
-                yield name, participant
-
-    @property
-    def interval_s(self) -> float:
-        """How often (seconds) each process writes a sign of life."""
-        return max(SYNC_S, sum(1 for _ in self.living) / _PROCESSES_PER_SECOND)
+    def living(self) -> Iterator[tuple[str, Block]]:
+        """Yield the blocks of processes that are not known to be dead, with their names."""
+        yield from ((name, block) for name, block in self.blocks.items() if not block.is_dead)
 
     @property
     def billed(self) -> Billed:
         """What has been spent."""
         confirmed, unsettled = self.settled, self.assumed
-        for participant in self.participants.values():
-            confirmed = confirmed.plus(participant.settled)
-            unsettled = unsettled.plus(participant.granted.minus(participant.settled))
-        return Billed(confirmed, Spent(max(0.0, unsettled.cost_usd), max(0, unsettled.tokens)))
+        for block in self.blocks.values():
+            confirmed = confirmed.plus(block.settled)
+            unsettled = unsettled.plus(block.granted.minus(block.settled))
+        return Billed(confirmed, unsettled.most(NOTHING_SPENT))
 
-    def granted_elsewhere(self, name: str) -> Spent:
-        """Return what everybody but one process has spent or may spend."""
-        return self._elsewhere(name, whole=True)
+    def elsewhere(self, name: str) -> tuple[Spent, Spent]:
+        """Return what all processes but one may spend altogether, and what of it they have spent.
 
-    def spent_elsewhere(self, name: str) -> Spent:
-        """Return what everybody but one process has spent, and what died with processes."""
-        return self._elsewhere(name, whole=False)
-
-    def _elsewhere(self, name: str, *, whole: bool) -> Spent:
-        total = self.settled.plus(self.assumed)
-        for other, participant in self.participants.items():
-            if other == name:
-                continue
-            if whole or participant.is_dead:
-                total = total.plus(participant.granted)
-            else:
-                total = total.plus(participant.settled).plus(participant.assumed)
-        return total
-
-    def share(self, name: str, provider: str) -> ProviderShare | None:
-        """Return a process's part of a provider's limits; None if it calls another one."""
-        users = sorted(other for other, each in self.living if provider in each.providers)
-        if name not in users:
-            return None
-        return ProviderShare(len(users), (users.index(name) + self.rotation) % len(users))
-
-    def is_kept_by_others(self, name: str) -> bool:
-        """Whether every other living process keeps the shares of this epoch."""
-        return all(other == name or each.epoch >= self.epoch for other, each in self.living)
-
-    def bury(self, name: str) -> None:
-        """Note that a process is dead: its shares are the others', its grant counts as spent."""
-        self.participants[name].is_dead = True
-        self.epoch += 1
-
-    def leave(self, name: str, settled: Spent, assumed: Spent) -> None:
-        """Note that a process has ended in order, with what it spent."""
-        left = self.participants.pop(name, None)
-        if left is None:  # its first try was not lost, only the answer
-            return
-        self.settled = self.settled.plus(settled)
-        self.assumed = self.assumed.plus(assumed)
-        if left.providers:
-            self.epoch += 1
+        What a dead process was granted counts as spent.
+        """
+        granted = spent = self.settled.plus(self.assumed)
+        for other, block in self.blocks.items():
+            if other != name:
+                granted = granted.plus(block.granted)
+                used = block.settled.plus(block.assumed)
+                spent = spent.plus(block.granted if block.is_dead else used)
+        return granted, spent
 
     def encoded(self) -> bytes:
         """Return the object's content."""
-        return orjson.dumps(
-            {
-                "schema": SCHEMA,
-                "settled": list(self.settled),
-                "assumed": list(self.assumed),
-                "elapsed_s": self.elapsed_s,
-                "longest": self.longest,
-                "epoch": self.epoch,
-                "rotation": self.rotation,
-                "participants": {
-                    name: _encoded(participant) for name, participant in self.participants.items()
-                },
-            },
-            option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-        )
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        return orjson.dumps(self, default=list, option=options)
 
 
-_AMOUNTS = ("granted", "settled", "assumed")
-# The stored name of `is_dead`.
-_STORED_DEATH = "gone"
-
-
-def _encoded(participant: Participant) -> dict[str, Any]:
-    fields = {name: getattr(participant, name) for name in Participant.__slots__}
-    fields[_STORED_DEATH] = fields.pop("is_dead")
-    return {**fields, **{name: list(fields[name]) for name in _AMOUNTS}}
-
-
-def _decoded(fields: dict[str, Any]) -> Participant:
-    amounts: dict[str, Any] = {name: _amount(fields.pop(name)) for name in _AMOUNTS}
-    providers, is_dead = tuple(fields.pop("providers")), fields.pop(_STORED_DEATH)
-    return Participant(**fields, **amounts, providers=providers, is_dead=is_dead)
-
-
-def decode_limits(data: bytes, key: str) -> SharedLimits:
-    """Return the limits that stand in an object; raise `StoreError` if they are damaged."""
+def decode_limits(data: bytes, key: str) -> SharedState:
+    """Return what stands in an object, also of schema 1; `StoreError` if it is damaged."""
     try:
         raw = orjson.loads(data)
-        if raw.pop("schema") != SCHEMA:
+        if raw["schema"] == 1:
+            raw = _of_schema_1(raw)
+        if raw["schema"] != SCHEMA:
             raise ValueError("another schema")
-        participants = {name: _decoded(fields) for name, fields in raw.pop("participants").items()}
-        settled, assumed = _amount(raw.pop("settled")), _amount(raw.pop("assumed"))
-        return SharedLimits(settled, assumed, participants=participants, **raw)
+        raw["blocks"] = {name: Block(**_spent(block)) for name, block in raw["blocks"].items()}
+        return SharedState(**_spent(raw))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{key} is damaged, so that what the run has spent is unknown: restore it, or start a "
@@ -202,77 +142,37 @@ def decode_limits(data: bytes, key: str) -> SharedLimits:
         ) from error
 
 
-def _amount(raw: Any) -> Spent:
-    cost_usd, tokens = raw
-    return Spent(float(cost_usd), int(tokens))
+def _of_schema_1(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return what earlier versions wrote, where processes shared rates in another way."""
+    kept = {name: raw[name] for name in ("settled", "assumed", "elapsed_s", "longest")}
+    blocks = {
+        name: {"is_dead": part["gone"], "beat": part["sequence"]}
+        | {amount: part[amount] for amount in ("granted", "settled", "assumed")}
+        for name, part in raw["participants"].items()
+    }
+    return {"schema": SCHEMA, **kept, "blocks": blocks}
 
 
-@cache
-def process_origin() -> str:
-    """Return what tells apart the process tables in which a process id means something."""
-    parts = []
-    with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
-    with suppress(OSError):
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    return " ".join(parts) if len(parts) == 2 else ""
+def _spent(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields with their amounts decoded."""
+    for name in {"granted", "settled", "assumed"} & fields.keys():
+        cost_usd, tokens = fields[name]
+        fields[name] = Spent(float(cost_usd), int(tokens))
+    return fields
 
 
-def has_died(participant: Participant) -> bool:
-    """Whether a process is known to be dead because it ran here and runs no more."""
-    if not participant.origin or participant.origin != process_origin():
-        return False
-    try:
-        os.kill(participant.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return _is_zombie(participant.pid)
+def process_name() -> str:
+    """Return how the names of this process's blocks begin."""
+    return f"{os.uname().nodename}-{os.getpid()}-"
 
 
-def _is_zombie(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1] == [b"Z"]
-    return False
-
-
-_SWAPS = 100
-# Requests that come together are answered together; those who wait for others ask more seldom.
-_TOGETHER_S = 0.01
-_WAITING_S = 0.2
-# A process has the budget of so many seconds in reserve, but never more than a part of the rest.
-_RESERVE_S = 1.5
-_PART = 8
-_FIRST_PART = 16
-# A store that fails for so long (seconds) stops the run.
-_PATIENCE_S = 10.0
-_ROTATE_S = 2.0
-
-
-class _Heartbeat(NamedTuple):
-    """Another process's sign of life: its number, and since when (our clock) it is unchanged."""
-
-    sequence: int
-    since: float
-
-
-class _BudgetStep(NamedTuple):
-    """What a change of the budget says: whether nothing can be added to it, when to ask for more.
-
-    `reserved_ever` is what calls had reserved, all together.
-    """
-
-    final: bool = True
-    low: Spent = NOTHING_SPENT
-    reserved_ever: Spent = NOTHING_SPENT
-
-
-class LimitSync:
+class SharedLimits:
     """Keeps a budget and rates in step with the run's other processes; `start`, then `leave`.
 
-    `base` is what the run had spent before there was an object. Raises `StoreError` where the
-    object cannot be read or written. If that lasts, `failed` is called, once, from the thread.
+    `base` is what the run had spent, and how long it had worked, before there was an object: where
+    there is one, it has what committed rows say. `share` says how many processes there will be.
+    `start` raises `StoreError` where the object cannot be read or written. If that lasts later,
+    `failed` is called, once, from a thread.
     """
 
     def __init__(
@@ -283,29 +183,32 @@ class LimitSync:
         rates: Rates,
         base: Callable[[], tuple[Spent, float]],
         failed: Callable[[StoreError], None],
+        share: ConcurrencyShare = WHOLE,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._key = run.store, run.keys.limits
-        self._name = uuid4().hex
-        self._budget, self._rates = budget, rates.by_provider
-        self._base, self._failed, self._clock = base, failed, clock
-        self._own = Participant(process_origin(), os.getpid())
+        self._name = f"{process_name()}{uuid4().hex[:12]}"
+        self._budget, self._base, self._failed = budget, base, failed
+        self._rates = {name: each for name, each in rates.by_provider.items() if each.is_paced}
+        self._planned = share.of
+        self._clock, self._wall_clock = clock, wall_clock
         self._stored: StoredObject | None = None
-        self._heartbeats: dict[str, _Heartbeat] = {}
+        # The others' signs of life, and since when each is unchanged.
+        self._beats: dict[str, tuple[int, float]] = {}
+        # The end of this process's last window of each provider.
+        self._ends: dict[str, float] = {}
         self._began = clock()
         self._elapsed_s = 0.0
-        self._interval_s = SYNC_S
-        self._alone = True
-        self._synced_at = clock()
-        self._reserved_ever = NOTHING_SPENT
-        self._starved_since: float | None = None
+        self._living = 1
+        self._waits = False
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
 
     @property
     def is_alone(self) -> bool:
         """Whether no other process of the run is at work."""
-        return self._alone
+        return self._living == 1
 
     @property
     def elapsed_s(self) -> float:
@@ -324,20 +227,21 @@ class LimitSync:
     def join(self) -> None:
         """Take part, in an object that is made if there is none."""
         try:
-            self._store.get(self._key)
+            self._stored = self._store.get(self._key)
         except ObjectNotFoundError:
             spent, elapsed_s = self._base()
-            new = SharedLimits(settled=spent, elapsed_s=elapsed_s)
+            new = SharedState(settled=spent, elapsed_s=elapsed_s)
             self._store.put_if_absent(self._key, new.encoded())
+            self._stored = self._store.get(self._key)
+        self._elapsed_s = decode_limits(self._stored.data, self._key).elapsed_s
         for rates in self._rates.values():
-            rates.divide(None)
-            rates.ask = self._wake.set
+            rates.share(self._wake.set)
         if self._budget is not None:
             self._budget.ask = self._wake.set
-        self.step(joins=True)
+        self.step()
 
     def leave(self) -> None:
-        """Give back everything that was not spent; to be called once, when no call is in flight.
+        """Return everything that was not spent; to be called once, when no call is in flight.
 
         If the store refuses, all that this process was granted counts as spent.
         """
@@ -345,23 +249,28 @@ class LimitSync:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-
-        def left(state: SharedLimits) -> None:
-            settled, assumed = self._own.settled, self._own.assumed
-            if self._budget is not None:
-                position = self._budget.position()
-                settled, assumed = position.settled, position.assumed
-                state.longest = max(state.longest, position.longest)
-            state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-            state.leave(self._name, settled, assumed)
-
         with suppress(EvalError):
-            self._change(left)
+            self._change(self._left)
+
+    def _left(self, state: SharedState) -> None:
+        if state.blocks.pop(self._name, None) is None:
+            return  # an earlier try was not lost, only the answer
+        if self._budget is not None:
+            position = self._budget.position()
+            state.settled = state.settled.plus(position.settled)
+            state.assumed = state.assumed.plus(position.assumed)
+            state.longest = max(state.longest, position.longest)
+        state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
+        for name, end in self._ends.items():
+            if state.windows.get(name) == end:
+                used = self._rates[name].owed_s(self._clock())
+                state.windows[name] = min(end, self._wall_clock() + used)
 
     def _keep(self) -> None:
         broken_since: float | None = None
         while not self._ended.is_set():
-            self._wake.wait(self._interval_s if not self._waits else _WAITING_S)
+            interval_s = max(SYNC_S, self._living / _PROCESSES_PER_SECOND)
+            self._wake.wait(_WAITING_S if self._waits else interval_s)
             if self._ended.wait(_TOGETHER_S):
                 return
             self._wake.clear()
@@ -372,168 +281,108 @@ class LimitSync:
                 now = self._clock()
                 broken_since = now if broken_since is None else broken_since
                 if now - broken_since >= _PATIENCE_S or isinstance(error, ObjectNotFoundError):
-                    self._give_up(error)
+                    if self._budget is not None:
+                        self._budget.fail()
+                    reason = "what the run spends cannot be noted, so it stops"
+                    self._failed(StoreError(f"{self._key}: {reason}: {error}"))
                     return
                 self._ended.wait(_WAITING_S)
 
-    @property
-    def _waits(self) -> bool:
-        """Whether calls wait for what other processes have."""
-        return self._own.waits or any(
-            rates.is_held and rates.is_used for rates in self._rates.values()
-        )
+    def step(self) -> None:
+        """Bring the object and this process up to date."""
+        final = False
+        windows: dict[str, tuple[float | None, float]] = {}
 
-    def _give_up(self, error: StoreError) -> None:
-        if self._budget is not None:
-            self._budget.fail()
-        reason = f"{self._key}: what the run spends cannot be noted, so it stops: {error}"
-        self._failed(StoreError(reason))
-
-    def step(self, *, joins: bool = False) -> None:
-        """Bring the shared object and this process up to date."""
-        began = self._clock()
-        starved = self._is_starved(began)
-        outcome: list[_BudgetStep] = []
-
-        def step(state: SharedLimits) -> None:
-            self._bury_the_dead(state)
-            own = self._rejoined(state)
-            own.sequence += 1
-            if joins:
-                self._elapsed_s = state.elapsed_s
+        def step(state: SharedState) -> None:
+            nonlocal final
+            self._note_the_dead(state)
+            own = state.blocks.setdefault(self._name, Block())
+            own.beat, own.is_dead = own.beat + 1, False
             state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-            self._step_rates(state, own, starved=starved)
-            outcome[:] = [self._step_budget(state, own, began, joins=joins)]
+            final = self._take_block(state, own)
+            windows.clear()
+            windows.update(self._take_windows(state))
 
         state = self._change(step)
-        self._own = state.participants[self._name]
-        self._reserved_ever, self._synced_at = outcome[0].reserved_ever, began
-        if starved:
-            self._starved_since = None
-        self._interval_s = state.interval_s
-        self._alone = sum(1 for _ in state.living) == 1
-        self._take_shares(state, began)
+        own = state.blocks[self._name]
+        self._living, self._waits = sum(1 for _ in state.living), own.waits
         if self._budget is not None:
-            self._budget.allow(
-                self._own.granted,
-                state.spent_elsewhere(self._name),
-                low=outcome[0].low,
-                final=outcome[0].final,
-                longest=state.longest,
-            )
+            _, spent = state.elsewhere(self._name)
+            self._budget.allow(own.granted, spent, final=final, longest=state.longest)
+        behind_s = self._clock() - self._wall_clock()
+        for name, (begin, end) in windows.items():
+            self._ends[name] = end
+            own_begin = None if begin is None else begin + behind_s
+            self._rates[name].open_window(own_begin, end + behind_s)
 
-    def _rejoined(self, state: SharedLimits) -> Participant:
-        """Return this process's entry; one that others thought dead begins anew with its shares."""
-        own = state.participants.get(self._name)
-        if own is None:
-            own = state.participants[self._name] = self._own
-        if own.is_dead:
-            own.is_dead, own.providers = False, ()
-            for rates in self._rates.values():
-                rates.divide(None)
-        return own
+    def _note_the_dead(self, state: SharedState) -> None:
+        """Note which of the others have given no sign of life for long."""
+        now = self._clock()
+        dead_after_s = DEAD_AFTER * max(SYNC_S, len(state.blocks) / _PROCESSES_PER_SECOND)
+        for name, block in state.living:
+            beat, since = self._beats.get(name, (None, now))
+            if beat != block.beat:
+                self._beats[name] = block.beat, now
+            elif name != self._name and now - since > dead_after_s:
+                block.is_dead = True
 
-    def _bury_the_dead(self, state: SharedLimits) -> None:
-        """Note which of the others are dead: those that died here, or are silent for long."""
-        now, beats = self._clock(), self._heartbeats
-        for name, other in list(state.living):
-            if name == self._name:
-                continue
-            beat = beats.get(name)
-            if beat is None or beat.sequence != other.sequence:
-                beats[name] = _Heartbeat(other.sequence, now)
-            if (
-                now - beats[name].since > DEAD_AFTER * state.interval_s
-                or (other.pid != os.getpid() and has_died(other))
-            ):  # fmt: skip
-                state.bury(name)
+    def _take_block(self, state: SharedState, own: Block) -> bool:
+        """Grow or return the block; return whether nothing that others do could add to it.
 
-    # Providers
-
-    def _step_rates(self, state: SharedLimits, own: Participant, *, starved: bool) -> None:
-        """Say which providers are called, and keep the shares of this epoch if that can be."""
-        used = tuple(sorted(name for name, rates in self._rates.items() if rates.is_used))
-        if used != own.providers:
-            own.providers = used
-            state.epoch += 1
-        if starved:
-            state.rotation += 1
-            state.epoch += 1
-        keeps = True
-        for name, rates in self._rates.items():
-            share = state.share(self._name, name)
-            rates.lessen(share)
-            keeps = keeps and rates.fits(share)
-        if keeps:
-            own.epoch = state.epoch
-
-    def _is_starved(self, now: float) -> bool:
-        """Whether this process's share has let no call through for a while."""
-        if not any(rates.is_starved for rates in self._rates.values()):
-            self._starved_since = None
-        elif self._starved_since is None:
-            self._starved_since = now
-        return self._starved_since is not None and now - self._starved_since > _ROTATE_S
-
-    def _take_shares(self, state: SharedLimits, now: float) -> None:
-        """Use the shares of this epoch, once no other process uses more than its own."""
-        others_keep_theirs = state.is_kept_by_others(self._name)
-        for name, rates in self._rates.items():
-            rates.expires_at = now + SILENT_AFTER * state.interval_s
-            if others_keep_theirs:
-                rates.divide(state.share(self._name, name))
-
-    # The budget
-
-    def _step_budget(
-        self, state: SharedLimits, own: Participant, now: float, *, joins: bool
-    ) -> _BudgetStep:
-        """Grow or shrink what this process may spend."""
+        A block never gets less than what the budget allows its calls at this moment.
+        """
         budget = self._budget
         if budget is None:
-            return _BudgetStep()
-        peers = [peer for name, peer in state.living if name != self._name]
+            return False
+        others = [block for name, block in state.living if name != self._name]
+        granted, _ = state.elsewhere(self._name)
+        others_are_settled = all(other.is_settled for other in others)
         position = budget.position()
-        whole = budget.bounds.less(state.granted_elsewhere(self._name))
-        reserve = NOTHING_SPENT
-        if not any(peer.waits for peer in peers):
-            reserve = self._reserve(position, whole.minus(position.committed), now, joins=joins)
-        allowance = budget.shrink(reserve)
-        free = whole.minus(allowance).most(NOTHING_SPENT)
-        demand = position.committed.plus(position.need).plus(reserve).minus(allowance)
-        others_idle = all(peer.is_idle for peer in peers)
-        own.waits = False
-        more = demand.most(NOTHING_SPENT).least(free)
-        if position.next_need is not None:
-            missing = position.committed.plus(position.next_need).minus(allowance)
-            if not budget.bounds.has(free, missing):
-                own.waits = not others_idle
-                more = free if others_idle else NOTHING_SPENT
-        own.granted = allowance.plus(more).most(position.committed)
+        left = budget.bounds.less(granted.plus(position.committed)).most(NOTHING_SPENT)
+        fits = position.need is None or budget.bounds.has(left, position.need)
+        own.waits = not fits and not others_are_settled
+        is_awaited = any(other.waits for other in others)
+        if own.waits or is_awaited:
+            position = budget.position(returns=True)
+            left = budget.bounds.less(granted.plus(position.committed)).most(NOTHING_SPENT)
+        more = left.part(1 / (2 * max(self._planned, len(others) + 1)))
+        if own.waits or (is_awaited and position.need is None):
+            more = NOTHING_SPENT
+        elif position.need is not None:
+            more = more.most(position.need).least(left) if fits else left
+        own.granted = position.committed.plus(more).most(position.allowance)
         own.settled, own.assumed = position.settled, position.assumed
         state.longest = max(state.longest, position.longest)
-        left = whole.minus(own.granted)
-        final = others_idle and budget.bounds.are_reached(left)
-        return _BudgetStep(final, reserve.part(0.5), position.reserved_ever)
+        rest = budget.bounds.less(granted.plus(own.granted))
+        return others_are_settled and budget.bounds.are_reached(rest)
 
-    def _reserve(self, position: Position, rest: Spent, now: float, *, joins: bool) -> Spent:
-        """Return how much to hold beyond what calls need now: as they have needed it until now."""
-        if joins:
-            return rest.part(1 / _FIRST_PART)
-        used = position.reserved_ever.minus(self._reserved_ever)
-        duration_s = max(now - self._synced_at, _TOGETHER_S)
-        return used.part(_RESERVE_S / duration_s).least(rest.part(1 / _PART)).most(NOTHING_SPENT)
+    def _take_windows(self, state: SharedState) -> Iterator[tuple[str, tuple[float | None, float]]]:
+        """Yield begin (None: goes on) and end of windows of the providers for which calls wait.
 
-    # The store
+        A process that is alone takes a whole window, another one as much as its waiting calls need.
+        """
+        now, wall_now = self._clock(), self._wall_clock()
+        living = sum(1 for _ in state.living)
+        for name, rates in self._rates.items():
+            need_s, calls = rates.missing()
+            if not calls:
+                continue
+            end = state.windows.get(name, 0.0)
+            goes_on = end == self._ends.get(name)
+            begin = min(max(end, wall_now), wall_now + _LATEST_S * living)
+            owed_s = rates.owed_s(now + begin - wall_now if goes_on else None)
+            most = math.ceil(WINDOW_S / need_s)
+            length_s = need_s * (most if living == 1 else min(most, calls))
+            state.windows[name] = begin + owed_s + length_s
+            yield name, (None if goes_on else begin, state.windows[name])
 
-    def _change(self, step: Callable[[SharedLimits], None]) -> SharedLimits:
-        """Change the shared object; `step` is called again after a lost race."""
+    def _change(self, change: Callable[[SharedState], None]) -> SharedState:
+        """Change the object; `change` is called again after a lost race."""
         stored, self._stored = self._stored, None
         for _ in range(_SWAPS):
-            if stored is None:
-                stored = self._store.get(self._key)
+            stored = stored or self._store.get(self._key)
             state = decode_limits(stored.data, self._key)
-            step(state)
+            change(state)
             data = state.encoded()
             etag = self._store.compare_and_swap(self._key, data, stored.etag)
             if etag is not None:

@@ -8,6 +8,7 @@ waits for a shard or for a commit holds one.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -414,12 +415,14 @@ class Worker:
 
 
 _lock = threading.Lock()
-_workers: list[Worker] = []
+_workers: dict[int, Worker] = {}
 
 
 def process_worker() -> Worker:
     """Return the worker of this process, made when it is first asked for."""
+    pid = os.getpid()  # a fork has no threads of its parent
     with _lock:
-        if not _workers:
-            _workers.append(Worker())
-        return _workers[0]
+        if pid not in _workers:
+            _workers.clear()
+            _workers[pid] = Worker()
+        return _workers[pid]

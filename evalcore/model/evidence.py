@@ -20,18 +20,15 @@ TOKEN_PARTS: Final = (*TOKEN_PRICES, "batch_tokens")
 """Fields of `Metrics` that are parts of the input tokens, of the output tokens or of both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Measured quantities of one execution or one block; None where nothing was measured.
+@dataclass(frozen=True)
+class TokenCounts:
+    """Tokens by kind; None where nothing was counted.
 
     The input tokens contain those that were read from a cache (`cached_tokens`) or written to one
     (of which `cache_write_1h_tokens` for an hour) and those of audio; the output tokens contain
-    those of reasoning and of audio. `batch_tokens` are of calls at the price of batches.
+    those of reasoning and of audio.
     """
 
-    latency_ms: float | None = None
-    ttft_ms: float | None = None
-    cost_usd: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
@@ -40,14 +37,31 @@ class Metrics:
     input_audio_tokens: int | None = None
     reasoning_tokens: int | None = None
     output_audio_tokens: int | None = None
-    batch_tokens: int | None = None
 
     @property
     def total_tokens(self) -> int | None:
-        """Input and output tokens together; None when neither was measured."""
+        """Input and output tokens together; None when neither was counted."""
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True)
+class _TimeAndCost:
+    latency_ms: float | None = None
+    ttft_ms: float | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Metrics(TokenCounts, _TimeAndCost):
+    """Measured quantities of one execution or one block; None where nothing was measured.
+
+    Its fields are time and cost, then the tokens. `batch_tokens` are of calls at the price of
+    batches.
+    """
+
+    batch_tokens: int | None = None
 
     @property
     def token_parts(self) -> dict[str, int]:

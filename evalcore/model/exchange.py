@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import orjson
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import NOTHING, Metrics
+from evalcore.model.evidence import NOTHING, Metrics, TokenCounts
 
 _SLASHES: Final = re.compile("(?<!:)//+")
 _OPENED: Final = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(?:</\1>|\Z)", re.DOTALL)
@@ -113,34 +113,20 @@ def request_digest(identity: Mapping[str, Any], *, iteration: int, invocation: i
     return hashlib.sha256(orjson.dumps(named, option=options)).hexdigest()
 
 
-class Usage(NamedTuple):
+@dataclass(frozen=True)
+class Usage(TokenCounts):
     """Tokens of one call as the provider counted them; None where it did not say.
 
-    The parts are those of `Metrics`. `tier` is what the provider calls the service that it billed
-    (`batch`, `flex`, `priority`), None for the usual one.
+    `tier` is what the provider calls the service that it billed (`batch`, `flex`, `priority`), None
+    for the usual one.
     """
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_write_1h_tokens: int | None = None
-    input_audio_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    output_audio_tokens: int | None = None
     tier: str | None = None
-
-    @property
-    def total_tokens(self) -> int | None:
-        """Input and output tokens together; None when neither was counted."""
-        if self.input_tokens is None and self.output_tokens is None:
-            return None
-        return (self.input_tokens or 0) + (self.output_tokens or 0)
 
     @property
     def counts(self) -> dict[str, int]:
         """What was counted, by the fields of `Metrics`."""
-        counts = self._asdict()
+        counts = dict(vars(self))
         counts["batch_tokens"] = self.total_tokens if counts.pop("tier") == BATCH else None
         return {name: count for name, count in counts.items() if count is not None}
 

@@ -472,7 +472,8 @@ class SpanObserver(EventObserver):
         histogram.record(took_s, named)
         if isinstance(outcome, ProviderError):
             return
-        for kind, tokens in zip(("input", "output"), outcome.usage[:2], strict=True):
+        usage = outcome.usage
+        for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens is not None:
                 self._count.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
         if outcome.cost_usd:

@@ -82,6 +82,7 @@ class _Coordinator:
             manifest = run.manifest()
         self._written = set(written())
         self._plan = manifest.plan
+        self._reported = bytearray(self._plan.items)
         if manifest.state is State.COMPLETED:
             return ()
         self._processes = options.workers > 1 and not options.objects
@@ -187,9 +188,6 @@ class _Coordinator:
     def _executor_of(self, shard: int) -> Executor:
         if self._lease.deaths(shard) >= ALONE_AFTER:
             return self._alone
-        is_pilot = not self._plan.settled and shard == 0
-        if is_pilot and isinstance(self._main, ProcessExecutor):
-            return self._inline
         # The items of a decided run are skipped, which needs no other process.
         if self._rule is not None and self._rule.decided:
             return self._inline
@@ -290,12 +288,14 @@ class _Coordinator:
             self._latencies.append((finished.ended_us - finished.started_us) / 1e6)
             if len(self._latencies) == min(PILOT_ITEMS, self._plan.pilot):
                 self._events.put(self._sampled)
-        if self._report is not None:
+        # An item whose process died before its rows were stored is executed, not counted, again.
+        if self._report is not None and not self._reported[finished.number]:
+            self._reported[finished.number] = 1
             self._report(finished)
 
     def _sampled(self) -> None:
-        """Begin the other shards while the pilot's last items drain, if they run here too."""
-        if not self._plan.settled and not isinstance(self._main, ProcessExecutor):
+        """Begin the other shards while the pilot's last items drain."""
+        if not self._plan.settled:
             self._settle()
 
     def _settle(self) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from evalcore.checks.registry import AWAITED
-from evalcore.execution.adaptive import FIRST
+from evalcore.execution.adaptive import FIRST, ConcurrencyShare
+from evalcore.execution.limits import most_processes
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
 from evalcore.isolation.memory import total_memory
@@ -76,32 +77,39 @@ class ProcessExecutor:
 
     def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
         """Take the options, whose `workers` says how many processes there are."""
-        self._run, self._options, self._count = run, options, options.workers
-        self._processes: list[ShardProcess] = []
+        self._run, self._options = run, options
+        # A process more would have no call of a provider that allows so few.
+        most = most_processes(run.definition, options.settings) or options.workers
+        self._processes: list[ShardProcess | None] = [None] * min(options.workers, most)
+        # Which process had a shard: it keeps the rows of one that it could not commit.
+        self._last: dict[int, int] = {}
 
     @property
     def slots(self) -> int:
-        """Two shards for each process: one begins while the other one drains."""
-        return 2 * self._count
+        """How many shards may be in flight: two for each process, one begins while one drains."""
+        return 2 * len(self._processes)
 
     def submit(self, call: ShardCall) -> Future[Ended]:
-        """Let the process execute the shard that has the fewest."""
-        self._processes = [process for process in self._processes if process.is_alive]
-        idle = min(self._processes, key=lambda process: process.open_calls, default=None)
-        if idle is None or (idle.open_calls and len(self._processes) < self._count):
-            idle = ShardProcess(self._run, self._options)
-            self._processes.append(idle)
-        return idle.call(call._replace(concurrency=self._share(call.concurrency)))
-
-    def _share(self, concurrency: int) -> int:
-        return -(-concurrency // self._count)
+        """Let the process execute the shard that had it before, else the one with the fewest."""
+        loads = [
+            process.open_calls if process is not None and process.is_alive else 0
+            for process in self._processes
+        ]
+        number = self._last.get(call.first_item, loads.index(min(loads)))
+        self._last[call.first_item] = number
+        process, share = self._processes[number], ConcurrencyShare(number, len(loads))
+        if process is None or not process.is_alive:
+            process = self._processes[number] = ShardProcess(self._run, self._options, share)
+        concurrency = share.part(call.concurrency) if call.concurrency else 0
+        return process.call(call._replace(concurrency=concurrency))
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""
+        started = [process for process in self._processes if process is not None]
         if cancel:
-            for process in self._processes:
+            for process in started:
                 process.stop()
-        for process in self._processes:
+        for process in started:
             process.close()
 
 

@@ -23,8 +23,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import EvalError
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.waits import Waits
 from evalcore.execution.worker import OpenRun, Stopped, process_worker
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Outcome
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline.process")
 _REPORT_EVERY_S: Final = 0.1
+_WAITS_EVERY_S: Final = 1.0
 _END_S: Final = 5.0
 
 
@@ -69,7 +72,9 @@ class FinishedElsewhere(NamedTuple):
 class ShardProcess:
     """A child process that executes shards of one run."""
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def __init__(
+        self, run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+    ) -> None:
         """Start the process; it trusts what `options` trust."""
         self._options = options
         self._lock = threading.Lock()
@@ -92,6 +97,7 @@ class ShardProcess:
                 "allowed": list(policy.allowed),
                 "isolation": options.isolation,
                 "keep_workspaces": options.keep_workspaces,
+                "share": list(share),
             }
         )
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
@@ -164,6 +170,7 @@ class ShardProcess:
             for line in stdout:
                 with suppress(ValueError, KeyError, TypeError):  # cut off in the middle
                     self._take(orjson.loads(line))
+        self._options.waits.tell(self.pid, {})
         died = ProcessDiedError(self._how_it_ended(), self._is_ready)
         for number in tuple(self._calls):
             self._end(number, died)
@@ -179,6 +186,10 @@ class ShardProcess:
                     self._options.progress(
                         FinishedElsewhere(number, State(status), known, started_us, ended_us)
                     )
+            return
+        if (waits := message.get("waits")) is not None:
+            told = {label: (calls, longest_s) for label, (calls, longest_s) in waits.items()}
+            self._options.waits.tell(self.pid, told)
             return
         if (text := message.get("warn")) is not None:
             self._options.warn(text)
@@ -285,6 +296,7 @@ class _Child:
         self._finished: list[tuple[int, str, str | None, int, int]] = []
         self._reported = time.monotonic()
         self._open: set[tuple[str, str, int]] = set()
+        self._waits = Waits()
 
     def serve(self) -> None:
         """Execute calls until the parent closes the pipe or ends."""
@@ -301,9 +313,12 @@ class _Child:
             settings=settings,
             warn=lambda text: self._answer({"warn": text}),
             keep_workspaces=given["keep_workspaces"],
+            waits=self._waits,
             isolation=Isolation(given["isolation"]),
+            share=ConcurrencyShare(*given["share"]),
         )
         self._answer({"ready": True})
+        threading.Thread(target=self._tell_waits, name="evalcore-waits", daemon=True).start()
         threads: list[threading.Thread] = []
         for line in self._calls:
             message = orjson.loads(line)
@@ -321,6 +336,14 @@ class _Child:
             thread.join(_END_S)
         for key in self._open:
             process_worker().close(key)
+
+    def _tell_waits(self) -> None:
+        told: dict[str, tuple[int, float]] = {}
+        while True:
+            time.sleep(_WAITS_EVERY_S)
+            if (waits := dict(self._waits.standing())) or told:
+                self._answer({"waits": waits})
+                told = waits
 
     def _stop(self) -> None:
         for key in self._open:

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import StoreError, UsageError
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
+from evalcore.execution.waits import Waits
 from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
+from evalcore.pipeline.early_stop import left_out_of
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
@@ -75,7 +78,9 @@ class ExecuteOptions:
     `settings` have prices and the limits of providers. `objects` are what a suite made in Python
     refers to by name. `rates` are an orchestrator's rate limits. `warn` is told what people should
     know; `keep_workspaces` leaves what tests worked in. `isolation` says where functions run if
-    neither their suite nor the run's plan says it. `workers` is how many processes share the run.
+    neither their suite nor the run's plan says it. `waits` says what calls wait for.
+    `workers` is how many processes share the run, `share` this one's part of what providers
+    allow at once.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -88,7 +93,9 @@ class ExecuteOptions:
     warn: Callable[[str], None] = warn_on_standard_error
     keep_workspaces: bool = False
     isolation: Isolation = Isolation.INLINE
+    waits: Waits = field(default_factory=Waits)
     workers: int = 1
+    share: ConcurrencyShare = WHOLE
 
 
 def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> ShardReceipt | Stopped:
@@ -105,7 +112,7 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
             from evalcore.pipeline.process import execute_alone
 
             return execute_alone(opened, call, options or ExecuteOptions())
-        ended = opened.execute(opened.shards.plan.shard_of(call.first_item)).result()
+        ended = opened.execute(_shard_of(opened, call)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
             return ended
 
@@ -113,7 +120,15 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
 def run_item(call: ShardCall, item: int, options: ExecuteOptions) -> bytes | None:
     """Run a single item of a shard in this process; return its row, None if it was stopped."""
     opened = process_worker().open(call.key, lambda new: _accepted(call, options, new))
-    return opened.row(opened.shards.plan.shard_of(call.first_item), item).result()
+    return opened.row(_shard_of(opened, call), item).result()
+
+
+def _shard_of(opened: OpenRun, call: ShardCall) -> int:
+    """Return the number of the shard; the pilot may have settled the plan meanwhile."""
+    shards = opened.shards
+    if not shards.plan.settled and (call.first_item or call.items != shards.plan.pilot):
+        shards.plan = shards.run.manifest().plan
+    return shards.plan.shard_of(call.first_item)
 
 
 def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -> OpenRun:
@@ -134,7 +149,8 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
     if options.imports.roots and imports.roots:
         imports = replace(imports, roots=options.imports.roots)
     options = replace(options, imports=imports, concurrency=call.concurrency or None)
-    session = RunSession(run, options, run.manifest())
+    manifest = run.manifest()
+    session = RunSession(run, options, manifest, left_out_of(run, manifest))
     opened = session.open(worker)
     watch = LeaseWatch(run, call.epoch, opened.stop)
     session.closing.append(watch.close)
@@ -307,7 +323,7 @@ class RunSession:
         limits = self._limits or self._shared_limits()
         keeps_messages = run.definition.evidence is EvidencePolicy.FULL
         if self._mode is Mode.LIVE and not keeps_messages:
-            self._context = RunCallContext(limits, observer=self._observer)
+            self._context = RunCallContext(limits, observer=self._observer, waits=options.waits)
             return self._context
         from evalcore.recording.redaction import Redaction
 
@@ -323,6 +339,7 @@ class RunSession:
             self._mode,
             observer=self._observer,
             redaction=redaction if keeps_messages else None,
+            waits=options.waits,
         )
         return self._context
 
@@ -340,11 +357,17 @@ class RunSession:
             warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
-        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.by_provider or timed):
-            from evalcore.execution.shared import LimitSync
+        limits.rates.divide(options.share)
+        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.are_paced or timed):
+            from evalcore.execution.shared import SharedLimits
 
-            limits.sync = LimitSync(
-                run, budget=limits.budget, rates=limits.rates, base=self._used, failed=self._fail
+            limits.sync = SharedLimits(
+                run,
+                budget=limits.budget,
+                rates=limits.rates,
+                base=self._used,
+                failed=self._fail,
+                share=options.share,
             )
             limits.sync.start()
         return limits

@@ -274,7 +274,7 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
 def _usage(usage: Usage) -> dict[str, Any]:
     """Return what was counted; recordings of earlier versions have nothing but the first two."""
     both = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return both | {name: value for name, value in usage._asdict().items() if value is not None}
+    return both | {name: value for name, value in asdict(usage).items() if value is not None}
 
 
 def _decompressed(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +29,7 @@ from evalcore.recording.library import Library, Stored
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
 from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import retried
 
 MISSING: Final = "recording"
 NEIGHBOURS: Final = 2_000
@@ -142,21 +142,13 @@ class Recorder:
 
     def _persistently(self, action: Callable[[], T]) -> T:
         """Return what the action returns; a fault of the store is waited out, not for ever."""
-        delays_s = iter(_STORE_RETRIES_S)
-        while True:
-            try:
-                return action()
-            except StoreError as error:
-                delay_s = next(delays_s, None)
-                if delay_s is not None:
-                    time.sleep(delay_s)
-                elif self._run is None:
-                    raise
-                else:
-                    raise StoreError(
-                        f"the recordings cannot be reached: {error}; "
-                        f"`evalcore run --resume {self._run}` goes on where it stopped"
-                    ) from error
+        try:
+            return retried(action, _STORE_RETRIES_S)
+        except StoreError as error:
+            if self._run is None:
+                raise
+            what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
+            raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
 
     def _find(
         self, request: Request, iteration: int, invocation: int, asker: str | None

@@ -22,11 +22,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.storage.file_lock import LOCK_WAIT_S, hold_lock
 from evalcore.storage.store import (
     ObjectInfo,
     StoredObject,
@@ -36,6 +35,9 @@ from evalcore.storage.store import (
 )
 
 HIDDEN_FOLDER = ".store"
+LOCK_WAIT_S: Final = 30.0
+"""How long a lock is waited for. It is held for a rename only, unless its process is stopped."""
+_LOCK_POLL_S: Final = 0.002
 _ETAG_ATTRIBUTE = "user.evalcore.etag"
 _LEFTOVER_AGE_S = 24 * 3600
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -226,13 +228,24 @@ class LocalStore:
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """Hold the key's lock, which other keys may share."""
+        """Hold the key's lock, which other keys may share; a crash releases it."""
+        from filelock import FileLock, Timeout
+
         folder = self._hidden / "locks"
         _make_folder(folder)
-        name = hashlib.blake2b(key.encode(), digest_size=1).hexdigest()
-        label = f"{key}: cannot write in {self._root}"
-        with hold_lock(folder / name, label, wait_s=self._lock_wait_s):
+        path = folder / hashlib.blake2b(key.encode(), digest_size=1).hexdigest()
+        lock = FileLock(path, self._lock_wait_s, poll_interval=_LOCK_POLL_S, fallback_to_soft=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise StoreError(
+                f"{key}: cannot write in {self._root}: its lock {path} has been held for "
+                f"{self._lock_wait_s:g} s by {_describe_holder(path)}"
+            ) from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def _entries(self, folder: str) -> tuple[os.DirEntry[str], ...]:
         """Return a folder's entries in the byte order of the keys below them."""
@@ -270,6 +283,39 @@ class LocalStore:
             raise self._failed(key, "list", error) from error
         modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
         return ObjectInfo(key, status.st_size, etag, modified_at)
+
+
+def _describe_holder(path: Path) -> str:
+    """Return which process holds the lock of a file, and what ends that."""
+    import psutil
+
+    number = _lock_holder(path)
+    if number is None:
+        return "a process that the system does not name; nothing was written"
+    name, state = "unknown", None
+    with suppress(psutil.Error):
+        process = psutil.Process(number)
+        name, state = process.name(), process.status()
+    if state in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}:
+        return (
+            f"process {number} ({name}), which is stopped: `kill -CONT {number}` lets it go on, "
+            f"`kill -KILL {number}` ends it"
+        )
+    return f"process {number} ({name}); nothing was written"
+
+
+def _lock_holder(path: Path) -> int | None:
+    """Return the id of the process that has locked the file, as Linux lists it."""
+    with suppress(OSError):
+        status = path.stat()
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`; a line with `->` waits.
+            fields = line.split()
+            if len(fields) > 5 and fields[1] != "->" and fields[5] == device:
+                # 0 or less: a process of another container.
+                return max(int(fields[4]), 0) or None
+    return None
 
 
 def _hash(data: bytes) -> str:

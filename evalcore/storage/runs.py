@@ -133,7 +133,7 @@ class StoredRun:
                 seen=last.stored or "unread",
                 label=f"the manifest of run {self.run_id}",
             )
-        except BaseException:
+        except BaseException:  # the manifest may have been written all the same: it is read again
             last.stored = None
             raise
         return changed

@@ -45,6 +45,7 @@ from evalcore.storage.store import (
     check_key,
     check_prefix,
 )
+from evalcore.trust.machine_faults import retried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -316,7 +317,9 @@ class S3Store:
         from botocore.exceptions import BotoCoreError, ClientError
 
         name, write_id = self._name(key), uuid4().hex
-        faults = conflicts = 0
+        faults = _waits_s(_FIRST_FAULT_WAIT_S, self._settings.max_attempts)
+        conflicts = _waits_s(_FIRST_CONFLICT_WAIT_S, _CONFLICT_ATTEMPTS)
+        repeated = False
         with self._explained(key):
             while True:
                 try:
@@ -324,24 +327,20 @@ class S3Store:
                 except (ClientError, BotoCoreError) as error:
                     if is_unmet(error, swapping="IfMatch" in condition):
                         # An attempt before may have been taken although its answer was lost.
-                        repeated = faults or conflicts
                         return self._etag_of_write(key, write_id, body) if repeated else None
-                    if isinstance(error, ClientError) and status_of(error) == 409:
-                        conflicts += 1
-                        if conflicts < _CONFLICT_ATTEMPTS:
-                            _wait(_FIRST_CONFLICT_WAIT_S, conflicts)
-                            continue
+                    is_conflict = isinstance(error, ClientError) and status_of(error) == 409
+                    if not is_conflict and not may_pass(error):
+                        raise
+                    wait_s = next(conflicts if is_conflict else faults, None)
+                    if wait_s is None and is_conflict:
                         break
-                    if not may_pass(error):
-                        raise
-                    faults += 1
-                    if faults < self._settings.max_attempts:
-                        _wait(_FIRST_FAULT_WAIT_S, faults)
-                        continue
-                    etag = self._etag_of_write(key, write_id, body)
-                    if etag is None:
-                        raise
-                    return etag
+                    if wait_s is None:
+                        etag = self._etag_of_write(key, write_id, body)
+                        if etag is None:
+                            raise
+                        return etag
+                    time.sleep(wait_s)
+                    repeated = True
         raise StoreError(
             f"{key}: {self._server.where} answered {_CONFLICT_ATTEMPTS} times that "
             "another client is writing this object (409); try again later"
@@ -398,18 +397,10 @@ class S3Store:
 
     def _repeated(self, key: str, request: Callable[[], T]) -> T:
         """Return the answer of the first attempt that no passing fault meets."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        attempt = 0
         with self._explained(key):
-            while True:
-                try:
-                    return request()
-                except (ClientError, BotoCoreError) as error:
-                    attempt += 1
-                    if attempt >= self._settings.max_attempts or not may_pass(error):
-                        raise
-                    _wait(_FIRST_FAULT_WAIT_S, attempt)
+            return retried(
+                request, _waits_s(_FIRST_FAULT_WAIT_S, self._settings.max_attempts), may_pass
+            )
 
     def _walk(self, start: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose names start with `start`, folder by folder.
@@ -497,10 +488,11 @@ def _make_client(bucket: str, settings: S3Settings) -> S3Client:
         raise SettingsError(f"the settings for S3 do not work: {error}") from error
 
 
-def _wait(first_s: float, attempt: int) -> None:
-    """Wait between half and the whole of a time that doubles with each attempt but the first."""
-    longest_s = min(_LONGEST_WAIT_S, first_s * 2 ** (attempt - 1))
-    time.sleep(longest_s * (1 + secrets.randbelow(1000) / 1000) / 2)
+def _waits_s(first_s: float, attempts: int) -> Iterator[float]:
+    """Yield the waits between so many attempts: each half to whole of a time that doubles."""
+    for attempt in range(attempts - 1):
+        longest_s = min(_LONGEST_WAIT_S, first_s * 2**attempt)
+        yield longest_s * (1 + secrets.randbelow(1000) / 1000) / 2
 
 
 def _folders(page: ListObjectsV2OutputTypeDef) -> Iterator[str]:
@@ -613,7 +605,7 @@ class S3Place:
         return StoreError(f"{key}: {self.where}: {error}")
 
 
-def may_pass(error: BotoCoreError | ClientError) -> bool:
+def may_pass(error: Exception) -> bool:
     """Say whether the same request may succeed a moment later."""
     from botocore import exceptions
 
@@ -807,8 +799,7 @@ def put_pieces(
 
 
 _PIECE_BYTES = 1024 * 1024
-_ATTEMPTS = 6
-_FIRST_WAIT_S = 0.2
+_DOWNLOAD_ATTEMPTS = 6
 _TIMEOUT_S = 60.0
 _REFUSED = frozenset({400, 401, 403})
 
@@ -829,21 +820,25 @@ def download(store: ObjectStore, key: str, path: Path) -> None:
         shutil.copyfile(local, path)
         return
     etag: str | None = None
+
+    def go_on() -> None:
+        nonlocal etag
+        try:
+            done, etag = _go_on(store, key, file, etag)
+        except OSError as error:
+            raise _CutError(str(getattr(error, "reason", error))) from error
+        except http.client.HTTPException as error:
+            raise _CutError(type(error).__name__) from error
+        if not done:
+            raise _CutError("the connection ended early")
+
     with path.open("wb") as file:
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_FIRST_WAIT_S * 2 ** (attempt - 1))
-            try:
-                done, etag = _go_on(store, key, file, etag)
-                if done:
-                    return
-            except _CutError as error:
-                reason = str(error)
-            except OSError as error:
-                reason = str(getattr(error, "reason", error))
-            except http.client.HTTPException as error:
-                reason = type(error).__name__
-    raise StoreError(f"{key}: cannot be read from {store.url} ({_ATTEMPTS} attempts): {reason}")
+        waits_s = _waits_s(_FIRST_FAULT_WAIT_S, _DOWNLOAD_ATTEMPTS)
+        try:
+            retried(go_on, waits_s, lambda error: isinstance(error, _CutError))
+        except _CutError as error:
+            where = f"{store.url} ({_DOWNLOAD_ATTEMPTS} attempts)"
+            raise StoreError(f"{key}: cannot be read from {where}: {error}") from None
 
 
 def _go_on(

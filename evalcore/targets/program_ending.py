@@ -19,7 +19,8 @@ def check_ending(result: CommandResult, timeout_s: float, secrets: Iterable[str]
     Its kind is `timeout` if the program was killed after `timeout_s`, else `command`.
     """
     if result.timed_out:
-        ending = f"the command took longer than {timeout_s:g} s"
+        limit = "the target's timeout, or limits.timeout_s of the suite"
+        ending = f"the command took longer than {timeout_s:g} s ({limit})"
         raise program_error("timeout", ending, result, secrets)
     if result.exit_code < 0:
         ending = f"the command was killed by signal {-result.exit_code}"

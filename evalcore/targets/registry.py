@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from evalcore.targets.work import Runnable
 
 
+# Seconds in which an item of a target that runs the author's own code ends.
+OWN_CODE_S: Final = 600.0
+
+
 class TargetKind(NamedTuple):
     """Where a kind stands: its module, the class that answers, the model of its options.
 
@@ -33,6 +37,9 @@ class TargetKind(NamedTuple):
     has the option `model`; one that `has_blocks` executes them and is asked for checks of each.
     Without `reads_messages` the input of a case is no text for a model. `preloads` is the module
     that worker processes import before they are forked.
+
+    A kind that runs the author's own code has no limit of its own: `item_timeout_s` bounds an item
+    as a whole where the suite has no `limits.timeout_s`.
     """
 
     module: str
@@ -45,6 +52,7 @@ class TargetKind(NamedTuple):
     has_blocks: bool = False
     reads_messages: bool = True
     preloads: str | None = None
+    item_timeout_s: float | None = None
 
 
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
@@ -85,6 +93,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             takes_context=True,
             has_blocks=True,
             preloads="evalcore.targets.flow_worker",
+            item_timeout_s=OWN_CODE_S,
         ),
         "http": TargetKind(
             "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
@@ -104,6 +113,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "config",
             takes_context=True,
             preloads="evalcore.targets.python_call",
+            item_timeout_s=OWN_CODE_S,
         ),
         "replay": TargetKind(
             "evalcore.targets.replay", "ReplayTarget", "ReplayOptions", instant=True
@@ -112,6 +122,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "evalcore.targets.sentence_transformers",
             "LocalEmbeddingTarget",
             "LocalEmbeddingOptions",
+            item_timeout_s=OWN_CODE_S,
         ),
         "workflow": TargetKind(
             "evalcore.targets.workflow",
@@ -128,7 +139,11 @@ MODEL_KINDS: Final = tuple(kind for kind, row in KINDS.items() if row.asks_model
 # What the loader of script suites makes; no file names it, so that nothing of it is checked again.
 SCRIPT: Final = "script"
 _SCRIPT_KIND: Final = TargetKind(
-    "evalcore.targets.script", "ScriptTarget", "", reads_messages=False
+    "evalcore.targets.script",
+    "ScriptTarget",
+    "",
+    reads_messages=False,
+    item_timeout_s=OWN_CODE_S,
 )
 _UNKNOWN_KIND: Final = TargetKind("", "", "")
 # Of a target of any kind; who schedules and grades reads them.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -52,16 +53,44 @@ def item_noting() -> Noting:
     return _NOTING.get()
 
 
-async def waited_out(action: Callable[[], Awaitable[T]]) -> T:
-    """Return what the action returns, tried again after pauses while it raises `StoreError`."""
+def _is_of_store(error: Exception) -> bool:
+    return isinstance(error, StoreError)
+
+
+def retried(
+    action: Callable[[], T],
+    waits_s: Iterable[float],
+    may_pass: Callable[[Exception], bool] = _is_of_store,
+) -> T:
+    """Return what the action returns, tried again after each wait while what it raises may pass.
+
+    What the last attempt raises, or what cannot pass, is raised.
+    """
+    for wait_s in waits_s:
+        try:
+            return action()
+        except Exception as error:  # what cannot pass is raised again
+            if not may_pass(error):
+                raise
+        time.sleep(wait_s)
+    return action()
+
+
+async def retried_async(action: Callable[[], Awaitable[T]], waits_s: Iterable[float]) -> T:
+    """Return what the action returns, tried again after each wait while it raises `StoreError`."""
     import asyncio
 
+    for wait_s in waits_s:
+        with suppress(StoreError):
+            return await action()
+        await asyncio.sleep(wait_s)
+    return await action()
+
+
+async def waited_out(action: Callable[[], Awaitable[T]]) -> T:
+    """Return what an action of the item returns; a fault of the machine is waited out."""
     with noting_faults():
-        for delay_s in _RETRIES_S:
-            with suppress(StoreError):
-                return await action()
-            await asyncio.sleep(delay_s)
-        return await action()
+        return await retried_async(action, _RETRIES_S)
 
 
 @contextmanager

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import orjson
 
-from evalcore.errors import StoreError
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import retried_async
 from evalcore.workflow.events import Event, Snapshot
 
 _SEGMENT_EVENTS: Final = 500
@@ -113,12 +112,7 @@ class ObjectRunStore:
         if self._execution is None:
             self._execution = f"{time.time_ns():020d}"
         key = f"{self._prefix}{self._execution}/{name}"
-        for delay_s in _RETRIES_S:
-            with suppress(StoreError):
-                await _in_thread(self._store.put_if_absent, key, data)
-                return
-            await asyncio.sleep(delay_s)
-        await _in_thread(self._store.put_if_absent, key, data)
+        await retried_async(lambda: _in_thread(self._store.put_if_absent, key, data), _RETRIES_S)
 
     def _read(self, kind: str) -> list[bytes]:
         execution = self._execution

@@ -6,11 +6,9 @@ a process id that is used again is not mistaken for it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import signal
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -46,6 +44,8 @@ class ProcessFolder:
     """
 
     def __init__(self, root: Path, run_id: str) -> None:
+        from filelock import FileLock
+
         self._run = root / run_id
         self.folder = self._run / f"{os.getpid()}-{os.urandom(4).hex()}"
         try:
@@ -54,10 +54,9 @@ class ProcessFolder:
                 raise UsageError(f"{root} belongs to another user: set EVALCORE_WORKSPACES")
             with told_as_fault(f"no workspace can be made below {root}", OTHER_FOLDER):
                 self.folder.mkdir(mode=0o700, parents=True)
-                self._lock = (self.folder / _OWNER).open("w")
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
-                self._lock.write(watchdog().mark)
-                self._lock.flush()
+                self._lock = FileLock(self.folder / _OWNER, fallback_to_soft=False)
+                self._lock.acquire()
+                (self.folder / _OWNER).write_text(watchdog().mark, "utf-8")
         except OSError as error:
             reason = f"no workspace can be made below {root}: {error.strerror or error}"
             raise UsageError(f"{reason} ({OTHER_FOLDER})") from error
@@ -84,7 +83,7 @@ class ProcessFolder:
             remove_folder(self.folder)
             with suppress(OSError):  # another process of the run has its own in it
                 self._run.rmdir()
-        self._lock.close()
+        self._lock.release()
 
 
 class Left(NamedTuple):
@@ -121,25 +120,30 @@ def clean_workspaces(root: Path, run: str | None = None) -> Iterator[Left]:
 
 
 def _is_owned(folder: Path) -> bool:
+    from filelock import FileLock, Timeout
+
+    owner = folder / _OWNER
+    if not owner.is_file():
+        return False
     try:
-        with (folder / _OWNER).open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with FileLock(owner, blocking=False, fallback_to_soft=False):
+            return False
+    except Timeout:
         return True
     except OSError:
         return False
-    return False
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill every process that bears the mark of a dead one (where there is a `/proc`)."""
+    """Kill every process that bears the mark of a dead one (where the system shows it)."""
+    import psutil
+
     if not mark:
         return
-    mark_variable = f"{MARK_NAME}={mark}".encode()
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError, ValueError):
-            if mark_variable in entry.read_bytes().split(b"\0"):
-                os.kill(int(entry.parent.name), signal.SIGKILL)
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get(MARK_NAME) == mark:
+            with suppress(psutil.Error):
+                process.kill()
 
 
 def remove_folder(folder: Path) -> bool:

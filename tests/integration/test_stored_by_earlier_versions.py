@@ -18,10 +18,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from filelock import FileLock
 
 from evalcore.history.tables import open_history
 from evalcore.model.evidence import TOKEN_PARTS
-from evalcore.storage.file_lock import hold_lock
 from evalcore.storage.local import LocalStore
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, evalcore
@@ -57,7 +57,7 @@ def same_files(made: filecmp.dircmp[str]) -> bool:
 def _project() -> None:
     """Put the suites where their plans look for them; other processes may do so, too."""
     source = STORED / "project"
-    with hold_lock(PROJECT.with_name(f"{PROJECT.name}.lock"), str(PROJECT)):
+    with FileLock(PROJECT.with_name(f"{PROJECT.name}.lock")):
         if PROJECT.exists():
             if same_files(filecmp.dircmp(source, PROJECT)):
                 return

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import orjson
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.execution.lanes.alone import begin_alone
 from evalcore.execution.lanes.claims import Claims
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task

@@ -40,7 +40,7 @@ _MODULES = (
     "evalcore.cli.runs",
     "evalcore.datasets.versions",
     "evalcore.execution.judges",
-    "evalcore.execution.pool",
+    "evalcore.execution.worker",
     "evalcore.formats.script_suite.loader",
     "evalcore.formats.workflow_harness.loader",
     "evalcore.providers.openai",

@@ -16,7 +16,7 @@ from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, CHECKS, find_check
 from evalcore.checks.subject import GradingThread
 from evalcore.errors import UsageError
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.model.assertion import (
     Assertion,
     AssertionResult,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from evalcore.checks.grading import grade
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.model.assertion import Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case

@@ -11,7 +11,7 @@ import pytest
 from evalcore.checks.scorers.registry import ScorerSyntaxError, is_awaited, parse_scorer
 from evalcore.checks.scorers.score import Score, linear
 from evalcore.checks.scorers.scoring import score_evidence
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.model.artifact import Artifact
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case

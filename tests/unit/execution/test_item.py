@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.reused_items import Reused
 from evalcore.model.assertion import Assertion

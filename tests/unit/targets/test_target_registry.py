@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import TargetError, UsageError
-from evalcore.execution.inline import run_inline
+from evalcore.execution.item import run_inline
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant

@@ -1,0 +1,115 @@
+"""Processes of a run that share its limits, moved by hand, and a store in memory that may fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
+from evalcore.execution.budget import NOTHING_SPENT, Grant, RunBudget, Spent, TokenDemand
+from evalcore.execution.rates import ProviderRates, Rates
+from evalcore.execution.shared import SharedLimits, SharedState, decode_limits
+from evalcore.model.suite import ProviderLimits
+from evalcore.storage.layout import NameKey, RunKeys
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import StoredObject
+
+KEYS = RunKeys(NameKey("s"), "20260518T100000Z-0a0b0c")
+LOOK_S = 0.05
+
+
+class MemoryStore(LocalStore):
+    """Keeps single objects in memory. `fails` says before each swap how it goes.
+
+    "lost": nothing is written. "unanswered": it is written, and the answer is lost. Both raise.
+    """
+
+    def __init__(self, root: Path, fails: Callable[[], str] = lambda: "") -> None:
+        super().__init__(root)
+        self.objects: dict[str, StoredObject] = {}
+        self._fails = fails
+        self._writes = 0
+
+    def get(self, key: str) -> StoredObject:
+        if key not in self.objects:
+            raise ObjectNotFoundError(key)
+        return self.objects[key]
+
+    def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
+        assert isinstance(data, bytes)
+        return None if key in self.objects else self._written(key, data)
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        how = self._fails()
+        if how == "lost":
+            raise StoreError(f"{key}: no answer")
+        if self.get(key).etag != etag:
+            return None
+        written = self._written(key, data)
+        if how == "unanswered":
+            raise StoreError(f"{key}: no answer")
+        return written
+
+    def _written(self, key: str, data: bytes) -> str:
+        self._writes += 1
+        self.objects[key] = StoredObject(data, str(self._writes))
+        return str(self._writes)
+
+
+class LimitedProcess:
+    """One process of a run, whose thread is moved by hand (`step`) or by a task (`live`)."""
+
+    def __init__(
+        self,
+        run: StoredRun,
+        clock: Callable[[], float],
+        *,
+        share: ConcurrencyShare = WHOLE,
+        base: Spent = NOTHING_SPENT,
+        **limits: Any,
+    ) -> None:
+        provider = {"m": ProviderLimits(**limits.pop("provider"))} if "provider" in limits else {}
+        self.rates = Rates([provider], clock)
+        self.clock = clock
+        self._budget = RunBudget(**limits, shared=True) if limits else None
+        self.failures: list[StoreError] = []
+        self.sync = SharedLimits(
+            run,
+            budget=self._budget,
+            rates=self.rates,
+            base=lambda: (base, 0.0),
+            failed=self.failures.append,
+            share=share,
+            clock=clock,
+            wall_clock=lambda: clock() + 1_700_000_000,
+        )
+        self.sync.join()
+
+    @property
+    def budget(self) -> RunBudget:
+        assert self._budget is not None
+        return self._budget
+
+    @property
+    def provider(self) -> ProviderRates:
+        return self.rates.by_provider["m"]
+
+    def step(self) -> None:
+        self.sync.step()
+
+    async def live(self) -> None:
+        """Step now and then; cancelled, it is dead."""
+        while True:
+            self.step()
+            await asyncio.sleep(LOOK_S)
+
+    def try_reserve(self, demand: TokenDemand) -> Grant | None:
+        return self.budget.try_reserve(demand, 4)
+
+
+def stored_limits(run: StoredRun) -> SharedState:
+    return decode_limits(run.store.get(KEYS.limits).data, KEYS.limits)

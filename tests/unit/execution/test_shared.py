@@ -1,0 +1,350 @@
+"""The limits that processes share: blocks of the budget, windows of the rates, elapsed time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.execution.adaptive import ConcurrencyShare
+from evalcore.execution.budget import NOTHING_SPENT, Grant, Spent, TokenDemand, TokenPrice
+from evalcore.execution.shared import DEAD_AFTER, WINDOW_S, decode_limits
+from evalcore.model.exchange import SkippedError
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.support.limit_processes import (
+    KEYS,
+    LOOK_S,
+    LimitedProcess,
+    MemoryStore,
+    stored_limits,
+)
+from tests.support.virtual_loop import VirtualLoop, run_virtually
+
+T = TypeVar("T")
+CALL = TokenDemand(100, 100, TokenPrice())
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    return StoredRun(MemoryStore(tmp_path), KEYS)
+
+
+def virtually(work: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+    return run_virtually(work, itertools.repeat(0.0))
+
+
+@contextmanager
+def alive(processes: Sequence[LimitedProcess]) -> Iterator[list[asyncio.Task[None]]]:
+    """Let processes live, each in a task; who cancels one kills the process."""
+    tasks = [asyncio.create_task(process.live()) for process in processes]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+# The budget
+
+
+def test_a_block_is_the_rest_divided_by_twice_the_number_of_processes(run: StoredRun) -> None:
+    clock = HandClock()
+    for number in range(4):
+        LimitedProcess(run, clock, share=ConcurrencyShare(number, 4), max_tokens=8_000)
+    blocks = [block.granted.tokens for block in stored_limits(run).blocks.values()]
+    assert blocks == [1_000, 875, 765, 670]
+
+
+def test_a_block_has_what_the_next_call_needs(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> Grant:
+        process = LimitedProcess(run, loop.time, max_tokens=1_000)
+        with alive([process]):
+            return await process.budget.reserve(TokenDemand(100, 800, TokenPrice()), 4)
+
+    assert virtually(scenario).tokens == 900
+
+
+def test_what_a_dead_process_was_granted_counts_as_spent(run: StoredRun) -> None:
+    clock = HandClock()
+    dead = LimitedProcess(run, clock, max_tokens=6_400)
+    assert dead.try_reserve(CALL) is not None
+    granted = stored_limits(run).billed.unsettled.tokens
+    assert granted == 3_200
+    living = LimitedProcess(run, clock, max_tokens=6_400)
+    for _ in range(2 * DEAD_AFTER + 1):
+        clock.now += 0.5
+        living.step()
+    state = stored_limits(run)
+    assert [block.is_dead for block in state.blocks.values()] == [True, False]
+    assert living.budget.spent.tokens == granted
+    dead.step()  # it was only paused
+    assert [block.is_dead for block in stored_limits(run).blocks.values()] == [False, False]
+
+
+def test_committed_rows_count_where_there_is_no_object(run: StoredRun) -> None:
+    clock = HandClock()
+    process = LimitedProcess(run, clock, base=Spent(tokens=900), max_tokens=1_000)
+    with pytest.raises(SkippedError, match="900 of 1000 tokens"):
+        virtually(lambda loop: reserved(process, TokenDemand(101, 1, TokenPrice())))
+    process.sync.leave()
+    # They are part of what stands in the object now.
+    again = LimitedProcess(run, clock, base=Spent(tokens=900), max_tokens=1_000)
+    assert again.budget.spent.tokens == 900
+
+
+async def reserved(process: LimitedProcess, demand: TokenDemand) -> Grant:
+    with alive([process]):
+        return await process.budget.reserve(demand, 4)
+
+
+def test_a_process_returns_what_it_does_not_need_before_another_skips(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> list[Grant]:
+        first, second = (LimitedProcess(run, loop.time, max_tokens=800) for _ in range(2))
+        with alive([first, second]):
+            return await asyncio.gather(*(second.budget.reserve(CALL, 4) for _ in range(4)))
+
+    assert [grant.tokens for grant in virtually(scenario)] == [200] * 4
+
+
+def test_a_call_that_fits_after_others_have_settled_waits_for_them(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> tuple[bool, Grant]:
+        first, second = (LimitedProcess(run, loop.time, max_tokens=1_000) for _ in range(2))
+        long = TokenDemand(100, 700, TokenPrice())
+        with alive([first, second]):
+            grant = await first.budget.reserve(long, 4)
+            waiting = asyncio.create_task(second.budget.reserve(long, 4))
+            await asyncio.sleep(60)
+            waited = not waiting.done()
+            first.budget.settle(grant, Spent(tokens=150), 50)
+            return waited, await waiting
+
+    waited, grant = virtually(scenario)
+    assert waited
+    assert grant.tokens == 800
+
+
+def test_a_call_that_nobody_can_pay_is_skipped_by_both_processes(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> list[Grant | BaseException]:
+        processes = [LimitedProcess(run, loop.time, max_tokens=90) for _ in range(2)]
+        with alive(processes):
+            calls = [process.budget.reserve(CALL, 4) for process in processes]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(each) for each in virtually(scenario)] == [SkippedError] * 2
+
+
+def test_nobody_waits_for_the_block_of_a_dead_process_for_ever(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> float:
+        dead = LimitedProcess(run, loop.time, max_tokens=350)
+        with alive([dead]):
+            await dead.budget.reserve(CALL, 4)
+        living = LimitedProcess(run, loop.time, max_tokens=350)
+        with alive([living]), pytest.raises(SkippedError):
+            await living.budget.reserve(TokenDemand(180, 20, TokenPrice()), 4)
+        return loop.time()
+
+    assert DEAD_AFTER <= virtually(scenario) < 2 * DEAD_AFTER
+
+
+def test_where_only_dollars_are_bounded_tokens_keep_nobody_waiting(run: StoredRun) -> None:
+    demand = TokenDemand(190_000, 10_000, TokenPrice(1.0, 1.0))
+
+    async def scenario(loop: VirtualLoop) -> list[Grant | BaseException]:
+        first, second = (LimitedProcess(run, loop.time, max_cost_usd=0.35) for _ in range(2))
+        with alive([first, second]):
+            grant = await first.budget.reserve(demand, 4)
+            await asyncio.sleep(1)
+            first.budget.settle(grant, Spent(0.2, 7), 7)
+            calls = [process.budget.reserve(demand, 4) for process in (first, second)]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(each) for each in virtually(scenario)] == [SkippedError] * 2
+    assert stored_limits(run).billed.confirmed == Spent(0.2, 7)
+
+
+def test_settled_amounts_of_processes_that_left_stay(run: StoredRun) -> None:
+    process = LimitedProcess(run, HandClock(), max_tokens=6_400)
+    grant = process.try_reserve(CALL)
+    assert grant is not None
+    process.budget.settle(grant, Spent(0.0, 7))
+    process.sync.leave()
+    state = stored_limits(run)
+    assert state.billed == (Spent(0.0, 7), NOTHING_SPENT)
+    assert not state.blocks
+
+
+# Rates
+
+
+async def call_times(
+    loop: VirtualLoop, processes: Sequence[LimitedProcess], calls: int, tokens: int = 1
+) -> list[list[float]]:
+    """Return when the calls of each process go out."""
+
+    async def calling(process: LimitedProcess) -> list[float]:
+        times = []
+        for _ in range(calls):
+            await process.provider.passed(tokens)
+            times.append(loop.time())
+        return times
+
+    with alive(processes):
+        return list(await asyncio.gather(*map(calling, processes)))
+
+
+def busiest_minute(times: Sequence[float]) -> int:
+    return max(sum(begin <= time < begin + 60 for time in times) for begin in times)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+@pytest.mark.parametrize("per_minute", [6, 50, 600])
+def test_no_minute_has_more_requests_of_all_processes_than_the_limit(
+    run: StoredRun, processes: int, per_minute: int
+) -> None:
+    calls = 3 * per_minute // processes
+
+    async def scenario(loop: VirtualLoop) -> list[list[float]]:
+        limits = {"requests_per_minute": per_minute}
+        each = [LimitedProcess(run, loop.time, provider=limits) for _ in range(processes)]
+        return await call_times(loop, each, calls)
+
+    times = sorted(itertools.chain(*virtually(scenario)))
+    assert len(times) == calls * processes
+    # The clocks of a machine are read one after another: a call may come a millisecond early.
+    assert busiest_minute(times) <= per_minute + 1
+    # Nearly all of the rate is used.
+    assert times[-1] <= 1.15 * 60 * len(times) / per_minute + 2 * LOOK_S * processes
+
+
+def test_tokens_per_minute_hold_over_all_processes(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> list[list[float]]:
+        limits = {"tokens_per_minute": 6_000}
+        each = [LimitedProcess(run, loop.time, provider=limits) for _ in range(3)]
+        return await call_times(loop, each, 8, tokens=500)
+
+    times = sorted(itertools.chain(*virtually(scenario)))
+    assert len(times) == 24
+    assert busiest_minute(times) * 500 <= 6_000 + 500
+
+
+def test_a_process_that_is_alone_uses_the_whole_rate(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> list[float]:
+        process = LimitedProcess(run, loop.time, provider={"requests_per_minute": 120})
+        (times,) = await call_times(loop, [process], 40)
+        return times
+
+    times = virtually(scenario)
+    assert times[-1] - times[0] == pytest.approx(39 * 0.5, abs=1.0)
+
+
+def test_a_dead_process_takes_one_window_of_the_rate_along(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> float:
+        limits = {"requests_per_minute": 60}
+        dead, living = (LimitedProcess(run, loop.time, provider=limits) for _ in range(2))
+        with alive([dead]):
+            await dead.provider.passed(1)
+        begun = loop.time()
+        await call_times(loop, [living], 1)
+        return loop.time() - begun
+
+    assert virtually(scenario) <= WINDOW_S + 2 * LOOK_S
+
+
+def test_a_process_that_leaves_returns_the_rest_of_its_window(run: StoredRun) -> None:
+    async def scenario(loop: VirtualLoop) -> float:
+        limits = {"requests_per_minute": 6_000}
+        first, second = (LimitedProcess(run, loop.time, provider=limits) for _ in range(2))
+        await call_times(loop, [first], 1)
+        first.sync.leave()
+        begun = loop.time()
+        await call_times(loop, [second], 1)
+        return loop.time() - begun
+
+    assert virtually(scenario) <= 2 * LOOK_S
+
+
+# Time, and the store
+
+
+def test_time_counts_over_processes_and_attempts(run: StoredRun) -> None:
+    clock = HandClock()
+    first = LimitedProcess(run, clock)
+    clock.now += 10
+    first.step()
+    second = LimitedProcess(run, clock)
+    clock.now += 5
+    first.sync.leave()
+    second.sync.leave()
+    clock.now += 1_000  # nothing was at work
+    third = LimitedProcess(run, clock)
+    clock.now += 2
+    assert third.sync.elapsed_s == pytest.approx(17)
+
+
+def test_a_damaged_object_is_a_clear_error(run: StoredRun) -> None:
+    run.store.put_if_absent(KEYS.limits, b"{}")
+    with pytest.raises(StoreError, match=r"limits\.json is damaged"):
+        LimitedProcess(run, HandClock(), max_tokens=10)
+
+
+class ReadOnlyStore(LocalStore):
+    """A folder that takes no more changes once it is `full`."""
+
+    full = False
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        if self.full:
+            raise StoreError(f"{key}: no space left on device")
+        return super().compare_and_swap(key, data, etag)
+
+
+def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_path: Path) -> None:
+    store = ReadOnlyStore(tmp_path)
+    clock = HandClock()
+    process = LimitedProcess(StoredRun(store, KEYS), clock, max_tokens=1_600)
+    assert process.try_reserve(CALL) is not None
+    store.full = True
+    process.sync.start_thread()
+    try:
+        deadline = time.monotonic() + 60
+        while not process.failures:
+            clock.now += 1
+            time.sleep(0.02)
+            assert time.monotonic() < deadline
+    finally:
+        process.sync.leave()
+    assert "cannot be noted" in str(process.failures[0])
+    assert process.try_reserve(CALL) is None
+    state = decode_limits(store.get(KEYS.limits).data, "")
+    assert state.billed.unsettled.tokens >= 200
+
+
+def test_what_an_earlier_version_stored_as_spent_counts(run: StoredRun) -> None:
+    participant = {"origin": "", "pid": 1, "sequence": 2, "epoch": 4, "granted": [1.0, 20]}
+    participant |= {"settled": [0.25, 2], "assumed": [0.0, 0], "waits": False}
+    participant |= {"providers": ["p"], "gone": True}
+    earlier = {"schema": 1, "settled": [0.5, 10], "assumed": [0.0, 0], "elapsed_s": 2.0}
+    earlier |= {"longest": 3, "epoch": 4, "rotation": 0, "participants": {"a": participant}}
+    run.store.put_if_absent(KEYS.limits, orjson.dumps(earlier))
+    assert stored_limits(run).billed == (Spent(0.75, 12), Spent(0.75, 18))
+    process = LimitedProcess(run, HandClock(), max_cost_usd=2.0)
+    assert process.budget.spent == Spent(1.5, 30)
+    assert process.sync.elapsed_s == 2.0
+    assert stored_limits(run).blocks["a"].is_dead

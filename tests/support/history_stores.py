@@ -30,15 +30,15 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.pipeline.execute import execute_run, execute_shards
+from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
-from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
+from tests.support.live_run import execute
 from tests.support.processes import exit_code
 
 Rows = list[dict[str, Any]]
@@ -95,7 +95,7 @@ def stop_run(store: ObjectStore, suite: Suite, *, day: int = 0) -> str:
     """Plan a run, execute its first shard, stop it; return its id."""
     now = FIRST + timedelta(days=day)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=now)
-    receipts = execute_shards(run, run.manifest().plan, (0,), ExecuteOptions())
+    receipts = execute(run, 0)
     cancel_run(run, receipts, now=now + timedelta(minutes=1))
     return run.run_id
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from evalcore.pipeline.execute import execute_shards
+from evalcore.execution.shards import ShardReceipt
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 
@@ -34,9 +34,13 @@ def planned_run(folder: Path) -> StoredRun:
     return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
 
 
-def execute(run: StoredRun, *shards: int) -> None:
-    """Execute some shards."""
-    execute_shards(run, run.manifest().plan, shards, ExecuteOptions())
+def execute(run: StoredRun, *shards: int) -> tuple[ShardReceipt, ...]:
+    """Execute some shards, as a process would that dies afterwards without a lease."""
+    run.manifest()
+    with opened_run(run, ExecuteOptions(), 0) as opened:
+        ended = [opened.execute(shard).result() for shard in shards]
+    assert all(isinstance(each, ShardReceipt) for each in ended), ended
+    return tuple(each for each in ended if isinstance(each, ShardReceipt))
 
 
 def finish(run: StoredRun) -> None:

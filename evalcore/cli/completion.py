@@ -98,7 +98,7 @@ def _formats(_: CommandWords, __: str) -> Iterator[CompletionItem]:
 # The last one stands for all arguments after it.
 _ARGUMENTS: Final[Mapping[str, tuple[Values, ...]]] = {
     **dict.fromkeys(("run", "record", "validate", "plan"), (_suites,)),
-    **dict.fromkeys(("report", "worker", "compare", "annotate", "annotations export"), (_runs,)),
+    **dict.fromkeys(("report", "compare", "annotate", "annotations export"), (_runs,)),
     **dict.fromkeys(
         tuple(f"runs {name}" for name in ("cancel", "delete", "show", "verify", "watch")), (_runs,)
     ),

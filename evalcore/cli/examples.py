@@ -14,7 +14,6 @@ EXAMPLES: Final = {
     "schema": "evalcore schema test-file > test-file.schema.json",
     "run": "evalcore run support.eval.yaml --case refund --reuse",
     "record": "evalcore record support.eval.yaml",
-    "worker": "evalcore worker latest --store s3://evals/team",
     "view": "evalcore view --open",
     "report": "evalcore report latest --html --output report.html",
     "compare": "evalcore compare last-pass latest",

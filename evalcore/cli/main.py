@@ -37,7 +37,6 @@ SECTIONS = {
     "Run": {
         "run": ("evalcore.cli.run:run", "Run suites and decide."),
         "record": ("evalcore.cli.record:record", "Run suites and record what providers answer."),
-        "worker": ("evalcore.cli.worker:worker", "Execute shards of a run beside other workers."),
     },
     "Look": {
         "view": ("evalcore.cli.view:view", "Show runs in the browser."),

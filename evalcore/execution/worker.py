@@ -50,10 +50,11 @@ class Stopped(NamedTuple):
 class _RunningShard:
     """A shard whose items run; `done` says whether all of them have ended."""
 
-    __slots__ = ("done", "shard")
+    __slots__ = ("begun", "done", "shard")
 
     def __init__(self, shard: OpenShard, done: asyncio.Future[bool]) -> None:
         self.shard, self.done = shard, done
+        self.begun = False
 
 
 _Task = tuple[_RunningShard, int, WorkItem]
@@ -99,6 +100,7 @@ class OpenRun:
         self._open_calls = 0
         self._reason: str | None = None
         self._failure: EvalError | None = None
+        self._drained = False
         self._closed = False
 
     # From other threads
@@ -209,9 +211,10 @@ class OpenRun:
             for turn, (position, item) in enumerate(items, 1):
                 if running.done.done():
                     break
-                if self._reason is not None:
+                if self._reason is not None or (self._drained and not running.begun):
                     return False
                 if not self._runner.waits(item):
+                    running.begun = True
                     finished = shard.context.run(run_inline, self._runner.run(item))
                     self._record(running, position, finished, is_planned=True)
                 else:
@@ -256,6 +259,7 @@ class OpenRun:
 
     def _start(self, slots: Slots, task: _Task) -> None:
         slot = slots.enter()
+        task[0].begun = True
         context = task[0].shard.context.copy()
         serving = self.worker.loop.create_task(self._serve(slot, task), context=context)
         self._items.add(serving)
@@ -333,12 +337,11 @@ class OpenRun:
             item.cancel()
 
     def _drop_queued(self) -> None:
-        queued = {running for running, _, _ in self._queue}
-        begun = {running for running in queued if running.shard.missing < len(running.shard.items)}
-        for running in queued - begun:
-            if not running.done.done():
+        self._drained = True
+        for running in {running for running, _, _ in self._queue}:
+            if not running.begun and not running.done.done():
                 running.done.set_result(False)
-        self._queue = deque(task for task in self._queue if task[0] in begun)
+        self._queue = deque(task for task in self._queue if task[0].begun)
 
     async def _end(self) -> None:
         if self._idle is not None:

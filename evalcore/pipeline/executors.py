@@ -17,8 +17,8 @@ from evalcore.isolation.memory import total_memory
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant
-from evalcore.pipeline.process import ShardProcess, execute_alone
-from evalcore.pipeline.session import ExecuteOptions, ShardCall
+from evalcore.pipeline.process import ShardProcess
+from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_alone, started_process
 from evalcore.planning.spool import CaseSpool
 from evalcore.storage.runs import StoredRun
 
@@ -99,9 +99,8 @@ class ProcessExecutor:
         self._last[call.first_item] = number
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
-            process = self._processes[number] = ShardProcess(self._run, self._options, share)
-        concurrency = share.part(call.concurrency) if call.concurrency else 0
-        return process.call(call._replace(concurrency=concurrency))
+            process = self._processes[number] = started_process(self._run, self._options, share)
+        return process.call(call)
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""
@@ -142,7 +141,7 @@ def _usable_cores() -> int:
 
 
 class AloneExecutor:
-    """Executes shards that processes died with, one at a time (`process.execute_alone`)."""
+    """Executes shards that processes died with, one at a time (`session.execute_alone`)."""
 
     slots = 1
 

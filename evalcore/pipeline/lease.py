@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.errors import EvalError, ExitCode, ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.plan import iso_time
 from evalcore.storage.runs import StoredRun
@@ -100,6 +100,8 @@ def read_lease(run: StoredRun) -> Lease | None:
 
 class RunHeldError(RunConflictError):
     """Another process that lives coordinates the run."""
+
+    exit_code = ExitCode.USAGE
 
     def __init__(self, run_id: str, where: str, renewed: str) -> None:
         super().__init__(run_id, where, renewed)

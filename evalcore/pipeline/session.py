@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
@@ -21,11 +24,13 @@ from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, p
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.early_stop import left_out_of
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
+from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
@@ -53,7 +58,7 @@ class ShardCall(NamedTuple):
 
     `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
     its items one by one in a child process, because processes have died with it. `concurrency` is
-    the share of the executing process, 0 if nobody has chosen one.
+    how many items the executing process runs at once, 0 if nobody has chosen it.
     """
 
     store: str
@@ -109,8 +114,6 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
     while True:
         opened = worker.open(call.key, lambda new: _accepted(call, options, new))
         if call.alone:
-            from evalcore.pipeline.process import execute_alone
-
             return execute_alone(opened, call, options or ExecuteOptions())
         ended = opened.execute(_shard_of(opened, call)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
@@ -129,6 +132,66 @@ def _shard_of(opened: OpenRun, call: ShardCall) -> int:
     if not shards.plan.settled and (call.first_item or call.items != shards.plan.pilot):
         shards.plan = shards.run.manifest().plan
     return shards.plan.shard_of(call.first_item)
+
+
+def started_process(
+    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+) -> ShardProcess:
+    """Start a child process for shards of the run; it may do what `options` allow this one."""
+    terms = {
+        "roots": list(map(str, options.imports.roots)),
+        "allowed": list(options.imports.allowed),
+        "isolation": options.isolation,
+        "keep_workspaces": options.keep_workspaces,
+        "share": list(share),
+    }
+    return ShardProcess(run, terms, Told(options.progress, options.warn, options.waits))
+
+
+def execute_alone(
+    opened: OpenRun, call: ShardCall, options: ExecuteOptions
+) -> ShardReceipt | Stopped:
+    """Execute a shard that processes died with item by item in a child process.
+
+    The item that ends its process is in error, which names it; the others complete. Blocks.
+    """
+    shards, stopper = opened.shards, options.stopper
+    shard = shards.open(shards.plan.shard_of(call.first_item), copy_context())
+    process: ShardProcess | None = None
+    try:
+        for position, item in enumerate(shard.items):
+            if stopper.draining:
+                return Stopped(shard.number)
+            if process is None or not process.is_alive:
+                process = started_process(shards.run, options)
+            forget = stopper.listen(process.stop)
+            try:
+                row = process.call(call, item.number).result()
+            except ProcessDiedError as died:
+                finished = _deadly_item(item, died)
+                shards.record(shard, position, finished)
+                if options.progress is not None:
+                    options.progress(finished)
+                continue
+            finally:
+                forget()
+            if row is None:
+                return Stopped(shard.number)
+            shards.keep(shard, position, row)
+    finally:
+        if process is not None:
+            process.close()
+    return opened.commit(shard).result()
+
+
+def _deadly_item(item: WorkItem, died: ProcessDiedError) -> FinishedItem:
+    message = (
+        f"the process that executed this item ended with {died}; it was executed alone, after two "
+        "processes had died that executed its shard"
+    )
+    now_us = time.time_ns() // 1000
+    error = {"kind": "process", "message": message}
+    return FinishedItem(item, State.ERROR, now_us, now_us, error=error)
 
 
 def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -> OpenRun:

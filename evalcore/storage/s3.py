@@ -5,19 +5,16 @@ boto3 is imported when a store is made: that takes a third of a second.
 
 from __future__ import annotations
 
-import http.client
+import io
 import os
 import re
 import secrets
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -35,11 +32,10 @@ from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
 from evalcore.mistakes.foreign_text import one_line
-from evalcore.network import proxy_for, tls_context
+from evalcore.network import proxy_for
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import (
     ObjectInfo,
-    ObjectStore,
     StoredObject,
     check_folder,
     check_key,
@@ -48,18 +44,13 @@ from evalcore.storage.store import (
 from evalcore.trust.machine_faults import retried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from boto3.session import Session
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import (
-        CompletedPartTypeDef,
-        GetObjectOutputTypeDef,
-        ListObjectsV2OutputTypeDef,
-    )
+    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+    from s3transfer.futures import TransferFuture
+    from s3transfer.manager import TransferManager
 
 
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
@@ -79,10 +70,10 @@ class S3Settings:
 
     `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
     the first one. `pool_size` connections are kept; more threads than that wait for new ones.
-    Objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3 itself) are
-    read and written in pieces, four at once. `encryption` is how the server encrypts what is
-    written (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names
-    the key of `aws:kms`.
+    boto3 moves objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3
+    itself) in pieces, four at once. `encryption` is how the server encrypts what is written
+    (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names the key
+    of `aws:kms`.
     """
 
     endpoint_url: str | None = None
@@ -152,6 +143,9 @@ _FIRST_CONFLICT_WAIT_S = 0.1
 # Six attempts outlast a server that is away for five seconds.
 _FIRST_FAULT_WAIT_S = 0.6
 _LONGEST_WAIT_S = 5.0
+_AT_ONCE = 4
+# An object of fewer pieces is read and written by one request.
+_MANY_PIECES = 2
 _WRITE_ID = "evalcore-write"  # metadata: which call wrote the object
 
 
@@ -207,16 +201,22 @@ class S3Store:
 
         def get() -> StoredObject:
             answer = self._client.get_object(Bucket=self._bucket, Key=name)
-            data = read_body(
-                self._client,
-                answer,
-                (self._bucket, name),
-                self._settings.piece_bytes,
-                lambda request: self._repeated(key, request),
-            )
-            return StoredObject(data, _unquoted(answer["ETag"]))
+            with closing(answer["Body"]) as body:
+                if answer["ContentLength"] <= _MANY_PIECES * self._settings.piece_bytes:
+                    return StoredObject(body.read(), _unquoted(answer["ETag"]))
+            data = io.BytesIO()
+            etag = self._transfer(lambda manager: manager.download(self._bucket, name, data))
+            return StoredObject(data.getvalue(), _unquoted(etag or answer["ETag"]))
 
         return self._repeated(key, get)
+
+    def download(self, key: str, path: Path) -> None:
+        """Write the object at `key` into the file `path`."""
+        name = self._name(key)
+        self._repeated(
+            key,
+            lambda: self._transfer(lambda manager: manager.download(self._bucket, name, str(path))),
+        )
 
     def exists(self, key: str) -> bool:
         """Whether there is an object at `key`: one HEAD request, a twelfth of a listing's price."""
@@ -319,7 +319,7 @@ class S3Store:
         name, write_id = self._name(key), uuid4().hex
         faults = _waits_s(_FIRST_FAULT_WAIT_S, self._settings.max_attempts)
         conflicts = _waits_s(_FIRST_CONFLICT_WAIT_S, _CONFLICT_ATTEMPTS)
-        repeated = False
+        repeated = not isinstance(body, bytes)  # boto3 may have done so
         with self._explained(key):
             while True:
                 try:
@@ -349,33 +349,60 @@ class S3Store:
     def _put_once(
         self, name: str, body: bytes | BinaryIO, write_id: str, condition: _Condition
     ) -> str:
+        metadata = {_WRITE_ID: write_id}
         if not isinstance(body, bytes):
             body.seek(0)
-            path, piece_bytes = Path(body.name), self._settings.piece_bytes
-            if "IfNoneMatch" in condition and is_large(path, piece_bytes):
-                repeated = partial(self._repeated, name)
-                metadata = {_WRITE_ID: write_id}
-                target = self._bucket, name
-                return _unquoted(
-                    put_pieces(
-                        self._client,
-                        path,
-                        target,
-                        piece_bytes,
-                        repeated,
-                        metadata,
-                        self._settings.written,
-                    )
+            path = Path(body.name)
+            if path.stat().st_size > _MANY_PIECES * self._settings.piece_bytes:
+                options = {"Metadata": metadata, **self._settings.written}
+                self._transfer(
+                    lambda manager: manager.upload(str(path), self._bucket, name, options)
                 )
+                head = self._client.head_object(Bucket=self._bucket, Key=name)
+                return _unquoted(head["ETag"])
         answer = self._client.put_object(
             Bucket=self._bucket,
             Key=name,
             Body=body,
-            Metadata={_WRITE_ID: write_id},
+            Metadata=metadata,
             **self._settings.written,
             **condition,
         )
         return _unquoted(answer["ETag"])
+
+    def _transfer(self, begin: Callable[[TransferManager], TransferFuture]) -> str | None:
+        """Let boto3 move an object in pieces; return the ETag of what it has read."""
+        from boto3.s3.transfer import TransferConfig, create_transfer_manager
+        from botocore.exceptions import ResponseStreamingError
+        from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
+
+        config = TransferConfig(
+            multipart_threshold=self._settings.piece_bytes,
+            multipart_chunksize=self._settings.piece_bytes,
+            max_concurrency=_AT_ONCE,
+            preferred_transfer_client="classic",
+        )
+        try:
+            with create_transfer_manager(self._transfer_client, config) as manager:
+                future = begin(manager)
+                future.result()
+        except (RetriesExceededError, S3DownloadFailedError) as error:
+            # The connection broke off too often, or the object was replaced meanwhile.
+            raise ResponseStreamingError(error=error) from error
+        return future.meta.etag
+
+    @cached_property
+    def _transfer_client(self) -> S3Client:
+        """The client of transfers: boto3 repeats their requests, each piece by itself.
+
+        boto3's uploads take no condition, so this client adds it to the request that ends one.
+        """
+        client = _make_client(self._bucket, self._settings, self._settings.max_attempts)
+        client.meta.events.register(
+            "before-parameter-build.s3.CompleteMultipartUpload",
+            lambda params, **_: params.update(IfNoneMatch="*"),
+        )
+        return client
 
     def _etag_of_write(self, key: str, write_id: str, body: bytes | BinaryIO) -> str | None:
         """Return the object's ETag if it is what the write of that id left there."""
@@ -449,7 +476,7 @@ class S3Store:
             raise self._server.explain_failure(key, error) from error
 
 
-def _make_client(bucket: str, settings: S3Settings) -> S3Client:
+def _make_client(bucket: str, settings: S3Settings, attempts: int = 1) -> S3Client:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
@@ -462,9 +489,9 @@ def _make_client(bucket: str, settings: S3Settings) -> S3Client:
         # boto3 would ask a proxy for this machine, too.
         proxies={urlsplit(address).scheme: proxy.url} if proxy else {},
         read_timeout=settings.read_timeout_s,
-        # `S3Store` repeats requests itself: boto3 has a quota of repetitions that one bad minute
-        # uses up for all calls of a process.
-        retries={"mode": "standard", "total_max_attempts": 1},
+        # `S3Store` repeats single requests itself: boto3 has a quota of repetitions that one bad
+        # minute uses up for all calls of a process.
+        retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=settings.pool_size,
         s3={"addressing_style": settings.addressing_style or default_style},
         signature_version="s3v4",
@@ -508,7 +535,8 @@ _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequ
 # What is refused although the keys are known.
 _NOT_KEYS = frozenset({"AccessDenied", "RequestTimeTooSkewed", "403", "Forbidden"})
 _RUN = re.compile(r"runs/[^/]+/([^/]+)/")
-_PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError"})
+# NoSuchUpload: the upload was ended, and the answer was lost.
+_PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError", "NoSuchUpload"})
 
 
 class NotImplementedByServerError(StoreError):
@@ -694,193 +722,3 @@ def _credentials() -> dict[str, str]:
         "AWS_SESSION_TOKEN": frozen.token,
     }
     return {name: value for name, value in named.items() if value}
-
-
-_AT_ONCE = 4
-# An object of fewer pieces is read by the request that has asked for it.
-_MANY_PIECES = 2
-
-
-def read_body(
-    client: S3Client,
-    answer: GetObjectOutputTypeDef,
-    source: tuple[str, str],
-    piece_bytes: int,
-    repeated: Callable[[Callable[[], bytes]], bytes],
-) -> bytes:
-    """Return the object that an answer begins; the rest of a large one comes by further requests.
-
-    `source` is the bucket and the name. The further requests hold for this version of the object
-    only, and are `repeated` each by itself.
-    """
-    bucket, name = source
-    length, etag = answer["ContentLength"], answer["ETag"]
-    body = answer["Body"]
-    try:
-        if length <= _MANY_PIECES * piece_bytes:
-            return body.read()
-
-        def read_piece(start: int) -> bytes:
-            stop = min(start + piece_bytes, length) - 1
-            piece = client.get_object(
-                Bucket=bucket, Key=name, Range=f"bytes={start}-{stop}", IfMatch=etag
-            )
-            try:
-                return piece["Body"].read()
-            finally:
-                piece["Body"].close()
-
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="range") as threads:
-            rest = [
-                threads.submit(repeated, partial(read_piece, start))
-                for start in range(piece_bytes, length, piece_bytes)
-            ]
-            first = body.read(piece_bytes)
-            return b"".join([first, *(piece.result() for piece in rest)])
-    finally:
-        body.close()
-
-
-def is_large(path: Path, piece_bytes: int) -> bool:
-    """Whether a file is worth several requests."""
-    return path.stat().st_size > _MANY_PIECES * piece_bytes
-
-
-def put_pieces(
-    client: S3Client,
-    path: Path,
-    target: tuple[str, str],
-    piece_bytes: int,
-    repeated: Callable[[Callable[[], str]], str],
-    metadata: Mapping[str, str],
-    options: WriteOptions,
-) -> str:
-    """Write a large file in pieces unless there is an object; return its ETag, with quotes.
-
-    `target` is the bucket and the name. The object appears as a whole, with the last request, which
-    has the condition and raises as a single one does. What was sent before a failure is removed.
-    """
-    bucket, name = target
-    upload = client.create_multipart_upload(Bucket=bucket, Key=name, Metadata=metadata, **options)[
-        "UploadId"
-    ]
-
-    def put_piece(number: int) -> str:
-        with path.open("rb") as file:
-            file.seek((number - 1) * piece_bytes)
-            piece = file.read(piece_bytes)
-        answer = client.upload_part(
-            Bucket=bucket, Key=name, UploadId=upload, PartNumber=number, Body=piece
-        )
-        return answer["ETag"]
-
-    numbers = range(1, -(-path.stat().st_size // piece_bytes) + 1)
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="piece") as threads:
-            etags = threads.map(lambda number: repeated(partial(put_piece, number)), numbers)
-            parts: list[CompletedPartTypeDef] = [
-                {"PartNumber": number, "ETag": etag}
-                for number, etag in zip(numbers, etags, strict=True)
-            ]
-        answer = client.complete_multipart_upload(
-            Bucket=bucket,
-            Key=name,
-            UploadId=upload,
-            MultipartUpload={"Parts": parts},
-            IfNoneMatch="*",
-        )
-    except BaseException:  # an interrupt leaves no unfinished upload behind, too
-        with suppress(ClientError, BotoCoreError):
-            client.abort_multipart_upload(Bucket=bucket, Key=name, UploadId=upload)
-        raise
-    return answer["ETag"]
-
-
-_PIECE_BYTES = 1024 * 1024
-_DOWNLOAD_ATTEMPTS = 6
-_TIMEOUT_S = 60.0
-_REFUSED = frozenset({400, 401, 403})
-
-
-class _CutError(Exception):
-    """The connection ended before the object did, or the server could not answer."""
-
-
-def download(store: ObjectStore, key: str, path: Path) -> None:
-    """Write the object at `key` into the file `path`; a cut connection is resumed where it was.
-
-    Raises `ObjectNotFoundError`, else `StoreError`; never names the signed address.
-    """
-    local = store.local_path(key)
-    if local is not None:
-        import shutil
-
-        shutil.copyfile(local, path)
-        return
-    etag: str | None = None
-
-    def go_on() -> None:
-        nonlocal etag
-        try:
-            done, etag = _go_on(store, key, file, etag)
-        except OSError as error:
-            raise _CutError(str(getattr(error, "reason", error))) from error
-        except http.client.HTTPException as error:
-            raise _CutError(type(error).__name__) from error
-        if not done:
-            raise _CutError("the connection ended early")
-
-    with path.open("wb") as file:
-        waits_s = _waits_s(_FIRST_FAULT_WAIT_S, _DOWNLOAD_ATTEMPTS)
-        try:
-            retried(go_on, waits_s, lambda error: isinstance(error, _CutError))
-        except _CutError as error:
-            where = f"{store.url} ({_DOWNLOAD_ATTEMPTS} attempts)"
-            raise StoreError(f"{key}: cannot be read from {where}: {error}") from None
-
-
-def _go_on(
-    store: ObjectStore, key: str, file: BinaryIO, etag: str | None
-) -> tuple[bool, str | None]:
-    """Append what is missing; return whether all is there, and what the object is."""
-    offset = file.tell()
-    request = urllib.request.Request(store.presign(key))  # noqa: S310  (an address of the store's)
-    if offset and etag:
-        request.add_header("Range", f"bytes={offset}-")
-        request.add_header("If-Match", etag)
-    try:
-        with _opener(request.full_url).open(request, timeout=_TIMEOUT_S) as answer:
-            if answer.status != 206 and offset:
-                file.seek(0)
-                file.truncate()
-            missing = int(answer.headers["Content-Length"])
-            etag = answer.headers.get("ETag")
-            while piece := answer.read(_PIECE_BYTES):
-                file.write(piece)
-                missing -= len(piece)
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            raise ObjectNotFoundError(f"no object {key} in {store.url}") from None
-        if error.code in _REFUSED:
-            message = f"{key}: {store.url} refuses to give it (HTTP {error.code})"
-            raise StoreError(f"{message}; check the credentials and the bucket's policy") from None
-        if error.code == 412:
-            raise StoreError(f"{key}: was replaced in {store.url} while it was read") from None
-        raise _CutError(f"HTTP {error.code}") from None
-    if missing > 0:
-        # What came is kept, and the next request goes on after it.
-        return False, etag
-    return True, etag
-
-
-def _opener(url: str) -> urllib.request.OpenerDirector:
-    """Return what opens an address by the environment's proxies and certificates."""
-    import ssl
-
-    proxy = proxy_for(url)
-    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy.url} if proxy else {})
-    bundle = os.environ.get("AWS_CA_BUNDLE")
-    context = ssl.create_default_context(cafile=bundle) if bundle else tls_context()
-    return urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=context))

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from evalcore.pipeline.lane import execute_lane
 
 from evalcore.errors import StoreError
-from evalcore.pipeline.lane import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from tests.support.prefect_server import NewDatabase, prefect_server

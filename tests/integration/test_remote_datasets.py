@@ -128,7 +128,7 @@ def test_an_address_outside_of_the_store_has_to_be_allowed(
 @pytest.mark.parametrize(
     ("tests", "said"),
     [
-        ("s3://{bucket}/{name}/none.parquet", "no object"),
+        ("s3://{bucket}/{name}/none.parquet", "no such object"),
         ("s3://{bucket}/{name}/*.parquet", "no object matches"),
         ("s3://{bucket}/{name}/../x.parquet", "'..'"),
         ("s3://{bucket}/{name}/cases.txt", ".parquet"),

@@ -38,6 +38,9 @@ CONFLICT = Fault(
     method="PUT",
     body=b"<Error><Code>ConditionalRequestConflict</Code><Message>again</Message></Error>",
 )
+NO_UPLOAD = Fault(
+    404, body=b"<Error><Code>NoSuchUpload</Code><Message>no such upload</Message></Error>"
+)
 BUSY = Fault(503, body=b"<Error><Code>SlowDown</Code><Message>slow down</Message></Error>")
 LOST = Fault(loses_answer=True, method="PUT")
 LOST_AS_500 = Fault(500, loses_answer=True, method="PUT")
@@ -182,22 +185,36 @@ def test_a_large_object_is_read_in_pieces_and_a_broken_one_again(
     proxy.seen.clear()
     proxy.inject(Fault(method="GET"), Fault(method="GET", cuts_body=True))
     assert store.get("large") == (data, etag)
-    assert len(proxy.seen) == 6  # five pieces, one of them twice
+    assert len(proxy.seen) == 7  # the object's beginning and five pieces, one of them twice
 
 
+@pytest.mark.parametrize(
+    ("ends", "begun"),
+    [([Fault(loses_answer=True)], 3), ([Fault(loses_answer=True), NO_UPLOAD], 4)],
+    ids=["the server finds the object", "the server forgets the upload"],
+)
 def test_a_large_file_is_written_in_pieces_once(
-    proxy: FaultyProxy, s3: S3Server, tmp_path: Path
+    proxy: FaultyProxy, s3: S3Server, tmp_path: Path, ends: list[Fault], begun: int
 ) -> None:
     settings = S3Settings(endpoint_url=proxy.url, max_attempts=3, piece_bytes=5 * 2**20)
     store = S3Store(BUCKET, uuid4().hex, settings)
     source = tmp_path / "large"
     source.write_bytes(random.Random(18).randbytes(11 * 2**20))
-    proxy.inject(Fault(500, method="PUT"))
-    proxy.inject(Fault(), Fault(loses_answer=True, method="POST"))
+    waiting = list(ends)
+
+    def spoil_the_end(method: str, path: str) -> Fault | None:
+        return waiting.pop(0) if method == "POST" and "uploadId=" in path and waiting else None
+
+    proxy.rule = spoil_the_end
+    proxy.inject(BUSY, replace(BUSY, method="PUT"))
     etag = store.put_if_absent("large", source)
+    assert not waiting
     assert etag == store.get("large").etag
     assert store.get("large").data == source.read_bytes()
     assert store.put_if_absent("large", source) is None
+    assert sum("uploads" in path and path.startswith("POST") for path in proxy.seen) == begun
+    uploads = store._client.list_multipart_uploads(Bucket=BUCKET, Prefix=store._name("large"))
+    assert "Uploads" not in uploads
 
 
 def test_a_body_that_always_breaks_off_is_an_error(

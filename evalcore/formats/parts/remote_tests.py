@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -46,17 +47,15 @@ def remote_tests(
     One object at a time stands in a temporary file while it is read. What is wrong with the address
     is noted at `loc`; what is wrong in an object names the object.
     """
-    from evalcore.storage.s3 import download
-
     bucket, _, key = address[len(SCHEME) :].partition("/")
     refused = _refusal(address, bucket, key, roots)
     if refused is not None:
         problems.add(loc, refused)
         return
     try:
-        from evalcore.storage.address import open_store
+        from evalcore.storage.s3 import S3Settings, S3Store
 
-        store = open_store(f"{SCHEME}{bucket}")
+        store = S3Store(bucket, "", S3Settings.from_environment(os.environ))
         keys = _matching(store, key)
         if not keys:
             problems.add(loc, f"no object matches '{address}'")
@@ -64,7 +63,7 @@ def remote_tests(
             object_address = f"{SCHEME}{bucket}/{name}"
             with temporary_folder("evalcore-tests-") as folder:
                 path = folder / f"tests{PurePosixPath(name).suffix.lower()}"
-                download(store, name, path)
+                store.download(name, path)
                 # An object of any form is data.
                 for test in read_file(path, object_address, columns, problems):
                     yield test._replace(is_data=True)

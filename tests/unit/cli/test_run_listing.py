@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
-from evalcore.execution.lanes.alone import begin_alone
-from evalcore.execution.lanes.claims import Lease
-from evalcore.execution.lanes.processes import is_dead, this_process
 
 from evalcore.cli.runs import runs
 from evalcore.model.run import State
-from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun
+from tests.support.leases import ended_process, put_lease
 from tests.support.stored_manifests import put_manifest
 
 OPEN: dict[str, Any] = {"state": State.RUNNING, "decision": None, "counts": None, "ended_at": None}
 RUN = "20260518T100000Z-aaaaaa"
-
-
-def ended_process() -> str:
-    """Return the name of a process of this machine that has ended."""
-    code = "import os; from evalcore.execution.lanes.processes import this_process as p;"
-    code += "print(p(os.getpid()))"
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
 
 
 def listed(store: Path, *flags: str) -> str:
@@ -64,8 +46,7 @@ def test_figures_come_from_the_manifest_or_the_report(tmp_path: Path) -> None:
 
 def test_a_run_of_a_process_that_ended_is_interrupted(tmp_path: Path) -> None:
     run = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
-    lease = Lease("", 1.0, process=ended_process())
-    run.store.put(run.keys.claim(0), lease.encoded())
+    put_lease(run, ended_process())
     (entry,) = json.loads(listed(tmp_path, "--json"))
     assert (entry["state"], entry["interrupted"]) == ("running", True)
     assert "interrupted" in listed(tmp_path)
@@ -78,38 +59,3 @@ def test_show_says_in_words_what_became_of_the_items(tmp_path: Path) -> None:
     put_manifest(LocalStore(tmp_path), RUN, counts=counts)
     shown = CliRunner().invoke(runs, ["show", RUN, "--store", str(tmp_path)])
     assert "counts       1 planned, 1 completed, 1 failed\n" in shown.stdout
-
-
-def test_a_run_of_this_process_is_running(tmp_path: Path) -> None:
-    run = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
-    begin_alone(run, 0, 1.0)
-    later = datetime.now(UTC) + timedelta(days=1)
-    assert not is_interrupted(run, run.manifest(), now=later)
-
-
-@pytest.mark.parametrize(
-    ("lease", "minutes", "interrupted"),
-    [
-        (Lease("lane", 1.0, lease_s=20.0), 1, False),
-        (Lease("lane", 1.0, lease_s=20.0), 3, True),
-        (Lease("", 1.0, process="elsewhere.example:1:2"), 14, False),
-        (Lease("", 1.0, process="elsewhere.example:1:2"), 16, True),
-        (Lease("", 1.0), 16, True),
-    ],
-    ids=["renewed", "not-renewed", "elsewhere", "silent-elsewhere", "earlier-version"],
-)
-def test_another_machine_is_judged_by_its_last_sign_of_life(
-    tmp_path: Path, lease: Lease, minutes: int, interrupted: bool
-) -> None:
-    run: StoredRun = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
-    run.store.put(run.keys.claim(0), lease.encoded())
-    moment = datetime.now(UTC) + timedelta(minutes=minutes)
-    assert is_interrupted(run, run.manifest(), now=moment) is interrupted
-
-
-def test_a_process_is_known_by_its_start() -> None:
-    own = this_process(os.getpid())
-    assert is_dead(own) is False
-    assert is_dead(f"{own}0") is True
-    assert is_dead("elsewhere.example:1:2") is None
-    assert is_dead("") is None

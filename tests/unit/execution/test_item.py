@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.execution.item import run_inline
-from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.item import ItemRunner, RunInputs, run_inline
 from evalcore.execution.reused_items import Reused
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.execution.lanes.claims import decode_lease
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run, view_run
-from evalcore.pipeline.lane import execute_lane
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.runs import StoredRun, find_run
 from tests.support.counting_store import CountingStore
@@ -22,7 +20,7 @@ NOW = datetime(2026, 5, 18, 10, 0, tzinfo=UTC)
 CASES = 2_600
 FINISHING = {
     **{"GET manifest.json": 1, "GET plan": 1, "LIST plan": 1},
-    **{"LIST claims": 1, "GET results": 3, "LIST results": 1},
+    **{"GET results": 3, "LIST results": 1},
     **{"LIST annotations": 1, "PUT manifest.json": 1, "PUT report.json": 1},
 }
 
@@ -47,7 +45,8 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
     receipts = execute_run(run)
     assert store.taken() == {
         **{"GET manifest.json": 1, "GET plan": 2, "LIST results": 1},
-        **{"PUT claims": 3, "PUT results": 3},
+        # The lease is taken with the first shard, noted with the others, released.
+        **{"GET lease.json": 1, "PUT lease.json": 3, "PUT results": 3},
     }
     with finish_run(run, receipts, now=NOW):
         # The last part of the plan is read once more: what was executed is what stands there.
@@ -57,36 +56,6 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
             **{"LIST runs": 1, "HEAD manifest.json": 1, "GET manifest.json": 1, "GET plan": 3},
             **{"LIST plan": 1, "GET results": 3, "LIST results": 1, "LIST annotations": 1},
         }
-
-
-def test_a_lane_asks_besides_only_for_its_claims(store: CountingStore, tmp_path: Path) -> None:
-    run = planned(store, tmp_path)
-    store.taken()
-    execute_lane(run, lane="a", lease_s=600)
-    taken = store.taken()
-    taken.pop("HEAD CANCEL", None)  # once a second
-    assert taken == {
-        **{"GET manifest.json": 2, "GET plan": 2, "LIST claims": 2, "LIST results": 2},
-        **{"PUT claims": 3, "PUT results": 3},
-    }
-    with finish_run(run, (), now=NOW):
-        # When the last shard was committed is read from the listing.
-        assert store.taken() == FINISHING | {"GET claims": 3, "LIST results": 2}
-
-
-def test_a_claim_that_another_process_has_changed_is_read_at_the_end(
-    store: CountingStore, tmp_path: Path
-) -> None:
-    run = planned(store, tmp_path)
-    receipts = execute_run(run)
-    key = run.keys.claim(1)
-    stored = store.get(key)
-    again = decode_lease(stored.data).taken_over("lane", 60.0)
-    store.compare_and_swap(key, again.encoded(), stored.etag)
-    store.taken()
-    with finish_run(run, receipts, now=NOW) as view:
-        assert store.taken() == FINISHING | {"GET claims": 1}
-        assert view.report.run.reexecuted == len(run.manifest().plan.shard_items(1))
 
 
 def test_what_is_read_at_the_start_is_requested_at_once(tmp_path: Path) -> None:
@@ -112,7 +81,7 @@ def test_what_is_read_at_the_end_is_requested_at_once(tmp_path: Path) -> None:
     store = MeetingStore(tmp_path / "store")
     run = planned(store, tmp_path)
     receipts = execute_run(run)
-    store.meet("GET manifest.json", "LIST results", "LIST claims", "LIST annotations")
+    store.meet("GET manifest.json", "LIST results", "LIST annotations")
     with finish_run(run, receipts, now=NOW):
         assert store.met
 

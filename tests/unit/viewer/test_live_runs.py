@@ -16,13 +16,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from evalcore.errors import RunNotFoundError
-from evalcore.execution.lanes.alone import begin_alone
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look
 from tests.support.fork_server import PROGRAM
+from tests.support.leases import ended_process, put_lease
 from tests.support.live_run import CASES, execute, finish, planned_run
-from tests.support.processes import exit_code
 from tests.support.viewer import viewer
 
 
@@ -138,7 +137,7 @@ def page_of(client: TestClient, run: StoredRun) -> str:
 def test_a_run_whose_processes_are_gone_says_how_it_goes_on(tmp_path: Path) -> None:
     run = planned_run(tmp_path)
     execute(run, 0)
-    assert exit_code(begin_alone, run, 1, 0.0) == 0
+    put_lease(run, ended_process(), in_flight=(1,))
     with viewer(tmp_path / "store") as client:
         text = page_of(client, run)
     assert f"evalcore run --resume {run.run_id}" in text

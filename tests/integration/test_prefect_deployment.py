@@ -319,12 +319,13 @@ def write_held_suite(folder: Path, gate: Path) -> str:
 
 
 def wait_for_held_shard(flow_run: UUID, store: Path) -> None:
-    """Wait until the server knows the shard that waits, and the ends of all shards before it."""
+    """Wait until the server knows the shards that wait, and the ends of all others."""
     deadline = time.monotonic() + _ENDED_S
     while True:
         names = sorted(state.name or "" for state in states_of_shards(flow_run))
         committed = len(list(store.glob("runs/*/*/results/*.parquet")))
-        if committed and names == ["Completed"] * committed + ["Running"]:
+        waiting = len(names) - committed
+        if waiting > 0 and names == ["Completed"] * committed + ["Running"] * waiting:
             return
         assert time.monotonic() < deadline, names
         time.sleep(0.2)

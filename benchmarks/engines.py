@@ -8,7 +8,7 @@ it: a shard of given outputs that is a task run has up to 12 500 of them, others
 from the first shard's start to the last shard's commit, as the manifest records them, and the whole
 command besides. The bounds are those of issue 18: Dask and Ray within 1.2× of lanes on 100 000
 given outputs, Prefect's threads within 1.05× of one process. The other works have no bound: they
-are what the decision is about (docs/decisions/0087-lanes-beside-engines.md). Exit code 1 if a bound
+are what the comparison is about. Exit code 1 if a bound
 is missed, or a run did not come to the results of all its items.
 """
 

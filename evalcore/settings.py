@@ -37,8 +37,8 @@ class Settings:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
-    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). `stall_s`:
-    after so many seconds with nothing in flight and nothing committed a run ends
+    without a renewal another machine may take over a run (EVALCORE_LEASE_S). `stall_s`: after so
+    many seconds with nothing committed no Prefect server is waited for that does not answer
     (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
     no worker of Prefect has begun (EVALCORE_TAKE_UP_S).
     `allow_commands`: plans that this process does not trust, and deployments, may start programs

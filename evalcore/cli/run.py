@@ -69,7 +69,7 @@ class _RunCommand(click.Command):
 @click.option("--watch", is_flag=True, help=_WATCH_HELP)
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--runner", metavar="RUNNER", help=_RUNNER_HELP)
-@click.option("--workers", "--lanes", type=_WorkersType(), help=_WORKERS_HELP)
+@click.option("--workers", type=_WorkersType(), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @export_option
 @workspace_option

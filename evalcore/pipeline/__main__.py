@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 
-from evalcore.errors import EvalError
+from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
@@ -114,6 +114,9 @@ class _Child:
                 ended = execute_shard(call, options)
                 name = "receipt" if isinstance(ended, ShardReceipt) else "stopped"
                 answer = {name: list(ended)}
+        except RunNotFoundError:
+            gone = RunGoneError(call.run_id, call.store)
+            answer = {"error": base64.b64encode(pickle.dumps(gone)).decode()}
         except (EvalError, OSError, MemoryError) as error:
             answer = {"error": base64.b64encode(pickle.dumps(error)).decode()}
         except BaseException as error:  # noqa: BLE001 - the parent raises it

@@ -14,7 +14,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from evalcore.errors import RunConflictError, StoreError, WorkersFailedError
+from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
@@ -26,7 +26,7 @@ from evalcore.pipeline.lease import take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
-from evalcore.pipeline.states import resume_run
+from evalcore.pipeline.states import require_epoch, resume_run
 from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import at_once
@@ -39,6 +39,7 @@ MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
 ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
+_FAILED_STARTS: Final = 6
 
 
 def execute_run(
@@ -70,8 +71,10 @@ class _Coordinator:
         self._todo: deque[int] = deque()
         self._in_flight: dict[Future[ShardReceipt | Stopped], int] = {}
         self._later = 0
+        self._failed_starts = 0
         self._faults: Counter[int] = Counter()
         self._failure: BaseException | None = None
+        self._cancelled = False
         self._receipts: list[ShardReceipt] = []
         self._written: set[int] = set()
 
@@ -103,7 +106,8 @@ class _Coordinator:
             ) as self._lease,
             ExitStack() as stack,
         ):
-            if self._lease.epoch > 1 or manifest.state is not State.RUNNING:
+            # Results without a lease are those of an earlier version.
+            if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())
@@ -128,9 +132,13 @@ class _Coordinator:
     def _loop(self) -> None:
         cancel = True
         try:
+            if not self._plan.settled and 0 in self._written:
+                self._settle()  # the process that had executed the pilot ended before
             self._submit()
-            while self._in_flight or self._later:
+            while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()
+                if self._options.stopper.stopped:
+                    self._cancel()
                 self._submit()
             cancel = self._is_ending
         finally:
@@ -222,16 +230,20 @@ class _Coordinator:
         except ProcessDiedError as died:
             self._process_died(shard, died)
         except StoreError as error:
-            self._store_failed(shard, error)
+            self._try_again(shard, error)
         except BaseException as error:  # noqa: BLE001 - raised once the others have ended
             self._fail(error)
         else:
             if isinstance(outcome, Stopped):
                 if not self._is_ending:
-                    self._fail(RunConflictError(f"run {self._run.run_id}: {outcome.reason}"))
+                    # A process took this one, which had been suspended, for dead.
+                    self._lease.note_repeated(shard, self._plan)
+                    reason = f"run {self._run.run_id}: {outcome.reason}"
+                    self._try_again(shard, RunConflictError(reason))
                 return
             self._written.add(shard)
             self._faults.pop(shard, None)
+            self._failed_starts = 0
             self._lease.end(shard)
             self._receipts.append(outcome)
             if not self._plan.settled:
@@ -242,15 +254,22 @@ class _Coordinator:
     def _process_died(self, shard: int, died: ProcessDiedError) -> None:
         if self._is_ending:
             return
-        if not died.was_ready:
-            reason = f"a process of the run ended with {died} before it executed anything"
-            self._fail(WorkersFailedError(self._run.run_id, reason))
-            return
-        self._options.warn(f"a process of the run ended with {died}; its shard is executed again")
-        self._lease.note_death([shard], self._plan)
         self._todo.appendleft(shard)
+        if died.was_ready:
+            self._options.warn(
+                f"a process of the run ended with {died}; its shard is executed again"
+            )
+            self._lease.note_death([shard], self._plan)
+            return
+        self._failed_starts += 1
+        if self._failed_starts >= _FAILED_STARTS:
+            reason = (
+                f"{_FAILED_STARTS} processes of the run ended before they executed anything, the "
+                f"last one with {died}"
+            )
+            self._fail(WorkersFailedError(self._run.run_id, reason))
 
-    def _store_failed(self, shard: int, error: StoreError) -> None:
+    def _try_again(self, shard: int, error: EvalError) -> None:
         """Try a shard again after a while, which commits the rows that were kept."""
         tries = self._faults[shard]
         if tries >= len(_RETRY_S) or self._is_ending:
@@ -271,6 +290,12 @@ class _Coordinator:
         """End the execution with this error, once what runs has ended."""
         if self._failure is None:
             self._failure = error
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Let executors cancel what runs, once."""
+        if not self._cancelled:
+            self._cancelled = True
             for executor in {self._main, self._inline, self._alone}:
                 executor.close(cancel=True)
 
@@ -303,7 +328,7 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s)
+        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s, self._lease.epoch)
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""
@@ -328,12 +353,16 @@ def _measured_latency(run: StoredRun) -> float:
         return median_item_s(parts[0])
 
 
-def settle_plan(run: StoredRun, latency_s: float) -> Plan:
-    """Freeze the size of the shards after the pilot by how long an item takes; return the plan."""
+def settle_plan(run: StoredRun, latency_s: float, epoch: int) -> Plan:
+    """Freeze the size of the shards after the pilot by how long an item takes; return the plan.
+
+    Raises `RunConflictError` if `epoch` is not the run's any more.
+    """
 
     def settled(now: Manifest) -> Manifest:
         if now.plan.settled:
             return now
+        require_epoch(now, epoch)
         plan = now.plan
         size = shard_size(
             plan.items - plan.pilot,

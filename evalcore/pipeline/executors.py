@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -12,6 +13,7 @@ from evalcore.checks.registry import AWAITED
 from evalcore.execution.adaptive import FIRST, ConcurrencyShare
 from evalcore.execution.limits import most_processes
 from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, Stopped
 from evalcore.isolation.memory import total_memory
 from evalcore.model.run import Plan
@@ -95,12 +97,21 @@ class ProcessExecutor:
             process.open_calls if process is not None and process.is_alive else 0
             for process in self._processes
         ]
+        if not self._last and call.items < self._run.known_manifest().plan.items:
+            # The others start while the first one executes the pilot.
+            self._processes = [self._started(number) for number in range(len(loads))]
         number = self._last.get(call.first_item, loads.index(min(loads)))
         self._last[call.first_item] = number
         process, share = self._processes[number], ConcurrencyShare(number, len(loads))
         if process is None or not process.is_alive:
+            if process is not None:
+                process.close()
             process = self._processes[number] = started_process(self._run, self._options, share)
         return process.call(call)
+
+    def _started(self, number: int) -> ShardProcess:
+        share = ConcurrencyShare(number, len(self._processes))
+        return started_process(self._run, self._options, share)
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""
@@ -147,13 +158,17 @@ class AloneExecutor:
 
     def __init__(self, opened: OpenRun, options: ExecuteOptions) -> None:
         """Take a run that is open in this process."""
-        self._opened, self._options = opened, options
+        self._stopper = Stopper()
+        options.stopper.listen(self._stopper.stop)
+        self._opened, self._options = opened, replace(options, stopper=self._stopper)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evalcore-alone")
 
     def submit(self, call: ShardCall) -> Future[Ended]:
         """Begin a shard in a thread, which starts child processes."""
         return self._thread.submit(execute_alone, self._opened, call, self._options)
 
-    def close(self, *, cancel: bool) -> None:  # noqa: ARG002 - as `Executor`
-        """Wait for what runs; a stopped run ends it after the item that runs."""
+    def close(self, *, cancel: bool) -> None:
+        """Wait for what runs, or end it."""
+        if cancel:
+            self._stopper.stop()
         self._thread.shutdown()

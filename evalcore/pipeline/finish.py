@@ -122,15 +122,15 @@ def finish_run(
     now: datetime,
     options: DecideOptions | None = None,
     keep_json: bool = False,
-    epoch: int | None = None,
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
     `keep_json` spares the view to make the JSON again that is stored here.
     The report is written before the manifest's final state, which speaks of it. Raises
-    `RunConflictError` if shards are missing, or if `epoch` (of the caller's lease) is not the run's
-    any more.
+    `RunConflictError` if shards are missing, or if another process has taken the run over since
+    this one executed it.
     """
+    epoch = run.known_manifest().epoch
     manifest, history, has_labels = _read_complete(run, receipts)
     require_epoch(manifest, epoch)
     facts = execution_facts(manifest, receipts) | history | _budget_facts(run, manifest)

@@ -19,15 +19,16 @@ import orjson
 
 from evalcore.errors import EvalError, ExitCode, ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.sighting import Sighting
 from evalcore.pipeline.plan import iso_time
 from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import swap
 from evalcore.trust.processes import ProcessId, is_alive, this_process
 
 LOOK_S: Final = 2.0
 """How often (seconds) processes look for CANCEL, and those that do not coordinate at the lease."""
 _RENEWALS: Final = 4
 _LEASES: Final = 2
-_RACES: Final = 20
 # Clocks of the store and of this machine may differ.
 _CLOCK_S: Final = 60.0
 _ALONE_S: Final = 900.0
@@ -136,9 +137,15 @@ class HeldLease:
     """
 
     def __init__(
-        self, run: StoredRun, lease: Lease, etag: str, interrupted: Callable[[], None]
+        self,
+        run: StoredRun,
+        lease: Lease,
+        etag: str,
+        say: Callable[[str], None],
+        interrupted: Callable[[], None],
     ) -> None:
         self._run = run
+        self._say = say
         self._lease, self._etag = lease, etag
         self._interrupted = interrupted
         self._lock = threading.Lock()
@@ -167,11 +174,17 @@ class HeldLease:
         return self._lease.deaths.get(shard, 0)
 
     def begin(self, shards: Iterable[int]) -> None:
-        """Note that shards are handed out, before they are; raise `EvalError` without a lease."""
-        new = set(shards) - set(self._lease.in_flight)
-        if new:
-            with self._lock:
-                self._write(in_flight=sorted(new.union(self._lease.in_flight)))
+        """Note that shards are handed out, before they are; raise `LeaseLostError` if it is lost.
+
+        If the store fails, the note is written with the next renewal.
+        """
+        with self._lock:
+            new = set(shards).difference(self._lease.in_flight)
+            if new:
+                in_flight = sorted(new.union(self._lease.in_flight))
+                self._lease = replace(self._lease, in_flight=in_flight)
+                with suppress(StoreError):
+                    self._write()
 
     def end(self, shard: int) -> None:
         """Note that a shard has its result; it is written with the next change."""
@@ -183,6 +196,12 @@ class HeldLease:
         """Note that a process died that had these shards, whose items will be executed again."""
         with self._lock:
             self._write(**_after_death(self._lease, shards, plan))
+
+    def note_repeated(self, shard: int, plan: Plan) -> None:
+        """Note that a shard will be executed again that a process gave up without dying."""
+        with self._lock:
+            changes = _after_death(self._lease, [shard], plan)
+            self._write(**{**changes, "deaths": self._lease.deaths})
 
     def __enter__(self) -> HeldLease:
         self._thread.start()
@@ -198,6 +217,7 @@ class HeldLease:
 
     def _renew(self) -> None:
         renewed_at = looked_at = time.monotonic()
+        is_first = True
         every_s = self._lease.lease_s / _RENEWALS
         while not self._ended.wait(min(every_s, LOOK_S)):
             now = time.monotonic()
@@ -208,14 +228,27 @@ class HeldLease:
                 continue
             try:
                 with self._lock:
+                    if is_first:
+                        self._check_conditions()
                     self._write()
-                renewed_at = now
+                renewed_at, is_first = now, False
             except StoreError as error:
                 # Others take over after as long; this process starts nothing more by then.
                 if now - renewed_at > _LEASES * self._lease.lease_s:
                     self._lose(error)
             except RunConflictError:
                 return
+
+    def _check_conditions(self) -> None:
+        """Say so if the server writes although a condition is not met: then no lease protects."""
+        store, key = self._run.store, self._run.keys.lease
+        etag = store.compare_and_swap(key, self._lease.encoded(), "0" * len(self._etag))
+        if etag is not None:
+            self._etag = etag
+            self._say(
+                f"{store.url}: this server does not honour conditional writes (If-Match), so "
+                "nothing keeps a second process from executing this run at the same time"
+            )
 
     def _look_for_cancel(self) -> None:
         with suppress(EvalError):
@@ -226,7 +259,7 @@ class HeldLease:
     def _write(self, **changes: Any) -> None:
         if self.lost is not None:
             raise self.lost
-        lease = replace(self._lease, renewed=iso_time(datetime.now(UTC)), **changes)
+        lease = replace(self._lease, renewed=_now(), **changes)
         store, key = self._run.store, self._run.keys.lease
         etag = store.compare_and_swap(key, lease.encoded(), self._etag)
         if etag is None:
@@ -256,29 +289,35 @@ def take_lease(
     `RunHeldError` if the holder lives.
     """
     store, key = run.store, run.keys.lease
-    for _ in range(_RACES):
-        now = iso_time(datetime.now(UTC))
-        lease = Lease(1, this_process(), lease_s, now, in_flight=tuple(first), began=now)
-        try:
-            stored = store.get(key)
-        except ObjectNotFoundError:
-            stored = None
-        if stored is None:
-            etag = store.put_if_absent(key, lease.encoded())
-        else:
-            earlier = decode_lease(stored.data, key)
+    leases: list[Lease] = []
+
+    def take(data: bytes | None) -> bytes:
+        lease = Lease(1, this_process(), lease_s, _now(), in_flight=tuple(first), began=_now())
+        if data is not None:
+            earlier = decode_lease(data, key)
             _require_dead(run, earlier, say, clock)
-            lease = replace(lease, epoch=earlier.epoch + 1, deaths=earlier.deaths)
-            lease = replace(lease, repeated=earlier.repeated, began=earlier.began)
+            lease = replace(
+                lease,
+                epoch=earlier.epoch + 1,
+                deaths=earlier.deaths,
+                repeated=earlier.repeated,
+                began=earlier.began,
+            )
             if not earlier.released:
                 written = run.written_shards()
                 left = [shard for shard in earlier.in_flight if shard not in written]
                 lease = replace(lease, **_after_death(lease, left, plan))
-            lease = replace(lease, in_flight=tuple(first))
-            etag = store.compare_and_swap(key, lease.encoded(), stored.etag)
-        if etag is not None:
-            return HeldLease(run, lease, etag, interrupted)
-    raise StoreError(f"{key} is changed all the time")
+        leases[:] = [replace(lease, in_flight=tuple(first))]
+        return leases[0].encoded()
+
+    stored = swap(store, key, take)
+    if stored is None:
+        raise AssertionError
+    return HeldLease(run, leases[0], stored.etag, say, interrupted)
+
+
+def _now() -> str:
+    return iso_time(datetime.now(UTC))
 
 
 def _after_death(lease: Lease, shards: Sequence[int], plan: Plan) -> dict[str, Any]:
@@ -305,12 +344,12 @@ def _require_dead(
     if alive is False:
         return
     patience_s = _LEASES * lease.lease_s
+    sighting: Sighting[str] = Sighting(clock)
     say(
         f"run {run.run_id} was last executed by {where}, which renewed its lease at "
         f"{lease.renewed}; waiting {patience_s:.0f} s to see whether it still does"
     )
-    until = clock() + patience_s
-    while clock() < until:
+    while sighting.unchanged_s(lease.renewed) < patience_s:
         time.sleep(min(1.0, patience_s / 10))
         seen = read_lease(run)
         if seen is not None and seen != lease:
@@ -359,16 +398,14 @@ class LeaseWatch:
         self._stop.set()
 
     def _watch(self) -> None:
-        renewed, since = "", time.monotonic()
+        sighting: Sighting[str] = Sighting()
         while not self._stop.wait(LOOK_S):
             with suppress(StoreError):
                 lease = read_lease(self._run)
                 if lease is None or lease.epoch != self._epoch or lease.released:
                     self._call("another process coordinates the run")
                     return
-                if lease.renewed != renewed:
-                    renewed, since = lease.renewed, time.monotonic()
-                elif time.monotonic() - since > _LEASES * lease.lease_s:
+                if sighting.unchanged_s(lease.renewed) > _LEASES * lease.lease_s:
                     self._call("the process that coordinates the run renews its lease no more")
                     return
                 if self._run.is_cancel_requested():

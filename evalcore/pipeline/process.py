@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -73,16 +74,21 @@ class ShardProcess:
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._next = 0
-        self._is_ready = False
+        self._is_ready = self._has_stopped = False
         hide_process()
-        self._process = subprocess.Popen(
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=_environment(run, signed=bool(terms["roots"])),
-            # Terminals signal the whole group; the parent ends its processes itself.
-            start_new_session=True,
-        )
+        # The child inherits the mask: only its parent ends it, also while its interpreter starts.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(
+                _COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=_environment(run, signed=bool(terms["roots"])),
+                # Terminals signal the whole group.
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._send(terms)
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
         self._reader.start()
@@ -99,8 +105,8 @@ class ShardProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a call."""
-        return self._process.poll() is None
+        """Whether it can take a call: it has neither ended nor given up the run by itself."""
+        return self._process.poll() is None and not self._has_stopped
 
     def call(self, call: Sequence[Any], only: int | None = None) -> Future[Any]:
         """Let the process execute a shard (a `ShardCall`): a `ShardReceipt` or `Stopped`.
@@ -114,18 +120,18 @@ class ShardProcess:
             self._calls[number] = future
         try:
             self._send({"number": number, "call": list(call), "only": only})
-        except OSError:
+        except (OSError, ValueError):  # it has ended, or is closed
             self._end(number, ProcessDiedError(self._how_it_ended(), self._is_ready))
         return future
 
     def stop(self) -> None:
         """Ask for the end of what runs; `close` follows."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._send({"stop": True})
 
     def close(self, *, kill: bool = False) -> None:
         """End the process: it has a moment to return what limits lent it."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             if kill:
                 self._process.kill()
             elif self._process.stdin is not None:
@@ -182,6 +188,7 @@ class ShardProcess:
         if "receipt" in message:
             self._end(number, ShardReceipt(*message["receipt"]))
         elif "stopped" in message:
+            self._has_stopped = True
             self._end(number, Stopped(*message["stopped"]))
         elif "row" in message:
             row = message["row"]
@@ -204,8 +211,6 @@ class ShardProcess:
         code = self._process.wait()
         if code >= 0:
             return f"exit code {code}"
-        import signal
-
         with suppress(ValueError):
             return f"signal {-code} ({signal.Signals(-code).name})"
         return f"signal {-code}"

@@ -21,16 +21,15 @@ from evalcore.storage.layout import reopened_key
 from evalcore.storage.runs import StoredRun
 
 
-def require_epoch(manifest: Manifest, epoch: int | None) -> None:
+def require_epoch(manifest: Manifest, epoch: int) -> None:
     """Raise `RunConflictError` if another process has taken the run over since `epoch`.
 
-    The epoch is that of the run's lease, from 1; None is a caller that holds no lease.
+    The epoch is that of the run's lease, from 1.
     """
-    current = manifest.execution.get("epoch", 1)
-    if epoch is not None and current != epoch:
+    if manifest.epoch != epoch:
         raise RunConflictError(
-            f"run {manifest.id} was taken over by another process (epoch {current}, this one has "
-            f"{epoch}): that one ends it"
+            f"run {manifest.id} was taken over by another process (epoch {manifest.epoch}, this "
+            f"one has {epoch}): that one ends it"
         )
 
 
@@ -49,7 +48,7 @@ def cancel_run(
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        if current.times_resumed != known.times_resumed:
+        if current.epoch != known.epoch:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
@@ -75,11 +74,11 @@ def resume_run(run: StoredRun, lease: HeldLease) -> None:
         facts = {
             "first_shard_started_at": lease.began,
             **current.execution,
-            "times_resumed": current.times_resumed + 1,
             "epoch": lease.epoch,
             "reexecuted": lease.repeated,
         }
-        facts.pop("abandoned_claims", None)  # of earlier versions
+        for name in ("abandoned_claims", "times_resumed"):  # of earlier versions
+            facts.pop(name, None)
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(resumed)

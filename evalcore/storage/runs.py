@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
+from pydantic import TypeAdapter
 
 from evalcore.errors import (
     Damage,
@@ -45,10 +46,6 @@ from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_m
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.sealed_plans import open_plan
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -301,8 +298,6 @@ class StoredRun:
 
 @cache
 def _definitions() -> TypeAdapter[SuiteDefinition]:
-    from pydantic import TypeAdapter  # which a plain run does not need
-
     return TypeAdapter(SuiteDefinition)
 
 

@@ -130,7 +130,6 @@ def test_a_threshold_that_is_no_share_is_a_usage_error(
     [
         ["serve", "--insecure", "--rate", "nan"],
         ["serve", "--insecure", "--lease", "inf"],
-        ["worker", "run", "--lease", "nan"],
         ["runs", "watch", "latest", "--interval", "nan"],
         ["query", "select 1", "--timeout", "nan"],
         ["judge", "calibrate", "--min-kappa", "nan"],

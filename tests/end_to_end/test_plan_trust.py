@@ -66,9 +66,7 @@ def test_an_own_run_is_resumed_without_further_ado(shared: Shared) -> None:
     assert shared.marker.exists()
 
 
-@pytest.mark.parametrize(
-    "command", [("run", "--resume"), ("worker",), ("run", "--workers", "2", "--resume")]
-)
+@pytest.mark.parametrize("command", [("run", "--resume"), ("run", "--workers", "2", "--resume")])
 def test_a_plan_of_another_user_starts_no_program(shared: Shared, command: tuple[str, ...]) -> None:
     run = shared.plan_command("somebody", workers=2)
     ended = shared.call(*command, run.run_id)
@@ -102,7 +100,7 @@ def test_a_plan_of_another_user_imports_nothing_of_the_working_folder(shared: Sh
 @pytest.mark.multiprocess
 def test_workers_of_a_signed_run_have_its_key(shared: Shared) -> None:
     run = shared.plan_command("me", workers=2)
-    ended = shared.call("run", "--workers", "1", "--resume", run.run_id, EVALCORE_PLAN_KEY="")
+    ended = shared.call("run", "--workers", "2", "--resume", run.run_id, EVALCORE_PLAN_KEY="")
 
     assert ended.code == 0, ended.err
     assert shared.marker.exists()
@@ -117,7 +115,7 @@ def test_with_a_key_only_signed_plans_are_executed(shared: Shared) -> None:
     assert shared.call("run", "--resume", run.run_id).code == 0
 
 
-@pytest.mark.parametrize("command", [("run", "--resume"), ("worker",)])
+@pytest.mark.parametrize("command", [("run", "--resume"), ("run", "--workers", "2", "--resume")])
 def test_a_signed_plan_that_was_changed_is_damaged(
     shared: Shared, command: tuple[str, ...]
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from evalcore.cli.main import call
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.lease import read_lease
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
@@ -174,7 +175,6 @@ def test_every_command_that_reads_a_run_tells_its_damage(
         ("report", run),
         ("run", "--resume", run),
         ("run", "--resume", run, "--workers", "2"),
-        ("worker", run),
         ("compare", run, run),
         ("baseline", "set", NAME, run),
         ("regrade", run, suite),
@@ -262,14 +262,14 @@ def test_a_part_that_is_damaged_before_the_run_ends_is_repaired_too(
 
 
 @pytest.mark.parametrize("damage", OF_PLANS.values(), ids=OF_PLANS.keys())
-@pytest.mark.parametrize("command", [("run", "--workers", "2", "--resume"), ("worker",)])
+@pytest.mark.parametrize("command", [("run", "--workers", "2", "--resume"), ("run", "--resume")])
 def test_a_planned_run_whose_plan_is_damaged_is_not_begun(
     store: Path, shell: Shell, suite: Path, damage: Damage, command: tuple[str, ...]
 ) -> None:
     run = plan_run(load(suite), open_store(str(store)), now=datetime.now(UTC))
     damage(store / "runs" / NAME / run.run_id)
     assert_told(shell(*command, run.run_id))
-    assert not run.claimed_shards()
+    assert read_lease(run) is None
 
 
 def test_a_damaged_baseline_decides_nothing(store: Path, shell: Shell, suite: Path) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from evalcore.pipeline.lane import execute_lane
 
 from evalcore.errors import StoreError
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.prefect_server import NewDatabase, prefect_server
 from tests.support.reports import stable_report
@@ -23,12 +25,9 @@ from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy, free_po
 from tests.support.shell import evalcore
 from tests.support.shell import start as start_evalcore
 from tests.support.worker_runs import (
-    ENDLESS_LEASE_S,
     LEASE_S,
-    Worker,
+    Command,
     calls,
-    finished_report,
-    held_processes,
     open_gate,
     pause,
     plan_shared,
@@ -65,32 +64,33 @@ def held_run(held_folder: Path) -> StoredRun:
 
 
 @pytest.fixture
-def started() -> Iterator[list[Worker]]:
-    """Workers that a failing test must not leave behind."""
-    workers: list[Worker] = []
-    yield workers
-    for worker in workers:
-        if worker.process.poll() is None:
-            worker.process.kill()
-            worker.process.wait()
+def start(held_folder: Path) -> Iterator[Callable[..., Command]]:
+    """Start commands in the held folder that a failing test must not leave behind."""
+    commands: list[Command] = []
+
+    def start(*arguments: Any, **options: Any) -> Command:
+        commands.append(Command(held_folder, *arguments, **options))
+        return commands[-1]
+
+    yield start
+    for command in commands:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.process.wait()
 
 
-def start(
-    started: list[Worker], run: StoredRun, folder: Path, count: int, lease_s: float = LEASE_S
-) -> list[Worker]:
-    workers = [Worker(run, folder, lease_s=lease_s) for _ in range(count)]
-    started.extend(workers)
-    return workers
+def whole_report(folder: Path) -> bytes:
+    return undisturbed_report(folder, open_store(str(folder / "whole")))
 
 
-def assert_as_undisturbed(run: StoredRun, folder: Path) -> int:
-    """Check the finished run's report; return how many items it says were executed again."""
-    text = finished_report(run)
-    report, executed = json.loads(text), calls(folder)
+def assert_as_undisturbed(command: Command, folder: Path) -> int:
+    """Check the report of a command that ended; return how many items were executed again."""
+    assert command.process.poll() == 1, command.said()
+    report, executed = json.loads(command.said().splitlines()[-1]), calls(folder)
     assert len(executed) == report["counts"]["planned"]
     again = sum(executed.values()) - len(executed)
     told: int = report["run"]["reexecuted"]
-    assert stable_report(text) == undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert command.report() == whole_report(folder)
     assert again <= told
     return told
 
@@ -98,49 +98,58 @@ def assert_as_undisturbed(run: StoredRun, folder: Path) -> int:
 # Processes
 
 
-def test_three_workers_share_a_run_and_execute_each_item_once(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+def test_processes_share_a_run_and_execute_each_item_once(
+    start: Callable[..., Command], held_folder: Path
 ) -> None:
-    run, folder = held_run, held_folder
-    workers = start(started, run, folder, 3, ENDLESS_LEASE_S)
-    wait_for(lambda: all(worker.is_held(folder) for worker in workers), *workers)
-    open_gate(folder)
-    assert [worker.end() for worker in workers] == [0, 0, 0], [w.said() for w in workers]
-    assert set(calls(folder).values()) == {1}
-    assert assert_as_undisturbed(run, folder) == 0
+    command = start(workers=3)
+    assert len(command.wait_for_held(3)) == 3
+    open_gate(held_folder)
+    assert command.end() == 1, command.said()
+    assert set(calls(held_folder).values()) == {1}
+    assert assert_as_undisturbed(command, held_folder) == 0
 
 
-def test_the_shards_of_a_killed_worker_are_executed_by_the_others(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+def test_the_shards_of_a_killed_process_are_executed_by_another(
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path
 ) -> None:
-    run, folder = held_run, held_folder
-    workers = start(started, run, folder, 3)
-    wait_for(lambda: workers[0].is_held(folder), *workers)
-    workers[0].send(signal.SIGKILL)
-    assert workers[0].end() == -signal.SIGKILL
-    open_gate(folder)
-    assert [worker.end() for worker in workers[1:]] == [0, 0]
-    again = assert_as_undisturbed(run, folder)
+    command = start(held_run, workers=2)
+    os.kill(min(command.wait_for_held()), signal.SIGKILL)
+    open_gate(held_folder)
+    assert command.end() == 1, command.said()
+    assert "ended with signal 9 (SIGKILL)" in command.said()
+    again = assert_as_undisturbed(command, held_folder)
     assert again > 0
     for form in ((), ("--markdown",), ("--html",)):
-        shown = evalcore("report", run.run_id, *form, store=folder / "store")
+        shown = evalcore("report", held_run.run_id, *form, store=held_folder / "store")
         assert f"{again} items executed again" in shown.out
 
 
-def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committed(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_killed_command_leaves_no_process_and_its_run_goes_on(
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path, workers: int
 ) -> None:
-    run, folder = held_run, held_folder
-    paused, *others = start(started, run, folder, 3)
-    wait_for(lambda: paused.is_held(folder), paused, *others)
-    pause(folder / "store", paused.pid)
-    open_gate(folder)
+    killed = start(held_run, workers=workers)
+    killed.wait_for_held(workers)
+    children = killed.children()
+    assert len(children) == (workers if workers > 1 else 0)
+    written = held_run.written_shards()
+    killed.send(signal.SIGKILL)
+    assert killed.end() == -signal.SIGKILL
+    for pid in children:
+        wait_for(lambda pid=pid: not is_running(pid))
+    open_gate(held_folder)
+    resumed = start(held_run, workers=workers)
+    assert resumed.end() == 1, resumed.said()
+    assert written <= held_run.written_shards()
+    assert assert_as_undisturbed(resumed, held_folder) > 0
+
+
+def is_running(pid: int) -> bool:
     try:
-        assert [worker.end() for worker in others] == [0, 0]
-    finally:
-        paused.send(signal.SIGCONT)
-    assert paused.end() == 0, paused.said()
-    assert assert_as_undisturbed(run, folder) > 0
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 WRONG_CLOCK = """\
@@ -151,95 +160,57 @@ time.time_ns = lambda: real_ns() - 6000 * 10**9
 """
 
 
-def test_a_worker_whose_clock_is_far_off_takes_nothing_from_anybody(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+@pytest.mark.parametrize("before", ["", WRONG_CLOCK], ids=["clock", "wrong-clock"])
+def test_a_run_that_another_process_executes_is_refused_even_while_that_one_is_suspended(
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path, before: str
 ) -> None:
-    run, folder = held_run, held_folder
-    workers = [
-        Worker(run, folder, lease_s=ENDLESS_LEASE_S),
-        Worker(run, folder, lease_s=ENDLESS_LEASE_S, before=WRONG_CLOCK),
-    ]
-    started.extend(workers)
-    wait_for(lambda: all(worker.is_held(folder) for worker in workers), *workers)
-    open_gate(folder)
-    assert [worker.end() for worker in workers] == [0, 0]
-    assert assert_as_undisturbed(run, folder) == 0
+    holder = start(held_run, workers=2)
+    holder.wait_for_held()
+    pause(held_folder / "store", holder.pid)
+    time.sleep(2.5 * LEASE_S)
+    try:
+        refused = start(held_run, before=before)
+        assert refused.end() not in {0, 1}
+    finally:
+        holder.send(signal.SIGCONT)
+    said = refused.said()
+    assert f"is being executed by process {holder.pid} on" in said
+    assert f"evalcore runs cancel {held_run.run_id}" in said
+    open_gate(held_folder)
+    assert holder.end() == 1, holder.said()
+    assert_as_undisturbed(holder, held_folder)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path, workers: int
 ) -> None:
     run, folder = held_run, held_folder
-    workers = start(started, run, folder, 2)
-    wait_for(lambda: len(run.written_shards()) > 1, *workers)
+    command = start(run, workers=workers)
+    command.wait_for_held()
     assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
     # The gate stays closed: what they hold does not hold them up.
-    assert [worker.end() for worker in workers] == [0, 0]
+    assert command.end() == 4, command.said()
     written = run.written_shards()
-    assert len(written) < run.manifest().plan.shards
+    assert 0 < len(written) < run.manifest().plan.shards
     assert run.manifest().state == "cancelled"
     write_target(folder, sleep_s=0)
     resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
     assert written <= run.written_shards()
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert stable_report(resumed.out) == whole
+    assert stable_report(resumed.out) == whole_report(folder)
 
 
-def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
-    run: StoredRun, folder: Path
+def test_a_run_that_two_processes_resume_is_executed_by_one(
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path
 ) -> None:
-    store = folder / "store"
-    outs = [folder / "first.txt", folder / "second.txt"]
-    both = [
-        start_evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder, out=out)
-        for out in outs
-    ]
-    assert [process.wait(120) for process in both] == [both[0].returncode] * 2
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    for out in outs:
-        assert stable_report(out.read_text().splitlines()[-1]) == whole
-    assert stable_report(run.store.get(run.keys.report).data.decode()) == whole
-
-
-def test_run_with_workers_survives_the_death_of_one(held_folder: Path) -> None:
-    folder = held_folder
-    store, out = folder / "store", folder / "out.txt"
-    arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
-    env = {"EVALCORE_LEASE_S": str(LEASE_S)}
-    process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
-    os.kill(wait_for_held(process, folder, out), signal.SIGKILL)
-    open_gate(folder)
-    assert process.wait(120) == 1, out.read_text()
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert stable_report(out.read_text().splitlines()[-1]) == whole
-
-
-def wait_for_held(process: subprocess.Popen[bytes], folder: Path, out: Path) -> int:
-    """Return a process of a run's whose calls are held, once there is one."""
-    deadline = time.monotonic() + 120
-    while not (pids := held_processes(folder)):
-        assert process.poll() is None, out.read_text()
-        assert time.monotonic() < deadline, out.read_text()
-        time.sleep(0.01)
-    return min(pids)
-
-
-def test_the_workers_of_a_killed_parent_end_the_run_without_it(held_folder: Path) -> None:
-    folder = held_folder
-    store, out = folder / "store", folder / "out.txt"
-    env = {"EVALCORE_LEASE_S": str(LEASE_S)}
-    arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
-    process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
-    wait_for_held(process, folder, out)
-    process.kill()
-    process.wait()
-    open_gate(folder)
-    deadline = time.monotonic() + 120
-    while not (reports := list(store.rglob("report.json"))):
-        assert time.monotonic() < deadline, out.read_text()
-        time.sleep(0.1)
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert stable_report(reports[0].read_text()) == whole
+    open_gate(held_folder)
+    both = [start(held_run), start(held_run)]
+    codes = [command.end() for command in both]
+    assert 1 in codes
+    for code, command in zip(codes, both, strict=True):
+        if code != 1:
+            assert "is being executed by process" in command.said()
+    assert assert_as_undisturbed(both[codes.index(1)], held_folder) == 0
 
 
 @pytest.mark.extended
@@ -262,26 +233,26 @@ def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
             time.sleep(0.05)
     with prefect_server(tmp_path / "home", port):
         assert process.wait(120) == 1, out.read_text()
-    whole = undisturbed_report(tmp_path, open_store(str(tmp_path / "whole")))
+    whole = whole_report(tmp_path)
     assert stable_report(next(store.rglob("report.json")).read_text()) == whole
 
 
 # Stores
 
 
-class Unconditional:
+class Unconditional(LocalStore):
     """A store that says it ignores conditions, as some S3 servers do."""
-
-    url = "s3://somewhere/else"
 
     def probe_conditional_writes(self) -> bool:
         return False
 
 
-def test_lanes_refuse_a_store_without_conditional_writes(run: StoredRun) -> None:
-    spoilt = replace(run, store=Unconditional())  # type: ignore[arg-type]  # nothing else is asked
+def test_processes_refuse_a_store_without_conditional_writes(
+    run: StoredRun, tmp_path: Path
+) -> None:
+    store = Unconditional(tmp_path / "store")
     with pytest.raises(StoreError, match="does not honour conditional writes"):
-        execute_lane(spoilt, lane="one")
+        execute_run(replace(run, store=store), ExecuteOptions(workers=2))
 
 
 FAULTS = {
@@ -295,29 +266,32 @@ FAULTS = {
 
 
 @pytest.mark.s3
-def test_workers_on_a_store_that_fails_now_and_then_lose_nothing(
-    started: list[Worker], s3: S3Server, held_folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_processes_on_a_store_that_fails_now_and_then_lose_nothing(
+    start: Callable[..., Command],
+    s3: S3Server,
+    held_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = held_folder
     with faulty_proxy(s3.url) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        store = open_store(f"s3://{BUCKET}/{folder.name}-faults")
-        run = plan_shared(folder / "shared.eval.yaml", store)
-        workers = start(started, run, folder, 2)
-        wait_for(lambda: workers[0].is_held(folder), *workers)
+        run = plan_shared(
+            folder / "shared.eval.yaml", open_store(f"s3://{BUCKET}/{folder.name}-faults")
+        )
+        command = start(run, workers=2)
+        command.wait_for_held()
         open_gate(folder)
         for fault in FAULTS.values():
             proxy.inject(fault)
             time.sleep(0.1)
-        assert [worker.end() for worker in workers] == [0, 0], [w.said() for w in workers]
-        assert_as_undisturbed(run, folder)
+        assert command.end() == 1, command.said()
+        assert_as_undisturbed(command, folder)
 
 
 def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
-    started: list[Worker], held_run: StoredRun, held_folder: Path
+    start: Callable[..., Command], held_run: StoredRun, held_folder: Path
 ) -> None:
-    run, folder = held_run, held_folder
-    (worker,) = start(started, run, folder, 1)
+    folder = held_folder
     seen: set[bytes] = set()
 
     def look() -> bool:
@@ -325,25 +299,17 @@ def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
         seen.update(part[:4] + part[-4:] for part in parts)
         return len(parts) > 1
 
-    wait_for(look, worker)
-    wait_for(lambda: worker.is_held(folder), worker)
-    worker.send(signal.SIGKILL)
-    worker.end()
+    killed = start(held_run)
+    wait_for(look, killed)
+    killed.wait_for_held()
+    killed.send(signal.SIGKILL)
+    killed.end()
     look()
     open_gate(folder)
     assert seen == {b"PAR1PAR1"}  # each part that could be read was whole
-    assert resumed_report(run, folder) == undisturbed_report(
-        folder, open_store(str(folder / "whole"))
-    )
-
-
-def resumed_report(run: StoredRun, folder: Path) -> bytes:
-    """Resume a run in one process; return its report without ids and times."""
-    store = folder / "store"
-    ended = evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder)
-    assert ended.code == 1, ended.err
-    assert json.loads(ended.out)["run"]["reexecuted"] > 0
-    return stable_report(ended.out)
+    resumed = start(held_run)
+    assert resumed.end() == 1
+    assert assert_as_undisturbed(resumed, folder) > 0
 
 
 def tear(part: Path) -> bytes:
@@ -355,14 +321,14 @@ def tear(part: Path) -> bytes:
 
 
 def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
-    started: list[Worker], run: StoredRun, folder: Path
+    run: StoredRun, folder: Path
 ) -> None:
     store = folder / "store"
-    (worker,) = start(started, run, folder, 1)
-    assert worker.end() == 0
+    resume = ("run", "--resume", run.run_id)
+    assert evalcore(*resume, store=store, cwd=folder).code == 1
     part = next((store / "runs").rglob("results/*.parquet"))
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    for command in (("run", "--resume", run.run_id), ("report", run.run_id)):
+    whole = whole_report(folder)
+    for command in (resume, ("report", run.run_id)):
         tear(part)
         ended = evalcore(*command, store=store, cwd=folder)
         assert (ended.code, ended.out) == (4, "")
@@ -371,30 +337,3 @@ def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
         assert evalcore(*verify, store=store, cwd=folder).code == 0
         ended = evalcore("report", run.run_id, "--json", store=store, cwd=folder)
         assert stable_report(ended.out) == whole
-
-
-# No file of the process may become larger than one block: as on a full disk, a write fails. It may
-# write no bytecode, which would be cut off in the middle where all processes read it.
-FULL_DISK = """\
-import os, resource, signal, sys
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-sys.dont_write_bytecode = True
-from evalcore.execution import stored_shards as shard
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-shard._LANE_RETRIES_S = (0.1,)
-"""
-
-
-def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
-    started: list[Worker], run: StoredRun, folder: Path
-) -> None:
-    worker = Worker(run, folder, before=FULL_DISK)
-    started.append(worker)
-    assert worker.end() == 4, worker.said()
-    assert "Traceback" not in worker.said()
-    assert "cannot" in worker.said()
-    assert run.written_shards() == frozenset()
-    (other,) = start(started, run, folder, 1)
-    assert other.end() == 0, other.said()
-    assert assert_as_undisturbed(run, folder) > 0

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from evalcore.pipeline.lane import execute_lane
 
 from evalcore.errors import DamagedRunError, UsageError
+from evalcore.execution.stopper import Stopper
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.history.compaction import compact
 from evalcore.model.suite import Suite
@@ -263,15 +263,10 @@ def test_the_order_is_the_seeds(store: LocalStore, tmp_path: Path) -> None:
 
 def test_a_stopped_run_is_resumed(store: LocalStore, tmp_path: Path) -> None:
     run = plan_run(stopping_suite(tmp_path, 0.97), store, SEEDED, now=datetime.now(UTC))
-    begun = 0
-
-    def stopped() -> bool:
-        nonlocal begun
-        begun += 1
-        return begun > 3
-
-    receipts = execute_run(run, ExecuteOptions(stopped=stopped))
-    assert 0 < len(receipts) < 5
+    stopper = Stopper()
+    drain = ExecuteOptions(progress=lambda _: stopper.drain(), stopper=stopper, concurrency=1)
+    receipts = execute_run(run, drain)
+    assert 0 < len(receipts) < run.manifest().plan.shards
     assert not run.is_decided()
     receipts = execute_run(find_run(store, run.run_id))
     assert run.is_decided()
@@ -280,21 +275,11 @@ def test_a_stopped_run_is_resumed(store: LocalStore, tmp_path: Path) -> None:
     assert (report["decision"], report["counts"]["skipped"] > 0) == ("pass", True)
 
 
-def test_lanes_stop_when_one_of_them_has_decided(store: LocalStore, tmp_path: Path) -> None:
+def test_processes_stop_when_their_results_have_decided(store: LocalStore, tmp_path: Path) -> None:
     run = plan_run(stopping_suite(tmp_path, 0.97), store, SEEDED, now=datetime.now(UTC))
-    begun = 0
-
-    def stopped() -> bool:
-        nonlocal begun
-        begun += 1
-        return begun > 4
-
-    execute_lane(run, ExecuteOptions(stopped=stopped), lane="a")
-    assert not run.is_decided()
-    end = execute_lane(find_run(store, run.run_id), lane="b")
+    receipts = execute_run(run, ExecuteOptions(workers=2))
     assert run.is_decided()
-    assert run.claimed_shards() == set(range(len(run.claimed_shards())))
-    with finish_run(run, end.receipts, now=datetime.now(UTC)) as view:
+    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
         report = orjson.loads(view.json())
     assert report["decision"] == "pass"
     assert report["counts"]["skipped"] > 50

@@ -14,7 +14,6 @@ from evalcore.mistakes.problems import Problems
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.states import reopen_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject
@@ -70,7 +69,6 @@ def test_a_store_that_stays_away_stops_the_run_and_its_resume_has_no_error(
     assert not run.written_shards()
 
     store.refusals = 0
-    reopen_run(run)
     assert counts_of(run) == (2, 0)
 
 
@@ -123,7 +121,6 @@ def test_labels_that_cannot_be_read_stop_the_run_and_its_resume_reads_them(tmp_p
     assert not run.written_shards()
 
     store.away = False
-    reopen_run(run)
     receipts = execute_run(run)
     with finish_run(run, receipts, now=datetime.now(UTC)) as view:
         assert json.loads(view.json())["counts"]["passed"] == 1

@@ -16,7 +16,6 @@ COMMANDS = {
     "report": ("report",),
     "runs verify": ("runs", "verify"),
     "runs show": ("runs", "show"),
-    "worker": ("worker",),
 }
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evalcore.execution.pool import Pool
 
 from evalcore.errors import UsageError
+from evalcore.execution.stopper import Stopper
 from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
@@ -169,16 +169,15 @@ def test_a_resumed_run_goes_on_with_what_is_left_of_its_budget(tmp_path: Path) -
 
 
 def stop_after(run: StoredRun, items: int) -> None:
-    pools: list[Pool] = []
-    finished = 0
+    stopper, finished = Stopper(), 0
 
     def count(_: object) -> None:
         nonlocal finished
         finished += 1
         if finished == items:
-            pools[0].stop()
+            stopper.stop()
 
-    execute_run(run, ExecuteOptions(settings=SETTINGS, progress=count, on_start=pools.append))
+    execute_run(run, ExecuteOptions(settings=SETTINGS, progress=count, stopper=stopper))
 
 
 def test_a_model_without_a_price_is_refused_under_a_cost_cap_before_any_call(

@@ -18,7 +18,6 @@ from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.states import reopen_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust import machine_faults
@@ -97,7 +96,6 @@ def test_a_tmpdir_that_stays_away_stops_the_run_and_its_resume_has_no_error(
     assert not run.written_shards()
 
     gone.mkdir()
-    reopen_run(run)
     assert states_of(run) == {"passed": 2, "error": 0}
 
 
@@ -137,5 +135,4 @@ def test_a_workspace_without_room_stops_the_run_and_its_resume_makes_it(
         execute_run(run)
     assert not run.written_shards()
 
-    reopen_run(run)
     assert states_of(run) == {"passed": 2, "error": 0}

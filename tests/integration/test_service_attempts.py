@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ import pytest
 from sqlalchemy import update
 
 from evalcore.model.run import State
+from evalcore.pipeline.session import ExecuteOptions, opened_run
+from evalcore.planning.shards import pending_shards
 from evalcore.service.database.tables import EvalRunRow, WorkflowRunRow
 from evalcore.service.execution import engine_run, eval_worker, workflow_worker
-from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.queue_worker import QueueWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
@@ -36,13 +35,6 @@ class KilledError(BaseException):
 
 def dies(*_: Any, **__: Any) -> Any:
     raise KilledError
-
-
-def one_shard(is_over: threading.Event, shards: Iterable[int]) -> Iterator[int]:
-    for shard in shards:
-        yield shard
-        is_over.set()
-        return
 
 
 async def die(worker: QueueWorker[Any]) -> None:
@@ -179,13 +171,11 @@ def test_an_attempt_that_gave_a_result_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long run outlives any number of restarts as long as it comes forward."""
-    execute = engine_run.execute_evals
 
-    def execute_one_and_die(run: Any, settings: Settings, _: Any) -> Any:
-        is_over = threading.Event()
-        signals = EndSignals(is_over.is_set, lambda: False)
-        object.__setattr__(signals, "until_stopped", partial(one_shard, is_over))
-        execute(run, settings, signals)
+    def execute_one_and_die(run: StoredRun, settings: Settings, _: object) -> None:
+        left = pending_shards(run.manifest().plan, run.written_shards())
+        with opened_run(run, ExecuteOptions(settings=settings), epoch=1) as opened:
+            opened.execute(left[0]).result()
         dies()
 
     async def scenario() -> None:

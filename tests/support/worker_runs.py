@@ -1,4 +1,4 @@
-"""Runs that several real worker processes share, and suites whose calls leave a trace."""
+"""Runs that several real processes share, and suites whose calls leave a trace."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from tests.support.reports import stable_report
 from tests.support.shell import environment
 
 LEASE_S = 1.0
-# Longer than any test: no claim expires because a process gets no time.
-ENDLESS_LEASE_S = 600.0
 # The calls of a process until its next ones are held: more than the pilot, which has 32 items.
 FREE_CALLS = 60
 
@@ -69,7 +67,7 @@ def write_suite(
     """Write a suite of `items` calls; a seventh of the cases fails. Return its path.
 
     If it is `held`, each process waits in its calls after the first `FREE_CALLS` until `open_gate`:
-    until then there is something in flight in each process whose worker `is_held`.
+    until then there is something in flight in each of `held_processes`.
     """
     (folder / "calls").mkdir()
     write_target(folder, sleep_s=sleep_s, held=held)
@@ -107,7 +105,7 @@ def held_processes(folder: Path) -> set[int]:
 
 
 def plan_shared(suite: Path, store: ObjectStore, *, workers: int = 3) -> StoredRun:
-    """Plan a run of the suite for so many workers; nobody executes it yet."""
+    """Plan a run of the suite for so many processes; nobody executes it yet."""
     options = LoadOptions(environment=os.environ)
     return plan_run(load(suite, options), store, PlanOptions(workers=workers), now=now())
 
@@ -129,35 +127,33 @@ def undisturbed_report(folder: Path, store: ObjectStore) -> bytes:
         return stable_report(view.json().decode())
 
 
-def finished_report(run: StoredRun) -> str:
-    """Finish a run whose shards others have executed; return its whole report."""
-    with finish_run(run, (), now=now()) as view:
-        return view.json().decode()
-
-
-class Worker:
-    """`evalcore worker` as a process of its own, in the suite's folder."""
+class Command:
+    """`evalcore run` of the folder's suite or a planned run, as a process group of its own."""
 
     def __init__(
         self,
-        run: StoredRun,
         folder: Path,
+        run: StoredRun | None = None,
         *,
+        workers: int = 1,
         before: str = "",
         lease_s: float = LEASE_S,
         **environ: str,
     ) -> None:
-        self.out = folder / f"worker-{len(list(folder.glob('worker-*.txt')))}.txt"
+        self.folder = folder
+        self.out = folder / f"command-{len(list(folder.glob('command-*.txt')))}.txt"
         code = f"{before}\nfrom evalcore.cli.main import main; main()"
-        command = [sys.executable, "-c", code, "worker", run.run_id, "--store", run.store.url]
+        what = ("shared.eval.yaml",) if run is None else ("--resume", run.run_id)
         with self.out.open("wb") as file:
             self.process = subprocess.Popen(
-                [*command, "--lease", str(lease_s), "--part", str(os.getpid())],
+                [sys.executable, "-c", code, "run", *what, "--json", "--workers", str(workers)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 cwd=folder,
-                env=environment(**environ),
+                env=environment(folder / "store" if run is None else run.store.url)
+                | {"EVALCORE_LEASE_S": str(lease_s), **environ},
+                start_new_session=True,
             )
 
     @property
@@ -174,21 +170,26 @@ class Worker:
     def said(self) -> str:
         return self.out.read_text("utf-8", "replace")
 
-    def has_called(self, folder: Path, times: int = 1) -> bool:
-        path = folder / "calls" / str(self.pid)
-        return path.exists() and len(path.read_text().split()) >= times
+    def report(self) -> bytes:
+        """Return the report it has printed, without ids and times."""
+        return stable_report(self.said().splitlines()[-1])
 
-    def is_held(self, folder: Path) -> bool:
-        """Whether a call of its is held (of a suite that is)."""
-        return self.has_called(folder, FREE_CALLS + 1)
+    def children(self) -> set[int]:
+        """Return the processes that execute its shards, those that have called something."""
+        return {int(path.name) for path in (self.folder / "calls").iterdir()} - {self.pid}
+
+    def wait_for_held(self, processes: int = 1) -> set[int]:
+        """Return the processes whose calls are held, once there are so many."""
+        wait_for(lambda: len(held_processes(self.folder)) >= processes, self)
+        return held_processes(self.folder)
 
 
-def wait_for(happened: Callable[[], bool], *workers: Worker, seconds: float = 120) -> None:
+def wait_for(happened: Callable[[], bool], *commands: Command, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
-        ended = [worker.said() for worker in workers if worker.process.poll() not in {None, 0}]
+        ended = [each.said() for each in commands if each.process.poll() is not None]
         assert not ended, ended
-        assert time.monotonic() < deadline, [worker.said() for worker in workers]
+        assert time.monotonic() < deadline, [each.said() for each in commands]
         time.sleep(0.01)
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError
 from evalcore.model.run import Manifest, State
+from evalcore.pipeline.lease import read_lease
 from evalcore.pipeline.states import cancel_run
 from evalcore.runners import Runner
 from evalcore.service.execution.submitted_run import cancel_submitted
@@ -39,7 +40,7 @@ def take_up(store: ObjectStore, suite: str, run_id: str) -> StoredRun | None:
 def end_unused(run: StoredRun) -> None:
     """Cancel a run that this process has planned, unless another one has taken it up."""
     manifest = _manifest(run)
-    if manifest is not None and manifest.times_resumed == 0:
+    if manifest is not None and read_lease(run) is None:
         cancel_run(run, (), now=datetime.now(UTC))
 
 

@@ -1,0 +1,223 @@
+"""How runs with several processes end when these cannot go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun
+from tests.support.model_server import model_server
+from tests.support.reports import stable_report
+from tests.support.shell import Ended, evalcore
+from tests.support.worker_runs import (
+    LEASE_S,
+    Command,
+    open_gate,
+    plan_shared,
+    undisturbed_report,
+    write_suite,
+)
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
+
+# The target ends its process in one way or another, at some of its items.
+DEADLY = """\
+import os, signal
+
+async def answer(question, *, context):
+    number = int(question.split()[-1])
+    if number in {items}:
+        {how}
+    return f"{{question}} is {{number}}"
+"""
+SUITE = """\
+name: deadly
+execution: {target: deadly, workers: 2}
+targets:
+  - {name: deadly, provider: python, callable: 'deadly_target:answer', isolation: inline}
+assertions: [{type: icontains, value: ' is '}]
+tests: cases.jsonl
+"""
+WAYS = {
+    "segfault": ("os.kill(os.getpid(), signal.SIGSEGV)", "signal 11 (SIGSEGV)"),
+    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (SIGKILL)"),
+    "exit-0": ("os._exit(0)", "exit code 0"),
+}
+
+
+def deadly_suite(folder: Path, how: str, items: set[int], *, count: int = 20) -> None:
+    (folder / "deadly_target.py").write_text(DEADLY.format(how=how, items=items))
+    (folder / "deadly.eval.yaml").write_text(SUITE)
+    cases = ({"id": f"c{number}", "input": f"number {number}"} for number in range(count))
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
+def run_command(folder: Path, *arguments: str, **env: str) -> Ended:
+    env = {"EVALCORE_LEASE_S": str(LEASE_S), **env}
+    return evalcore("run", *arguments, "--json", store=folder / "store", cwd=folder, env=env)
+
+
+def assert_named(ended: Ended, told: str) -> None:
+    """Check that item 7 is in error, which says how its process ended, and the others passed."""
+    assert ended.code == 1, ended.err
+    items = {case["id"]: case["items"][0] for case in ended.report["cases"]}
+    broken = {name: item["error"] for name, item in items.items() if item["status"] == "error"}
+    assert list(broken) == ["c7"]
+    assert broken["c7"] == {
+        "kind": "process",
+        "message": (
+            f"the process that executed this item ended with {told}; it was executed alone, after "
+            "two processes had died that executed its shard"
+        ),
+    }
+    assert ended.report["counts"]["passed"] == 19
+
+
+@pytest.mark.parametrize(("how", "told"), WAYS.values(), ids=WAYS)
+def test_an_item_that_ends_its_process_is_in_error_and_the_others_complete(
+    tmp_path: Path, how: str, told: str
+) -> None:
+    deadly_suite(tmp_path, how, {7})
+    assert_named(run_command(tmp_path, "deadly.eval.yaml", "--workers", "2"), told)
+
+
+@pytest.mark.parametrize(("how", "told"), WAYS.values(), ids=WAYS)
+def test_an_item_that_ends_the_command_twice_is_executed_alone_by_the_third(
+    tmp_path: Path, how: str, told: str
+) -> None:
+    deadly_suite(tmp_path, how, {7})
+    run = plan_shared(tmp_path / "deadly.eval.yaml", open_store(str(tmp_path / "store")), workers=1)
+    for _ in range(2):
+        died = Command(tmp_path, run)
+        died.end()
+        assert "counts" not in died.said()
+    assert_named(run_command(tmp_path, "--resume", run.run_id), told)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_suite(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path) -> StoredRun:
+    return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
+
+
+# A process that ends before it can execute anything would end each time it is started.
+BROKEN = """\
+from evalcore.pipeline import process
+process._COMMAND = (*process._COMMAND[:1], "-c", "raise SystemExit(3)")
+"""
+
+
+def test_processes_that_cannot_start_end_the_run_with_one_message(
+    run: StoredRun, folder: Path
+) -> None:
+    command = Command(folder, run, workers=2, before=BROKEN)
+    assert command.end() == 4
+    said = command.said()
+    assert said.count("ended with exit code 3 before it executed anything") == 1, said
+    assert f"go on with: evalcore run --resume {run.run_id}" in said
+    assert "Traceback" not in said
+
+
+# As on a full disk, in this process and its children, every larger write fails. They may write no
+# bytecode, which would be cut off in the middle where all processes read it.
+FULL_DISK = """\
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+from evalcore.pipeline import execute
+execute._RETRY_S = (0.1,)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_one_message_and_the_run_goes_on_when_there_is_room(
+    run: StoredRun, folder: Path, workers: int
+) -> None:
+    full = Command(folder, run, workers=workers, before=FULL_DISK, PYTHONDONTWRITEBYTECODE="1")
+    assert full.end() == 4, full.said()
+    assert full.said().count("cannot ") == 1, full.said()
+    assert "Traceback" not in full.said()
+    assert run.written_shards() == frozenset()
+    resumed = run_command(folder, "--resume", run.run_id)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
+# The run's manifest is deleted when the processes are about to start.
+GONE = """\
+from evalcore.pipeline import executors
+
+class Processes(executors.ProcessExecutor):
+    def __init__(self, run, options):
+        run.store.delete(run.keys.manifest)
+        super().__init__(run, options)
+
+from evalcore.pipeline import execute
+execute.ProcessExecutor = Processes
+"""
+
+
+def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_no_mistake_of_the_command(
+    run: StoredRun, folder: Path
+) -> None:
+    (manifest,) = (folder / "store").rglob("manifest.json")
+    text = manifest.read_bytes()
+    ended = Command(folder, run, workers=2, before=GONE)
+    assert ended.end() == 4, ended.said()
+    assert ended.said().count("its manifest was deleted") == 1, ended.said()
+
+    manifest.write_bytes(text)
+    resumed = run_command(folder, "--resume", run.run_id)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
+def test_what_no_process_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
+    with model_server() as server:
+        target = {"name": "m", "provider": "openai", "model": "no-such-model"}
+        suite = {
+            "name": "unpriced",
+            "targets": [target | {"base_url": server.base_url}],
+            "execution": {"target": "m"},
+            "evalcore": {"limits": {"max_cost_usd": 1}},
+            "assertions": [{"type": "contains", "value": "word"}],
+            "tests": [{"id": "t", "input": "word"}],
+        }
+        (tmp_path / "unpriced.eval.yaml").write_text(json.dumps(suite))
+        run = plan_shared(tmp_path / "unpriced.eval.yaml", open_store(str(tmp_path / "store")))
+        ended = run_command(tmp_path, "--resume", run.run_id, "--workers", "2")
+    assert ended.code == 2
+    assert ended.err.count("model 'no-such-model' has no known price") == 1, ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_damaged_plan_is_told_once(run: StoredRun, folder: Path) -> None:
+    part = next((folder / "store").rglob("plan/cases*"))
+    part.write_bytes(part.read_bytes()[:20])
+    ended = run_command(folder, "--resume", run.run_id, "--workers", "2")
+    assert ended.code == 4
+    assert ended.err.count("is damaged: plan/") == 1, ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_run_resumed_right_after_a_cancel_is_completed(tmp_path: Path) -> None:
+    write_suite(tmp_path, held=True)
+    run = plan_shared(tmp_path / "shared.eval.yaml", open_store(str(tmp_path / "store")))
+    old = Command(tmp_path, run, workers=2)
+    old.wait_for_held()
+    assert evalcore("runs", "cancel", run.run_id, store=tmp_path / "store").code == 0
+    open_gate(tmp_path)
+    old.end()
+    resumed = run_command(tmp_path, "--resume", run.run_id, "--workers", "2")
+    assert resumed.code == 1, resumed.err
+    assert run.manifest().state == "completed"
+    whole = undisturbed_report(tmp_path, open_store(str(tmp_path / "whole")))
+    assert stable_report(resumed.out) == whole

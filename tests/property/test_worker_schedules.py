@@ -231,7 +231,7 @@ def play(schedule: Schedule) -> Played:
                 loop.call_later(seconds, end)
         flight = asyncio.Semaphore(schedule.ahead)
 
-        async def ended(shard: int) -> ShardReceipt | Stopped:
+        async def end_of(shard: int) -> ShardReceipt | Stopped:
             async with flight:
                 while True:
                     try:
@@ -240,7 +240,7 @@ def play(schedule: Schedule) -> Played:
                         await asyncio.sleep(1)
 
         async with asyncio.timeout(LATEST_S):
-            ends = await asyncio.gather(*map(ended, range(len(schedule.shard_items))))
+            ends = await asyncio.gather(*map(end_of, range(len(schedule.shard_items))))
             while +items.running:  # those that were cancelled
                 await asyncio.sleep(0.1)
         return tuple(ends)

@@ -226,18 +226,17 @@ def play(schedule: Schedule) -> Played:
         )
         for seconds, limit in schedule.limits:
             loop.call_later(seconds, change, loop, limit)
-        if schedule.drain_s is not None:
-            loop.call_later(schedule.drain_s, opened.drain)
-        if schedule.stop_s is not None:
-            loop.call_later(schedule.stop_s, opened.stop)
+        for end_s, end in ((schedule.drain_s, opened.drain), (schedule.stop_s, opened.stop)):
+            if end_s is not None:
+                loop.call_later(end_s, end)
         flight = asyncio.Semaphore(schedule.ahead)
 
         async def end_of(shard: int) -> ShardReceipt | Stopped:
             async with flight:
                 while True:
                     try:
-                        end: ShardReceipt | Stopped = await cast(Any, opened.execute(shard))
-                        return end
+                        ended: ShardReceipt | Stopped = await cast(Any, opened.execute(shard))
+                        return ended
                     except StoreError:
                         await asyncio.sleep(1)
 

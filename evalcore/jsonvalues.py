@@ -60,9 +60,9 @@ def parse(text: bytes | str, charset: str | None = None, pairs: Pairs | None = N
         raise ValueError("it is nested too deeply") from None
 
 
-def parse_storable(text: bytes | str, charset: str | None = None) -> Any:
+def parse_storable(text: bytes | str) -> Any:
     """Return the value of a JSON text as it can be stored; raise `ValueError` as `parse` does."""
-    return storable(parse(text, charset)).value
+    return storable(parse(text)).value
 
 
 def decoded(data: bytes, charset: str | None = None) -> str:

@@ -24,6 +24,7 @@ CASE_ORDERS: Final[Mapping[str, str]] = {
     "cost": "-coalesce(cost_usd, -1)",
 }
 _CHANGE_COLUMNS: Final = {"case_id": "VARCHAR", "variant": "VARCHAR", "change": "VARCHAR"}
+_MOST_FACETS = 100  # values of each kind
 
 
 class CaseKey(NamedTuple):
@@ -146,14 +147,14 @@ class CaseTable:
         """Return how many work items the rows stand for."""
         return int(first_value(self._connection, "SELECT sum(iterations) FROM case_rows") or 0)
 
-    def facets(self, most: int = 100) -> CaseFacets:
-        """Return what there is to filter by, at most `most` values of each."""
+    def facets(self) -> CaseFacets:
+        """Return what there is to filter by, the most frequent values of each."""
         if self._facets is None:
             self._facets = CaseFacets(
-                outcomes=self._frequencies("outcome", most),
-                variants=self._frequencies("variant", most),
-                tags=self._frequencies("unnest(tags)", most),
-                assertions=self._frequencies("unnest(unmet)", most),
+                outcomes=self._frequencies("outcome"),
+                variants=self._frequencies("variant"),
+                tags=self._frequencies("unnest(tags)"),
+                assertions=self._frequencies("unnest(unmet)"),
             )
         return self._facets
 
@@ -235,11 +236,11 @@ class CaseTable:
             )
         self._searched = text
 
-    def _frequencies(self, expression: str, most: int) -> dict[str, int]:
+    def _frequencies(self, expression: str) -> dict[str, int]:
         rows = self._connection.execute(
             f"SELECT value, count(*) FROM (SELECT {expression} AS value FROM case_rows) "  # noqa: S608 - a constant of this module
             "GROUP BY value ORDER BY 2 DESC, 1 LIMIT $1",
-            [most],
+            [_MOST_FACETS],
         ).fetchall()
         return dict(rows)
 

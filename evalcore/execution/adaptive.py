@@ -146,11 +146,6 @@ class Slot:
         """Whether the item does nothing but wait for other items of the run."""
         return self._blocked + len(self.turns) >= self._calls > 0
 
-    @property
-    def sleeps(self) -> bool:
-        """Whether a call of the item backs off; it goes on by itself."""
-        return self._paused > 0
-
     async def begin_call(self) -> None:
         """Open a call; returns when the item has its slot. `end_call` follows in any case."""
         self._calls += 1

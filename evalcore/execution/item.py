@@ -203,11 +203,6 @@ class ItemRunner:
         self._evidence = ItemEvidence(suite, inputs, self._grading)
         self._has_error = False
 
-    @property
-    def grading_context(self) -> CheckContext:
-        """What checks see that ask neither a model nor a judge."""
-        return self._grading.context
-
     def waits(self, item: WorkItem) -> bool:
         """Whether `run` may suspend: for a workspace, a target, a check or a scorer."""
         if not item.is_for_target:

@@ -58,11 +58,11 @@ class Waits:
         return waits
 
 
-def waiting_text(waits: Waiting, least_s: float = 1.0) -> str:
-    """Return waits as a person reads them; "" if none has lasted for `least_s`."""
+def waiting_text(waits: Waiting) -> str:
+    """Return waits as a person reads them; "" if none has lasted for a second."""
     parts = [
         f"{label}, {calls} {'call' if calls == 1 else 'calls'}, {longest_s:.0f} s"
         for label, (calls, longest_s) in waits.items()
-        if longest_s >= least_s
+        if longest_s >= 1
     ]
     return f"waiting: {'; '.join(parts)}" if parts else ""

@@ -118,7 +118,7 @@ def _message(error: ErrorDetails, loc: Loc, shape: Any) -> str:
         return f"a key must be text, got {describe(value)}; write it in quotes"
     if kind == "missing":
         return "is required"
-    if kind == "extra_forbidden":
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         return f"unknown key '{loc[-1]}'." + _key_hint(loc, known_keys(shape, error["loc"]))
     if kind == "union_tag_invalid":
         return _tag_message(error)

@@ -120,12 +120,6 @@ def case_identity(case: Case, *, with_stops: bool = True, with_metadata: bool = 
     return _canonical(visible if blocks is None else [*visible, blocks])
 
 
-def given_identity(input_: Any, output: str, metadata: Any, expected_output: Any) -> bytes:
-    """Return `case_identity` of a case that has nothing else, and this output as its fixture."""
-    fixture = (output, None, _UNMEASURED, None, None)
-    return _canonical([input_, fixture, metadata or None, expected_output])
-
-
 def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     """Return the digest of the code and files that a case's execution sees; mostly nothing.
 
@@ -173,11 +167,6 @@ def assertions_identity(
         names = (name for params in own_code for name in code_names(params))
         digest.update(code_identity(names, code))
     return digest.digest()
-
-
-def stored_assertions_identity(assertions: Sequence[Sequence[Any]]) -> bytes:
-    """Return `assertions_identity` of assertions as a plan has them, that name no code."""
-    return hashlib.sha256(_canonical(assertions)).digest()
 
 
 def grading_identity(case: Case, assertions: bytes) -> bytes:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveInt,
+    StringConstraints,
+    with_config,
+)
+
+from evalcore.model.gate import Decision
 
 SCHEMA = 1
 # Stands in `Manifest.execution` until the whole plan is stored.
@@ -30,6 +42,11 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
+# What reads a stored manifest holds it to the types below.
+_STORED: Final = ConfigDict(extra="forbid", strict=True)
+
+
+@with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The frozen size of a run. Item `i` is case `i // (variants × iterations)`, and so on.
@@ -41,15 +58,15 @@ class Plan:
     all their variants; the shards of the first iteration of all cases come first.
     """
 
-    items: int
-    cases: int
-    variants: int
-    iterations: int
-    shards: int
-    shard_size: int
-    parts: int
-    part_cases: int
-    pilot: int = 0
+    items: PositiveInt
+    cases: PositiveInt
+    variants: PositiveInt
+    iterations: PositiveInt
+    shards: PositiveInt
+    shard_size: PositiveInt
+    parts: PositiveInt
+    part_cases: PositiveInt
+    pilot: NonNegativeInt = 0
     settled: bool = True
     by_round: bool = False
 
@@ -101,14 +118,25 @@ class Plan:
         return self.variants * self.iterations
 
 
+@with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class StoredPart:
     """A shard's result part as it was when the run became final: its rows and its bytes' digest."""
 
-    rows: int
-    sha256: str
+    rows: NonNegativeInt
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
 
+def _check_time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("it has no time zone")
+    return text
+
+
+_Time = Annotated[str, AfterValidator(_check_time)]
+
+
+@with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What stands in `manifest.json`. Times are ISO 8601 in UTC.
@@ -125,17 +153,17 @@ class Manifest:
     format: str
     state: State
     mode: str
-    created_at: str
+    created_at: _Time
     source: Mapping[str, Any]
     plan: Plan
     settings: Mapping[str, Any]
     engine: Mapping[str, Any]
-    started_at: str | None = None
-    ended_at: str | None = None
-    counts: Mapping[str, int] | None = None
-    decision: str | None = None
+    started_at: _Time | None = None
+    ended_at: _Time | None = None
+    counts: Mapping[str, NonNegativeInt] | None = None
+    decision: Annotated[str, AfterValidator(Decision)] | None = None
     execution: Mapping[str, Any] = field(default_factory=dict)
-    parts: Sequence[StoredPart] | None = None
+    parts: tuple[StoredPart, ...] | None = None
     schema: int = SCHEMA
 
     @property

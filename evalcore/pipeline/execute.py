@@ -74,6 +74,7 @@ class _Coordinator:
         self._failed_starts = 0
         self._faults: Counter[int] = Counter()
         self._failure: BaseException | None = None
+        self._cancelled = False
         self._receipts: list[ShardReceipt] = []
         self._written: set[int] = set()
 
@@ -136,6 +137,8 @@ class _Coordinator:
             self._submit()
             while self._in_flight or (self._later and not self._is_ending):
                 self._handle_events()
+                if self._options.stopper.stopped:
+                    self._cancel()
                 self._submit()
             cancel = self._is_ending
         finally:
@@ -287,6 +290,12 @@ class _Coordinator:
         """End the execution with this error, once what runs has ended."""
         if self._failure is None:
             self._failure = error
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Let executors cancel what runs, once."""
+        if not self._cancelled:
+            self._cancelled = True
             for executor in {self._main, self._inline, self._alone}:
                 executor.close(cancel=True)
 

@@ -60,12 +60,12 @@ def estimate_amount(sample: Sample, alpha: float = 0.05) -> Estimate:
     return _estimate(Interval(max(0.0, low), high, method), sample)
 
 
-def estimate_total(sample: Sample, total: float, alpha: float = 0.05) -> Estimate:
+def estimate_total(sample: Sample, total: float) -> Estimate:
     """Return the interval of the total of `sample.n` amounts, held above 0."""
     if sample.standard_error is None:
         return Estimate(reason=sample.reason)
     scaled = sample._replace(mean=total, standard_error=sample.standard_error * sample.n)
-    return estimate_amount(scaled, alpha)
+    return estimate_amount(scaled)
 
 
 def estimate_rate(sample: Sample, alpha: float = 0.05) -> Estimate:

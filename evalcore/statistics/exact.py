@@ -28,14 +28,6 @@ def fisher(passed_a: int, n_a: int, passed_b: int, n_b: int) -> float:
     return min(1.0, total / ways)
 
 
-def zero_events_bound(n: int, alpha: float = 0.05) -> float | None:
-    """Return the exact upper bound of a rate of which `n` trials show no event: 1 − α^(1/n).
-
-    None without any trial.
-    """
-    return None if n < 1 else 1.0 - alpha ** (1.0 / n)
-
-
 def iterations_to_decide(
     passed_a: int, n_a: int, passed_b: int, n_b: int, *, alpha: float
 ) -> int | None:

@@ -1,4 +1,4 @@
-"""Several tests at once: Holm for gates, Benjamini–Hochberg for reports."""
+"""Several tests at once: Holm for gates."""
 
 from __future__ import annotations
 
@@ -22,17 +22,3 @@ def holm(tests: Sequence[tuple[float, int]], alpha: float) -> list[bool]:
         rejected[index] = True
         left -= count
     return rejected
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Return the q of each p (Benjamini and Hochberg 1995), in the order of the p values.
-
-    Those with q ≤ x have a false discovery rate of at most x.
-    """
-    n = len(p_values)
-    q_values = [1.0] * n
-    lowest = 1.0
-    for larger, index in enumerate(sorted(range(n), key=lambda index: p_values[index])[::-1]):
-        lowest = min(lowest, p_values[index] * n / (n - larger))
-        q_values[index] = lowest
-    return q_values

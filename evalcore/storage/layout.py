@@ -24,7 +24,7 @@ REOPENED_PREFIX = "history/reopened/"
 _MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
 _RUN_ID = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{6}")
 _RUN_ID_TIME = "%Y%m%dT%H%M%SZ"
-_SHARD_KEY = re.compile(r".*/(?:results/(\d{5,})\.parquet|claims/(\d{5,}))")
+_SHARD_KEY = re.compile(r".*/results/(\d{5,})\.parquet")
 
 
 def suite_key(name: str) -> NameKey:
@@ -150,15 +150,6 @@ class RunKeys:
         return f"{self.folder}damaged/{shard:05d}-{digest}.parquet"
 
     @property
-    def claims_prefix(self) -> str:
-        """What the claims on all shards start with."""
-        return f"{self.folder}claims/"
-
-    def claim(self, shard: int) -> str:
-        """A worker's lease on one shard."""
-        return f"{self.claims_prefix}{shard:05d}"
-
-    @property
     def lease(self) -> str:
         """Which process coordinates the run; changed by compare-and-swap."""
         return f"{self.folder}lease.json"
@@ -209,9 +200,9 @@ def annotations_prefix(suite: NameKey) -> str:
 
 
 def parse_shard_key(key: str) -> int | None:
-    """Return the shard whose result or claim stands at `key`; None for other keys."""
+    """Return the shard whose result stands at `key`; None for other keys."""
     match = _SHARD_KEY.fullmatch(key)
-    return int(match[1] or match[2]) if match else None
+    return int(match[1]) if match else None
 
 
 def recording_key(digest: str) -> str:

@@ -16,13 +16,13 @@ import hashlib
 import os
 import shutil
 import stat
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
@@ -38,7 +38,6 @@ HIDDEN_FOLDER = ".store"
 LOCK_WAIT_S: Final = 30.0
 """How long a lock is waited for. It is held for a rename only, unless its process is stopped."""
 _LOCK_POLL_S: Final = 0.002
-_ETAG_ATTRIBUTE = "user.evalcore.etag"
 _LEFTOVER_AGE_S = 24 * 3600
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -200,7 +199,6 @@ class LocalStore:
         etag = _content_etag(source)
         with source.open("rb") as file:
             os.fsync(file.fileno())
-        _remember_etag(source, etag)
         try:
             return etag if _link(source.resolve(), path) else None
         except OSError as error:
@@ -276,13 +274,12 @@ class LocalStore:
     def _info(self, key: str, path: Path) -> ObjectInfo | None:
         try:
             status = path.stat()
-            etag = _remembered_etag(path, status) or _content_etag(path)
         except _NOT_THERE:
             return None  # deleted since the folder was read
         except OSError as error:
             raise self._failed(key, "list", error) from error
         modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
-        return ObjectInfo(key, status.st_size, etag, modified_at)
+        return ObjectInfo(key, status.st_size, modified_at)
 
 
 def _describe_holder(path: Path) -> str:
@@ -318,13 +315,16 @@ def _lock_holder(path: Path) -> int | None:
     return None
 
 
+_hashing = partial(hashlib.blake2b, digest_size=16)
+
+
 def _hash(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return _hashing(data).hexdigest()
 
 
 def _content_etag(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(file, _hashing).hexdigest()
 
 
 def _write(path: Path, data: bytes | Iterable[bytes] | Path) -> str:
@@ -340,9 +340,12 @@ def _write(path: Path, data: bytes | Iterable[bytes] | Path) -> str:
             file.flush()
             etag = _content_etag(path)
         else:
-            etag = write_chunks(file, data)
+            digest = _hashing()
+            for chunk in data:
+                file.write(chunk)
+                digest.update(chunk)
+            etag = digest.hexdigest()
         file.flush()
-        _remember_etag(path, etag)
         os.fsync(descriptor)
     return etag
 
@@ -388,79 +391,3 @@ def _remove_leftovers(folder: Path) -> None:
         with suppress(OSError):  # another process may be sweeping too
             if entry.stat().st_mtime < oldest:
                 Path(entry.path).unlink()
-
-
-def _remember_etag(path: Path, etag: str) -> None:
-    """Keep the ETag with the file where the file system can, so that listings need not read it."""
-    with suppress(OSError, AttributeError):
-        status = path.stat()
-        os.setxattr(path, _ETAG_ATTRIBUTE, f"{etag} {_stamp(status)}".encode())
-
-
-def _remembered_etag(path: Path, status: os.stat_result) -> str | None:
-    """Return the kept ETag unless the file was changed in place since."""
-    try:
-        etag, _, stamp = os.getxattr(path, _ETAG_ATTRIBUTE).decode().partition(" ")
-    except (OSError, AttributeError):
-        return None
-    return etag if stamp == _stamp(status) else None
-
-
-def _stamp(status: os.stat_result) -> str:
-    return f"{status.st_size} {status.st_mtime_ns}"
-
-
-def write_chunks(file: IO[bytes], chunks: Iterable[bytes]) -> str:
-    """Append the chunks in their order; return the BLAKE2b hash (hex, 16 bytes) of all of them.
-
-    A thread writes and hashes a chunk, for both of which it needs no interpreter. Raises what went
-    wrong in it, or what making the chunks raises.
-    """
-    writer = _Writer(file)
-    try:
-        for chunk in chunks:
-            writer.append(chunk)
-    finally:
-        writer.join()
-    writer.raise_failed()
-    return writer.digest.hexdigest()
-
-
-class _Writer:
-    """Writes at most one chunk at a time behind its caller."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.digest = hashlib.blake2b(digest_size=16)
-        self._file = file
-        self._thread: threading.Thread | None = None
-        self._failed: BaseException | None = None
-
-    def append(self, chunk: bytes) -> None:
-        """Begin to write a chunk when the one before is written; raise what went wrong with it."""
-        self.join()
-        self.raise_failed()
-        thread = threading.Thread(target=self._write, args=(chunk,), name="write-chunk")
-        try:
-            thread.start()
-        except RuntimeError:  # a limit of processes or memory lets no thread be made
-            self._write(chunk)
-        else:
-            self._thread = thread
-
-    def _write(self, chunk: bytes) -> None:
-        try:
-            self._file.write(chunk)
-            self.digest.update(chunk)
-        except BaseException as error:  # noqa: BLE001 - raised again where the chunks are made
-            self._failed = error
-
-    def join(self) -> None:
-        """Wait for the chunk that is being written."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def raise_failed(self) -> None:
-        """Raise what went wrong with a chunk."""
-        if self._failed is not None:
-            raise self._failed

@@ -7,22 +7,22 @@ contradict is `pipeline.integrity`'s.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from functools import cache
 from typing import Any, NoReturn
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from evalcore.errors import Damage, DamagedRunError, StoreError
-from evalcore.model.gate import Decision
-from evalcore.model.run import SCHEMA, Manifest, Plan, State, StoredPart
+from evalcore.mistakes.shape_errors import explain
+from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.planning.shards import count_shards, settle
 from evalcore.storage.layout import RunKeys, suite_key
 
 MANIFEST = "manifest.json"
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-_SHA256_DIGITS = 64
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -42,9 +42,18 @@ def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
         if not isinstance(raw, dict):
             raise _NonsenseError("holds no JSON object")
         schema = raw.get("schema")
-        if isinstance(schema, int) and schema != SCHEMA:
+        if type(schema) is not int:
+            raise _NonsenseError("has no 'schema'")
+        if schema != SCHEMA:
             raise StoreError(f"{keys.manifest} has schema {schema}; this version reads {SCHEMA}")
-        manifest = _manifest(raw)
+        try:
+            manifest = _reader().validate_json(data)
+        except ValidationError as error:
+            where, what = next(explain(error, raw, Manifest))
+            place = ".".join(map(str, where))
+            raise _NonsenseError(f"has a wrong {place!r}: {what}") from error
+        _check_plan(manifest.plan)
+        _check_end(manifest)
         _check_names(manifest, keys)
     except orjson.JSONDecodeError as error:
         damage = Damage(MANIFEST, f"is no JSON: {error}")
@@ -58,48 +67,9 @@ class _NonsenseError(Exception):
     """What the manifest says cannot be; the message follows the file's name."""
 
 
-def _manifest(raw: Mapping[str, Any]) -> Manifest:
-    unknown = raw.keys() - {field.name for field in fields(Manifest)}
-    if unknown:
-        raise _NonsenseError(f"has the unknown field {min(unknown)!r}")
-    for name, (is_valid, what) in _FIELDS.items():
-        if name in _REQUIRED and name not in raw:
-            raise _NonsenseError(f"has no {name!r}")
-        if name in raw and not is_valid(raw[name]):
-            raise _NonsenseError(f"has a {name!r} that is not {what}")
-    plan, parts = _plan(raw["plan"]), raw.get("parts")
-    state = State(raw["state"])
-    manifest = Manifest(
-        **{
-            **raw,
-            "plan": plan,
-            "state": state,
-            "parts": None if parts is None else tuple(map(_part, parts)),
-        }
-    )
-    _check_end(manifest)
-    return manifest
-
-
-_SWITCHES = frozenset({"settled", "by_round"})
-
-
-def _plan(raw: Mapping[str, Any]) -> Plan:
-    names = {field.name for field in fields(Plan)}
-    if raw.keys() - names:
-        raise _NonsenseError(f"has a plan with the unknown field {min(raw.keys() - names)!r}")
-    for name in sorted(names - _SWITCHES):
-        if name not in raw and name != "pilot":
-            raise _NonsenseError(f"has a plan without {name!r}")
-        least = 0 if name == "pilot" else 1
-        if not _is_count(raw.get(name, 0)) or raw.get(name, 0) < least:
-            raise _NonsenseError(f"has a plan whose {name!r} is no number of them")
-    for name in sorted(_SWITCHES & raw.keys()):
-        if not isinstance(raw[name], bool):
-            raise _NonsenseError(f"has a plan whose {name!r} is not true or false")
-    plan = Plan(**raw)
-    _check_plan(plan)
-    return plan
+@cache
+def _reader() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
 
 
 def _check_plan(plan: Plan) -> None:
@@ -125,15 +95,6 @@ def _check_plan(plan: Plan) -> None:
         raise _NonsenseError(f"plans {plan.parts} parts of {plan.part_cases} of {plan.cases} cases")
 
 
-def _part(raw: Any) -> StoredPart:
-    match raw:
-        case {"rows": int(rows), "sha256": str(digest)} if (
-            len(raw) == 2 and _is_count(rows) and len(digest) == _SHA256_DIGITS
-        ):
-            return StoredPart(rows, digest)
-    raise _NonsenseError("has `parts` that are not rows and digests")
-
-
 def _check_end(manifest: Manifest) -> None:
     """Raise unless what the end of a run has written fits its plan."""
     plan, counts, parts = manifest.plan, manifest.counts, manifest.parts
@@ -153,67 +114,6 @@ def _check_names(manifest: Manifest, keys: RunKeys) -> None:
         raise _NonsenseError(f"is of another run ({manifest.id[:40]!r})")
     if not manifest.suite or suite_key(manifest.suite) != keys.suite:
         raise _NonsenseError(f"is of another suite ({manifest.suite[:40]!r})")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_time(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _or_none(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_valid(value)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _are_counts(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_count, value.values()))
-
-
-_Check = tuple[Callable[[object], bool], str]
-_TEXT: _Check = (_is_text, "a text")
-_TIME: _Check = (_is_time, "a time")
-_MAPPING: _Check = (_is_mapping, "an object")
-_FIELDS: Mapping[str, _Check] = {
-    "schema": (lambda value: value == SCHEMA, f"{SCHEMA}"),
-    "id": _TEXT,
-    "suite": _TEXT,
-    "format": _TEXT,
-    "state": (lambda value: _is_text(value) and value in set(State), "a state"),
-    "mode": _TEXT,
-    "created_at": _TIME,
-    "source": _MAPPING,
-    "plan": _MAPPING,
-    "settings": _MAPPING,
-    "engine": _MAPPING,
-    "started_at": (_or_none(_is_time), "a time"),
-    "ended_at": (_or_none(_is_time), "a time"),
-    "counts": (_or_none(_are_counts), "numbers of items"),
-    "decision": (
-        _or_none(lambda value: _is_text(value) and value in set(Decision)),
-        "a decision",
-    ),
-    "execution": _MAPPING,
-    "parts": (_or_none(lambda value: isinstance(value, list)), "a list"),
-}
-_REQUIRED = frozenset(
-    {"schema", "id", "suite", "format", "state", "mode", "created_at", "source", "plan"}
-    | {"settings", "engine"}
-)
 
 
 _FROZEN = ("schema", "id", "suite", "format", "mode", "created_at", "source", "plan")

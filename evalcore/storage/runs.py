@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from evalcore.errors import (
     Damage,
@@ -30,7 +31,7 @@ from evalcore.model.summary import Counts
 from evalcore.model.tolerance import reaches
 from evalcore.planning.spool import PlanPart, PlanPartError, part_case, part_inputs
 from evalcore.redaction.redactor import PROCESS
-from evalcore.redaction.sealing import seal_document
+from evalcore.redaction.sealing import seal_document, unseal
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,
@@ -44,11 +45,7 @@ from evalcore.storage.layout import (
 from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_manifest
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
-from evalcore.trust.sealed_plans import open_plan
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
+from evalcore.trust.variables import suite_variables
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -163,11 +160,9 @@ class StoredRun:
         """The suite without its cases, as it was planned; raises `DamagedRunError`."""
         if self.known_definition is not None:
             return self.known_definition
-        from pydantic import ValidationError
-
         data = self.plan_object(self.keys.plan_suite)
         try:
-            opened = open_plan(data)
+            opened = _opened_suite(data)
             definition: SuiteDefinition = _definitions().validate_json(opened)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -299,10 +294,21 @@ class StoredRun:
         return frozenset(shard for shard in shards if shard is not None)
 
 
+def _opened_suite(data: bytes) -> bytes:
+    """Return a plan's suite with the values of the variables that it may read.
+
+    They come from the environment, else from the `.env` that belongs to the suite's folder. This
+    process covers them from now on; a variable that is not set keeps its sign.
+    """
+    source = orjson.loads(data).get("source")
+    folder = source.get("folder") if isinstance(source, dict) else None
+    path = Path(folder) if isinstance(folder, str) and folder else None
+    suite_variables(path if path is not None and path.is_dir() else None)
+    return unseal(data)
+
+
 @cache
 def _definitions() -> TypeAdapter[SuiteDefinition]:
-    from pydantic import TypeAdapter  # which a plain run does not need
-
     return TypeAdapter(SuiteDefinition)
 
 

@@ -443,7 +443,6 @@ class S3Store:
                     objects[name] = ObjectInfo(
                         name.removeprefix(self._prefix),
                         entry["Size"],
-                        _unquoted(entry["ETag"]),
                         entry["LastModified"].astimezone(UTC),
                     )
         for name in sorted(objects):

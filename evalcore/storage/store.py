@@ -31,7 +31,6 @@ class ObjectInfo(NamedTuple):
 
     key: str
     size: int
-    etag: str
     modified_at: datetime
 
 
@@ -66,8 +65,7 @@ class ObjectStore(Protocol):
     def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         """Write the object, replacing any; return its ETag.
 
-        Of chunks it is their concatenation. They are made while others are written; what making
-        them raises leaves the object as it was.
+        Of chunks it is their concatenation; what making them raises leaves the object as it was.
         """
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:

@@ -57,6 +57,8 @@ def _is_of_store(error: Exception) -> bool:
     return isinstance(error, StoreError)
 
 
+# A library is no shorter: with tenacity both functions are as long (callers give their waits), and
+# its import takes 35 ms; stamina logs by hooks of the whole process.
 def retried(
     action: Callable[[], T],
     waits_s: Iterable[float],

@@ -16,10 +16,9 @@ from evalcore.statistics.distributions import (
     two_sided_t,
     two_sided_z,
 )
-from evalcore.statistics.exact import fisher, mcnemar, zero_events_bound
+from evalcore.statistics.exact import fisher, mcnemar
 from evalcore.statistics.intervals import wilson
 from evalcore.statistics.iterated import pass_all_k, pass_at_k
-from evalcore.statistics.multiplicity import benjamini_hochberg
 from evalcore.statistics.power import (
     PowerTest,
     Spread,
@@ -28,8 +27,6 @@ from evalcore.statistics.power import (
     smallest_drop,
 )
 from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
-
-CHECKED_P = [0.001, 0.008, 0.039, 0.041, 0.042, 0.06, 0.074, 0.205, 0.212, 0.216]
 
 
 # Every test process collects all tests, and the import takes a second.
@@ -58,21 +55,6 @@ def test_k_beyond_the_iterations_has_no_value(k: int) -> None:
     assert pass_all_k(3, 3, k) is None
 
 
-def test_benjamini_hochberg_gives_the_checked_numbers() -> None:
-    expected = [0.01, 0.04, 0.084, 0.084, 0.084, 0.1, 0.105714, 0.216, 0.216, 0.216]
-    assert benjamini_hochberg(CHECKED_P) == pytest.approx(expected, abs=1e-6)
-    shuffled = random.Random(7).sample(range(10), 10)
-    assert benjamini_hochberg([CHECKED_P[place] for place in shuffled]) == pytest.approx(
-        [expected[place] for place in shuffled], abs=1e-6
-    )
-    assert benjamini_hochberg([]) == []
-
-
-def test_benjamini_hochberg_is_that_of_scipy(stats: Any) -> None:
-    drawn = [random.Random(seed).random() ** 3 for seed in range(50)]
-    assert benjamini_hochberg(drawn) == pytest.approx(list(stats.false_discovery_control(drawn)))
-
-
 @pytest.mark.parametrize(
     ("noise", "iterations", "cases"), [(0.0, 1, 969), (1 / 6, 1, 3_876), (1 / 6, 4, 1_696)]
 )
@@ -89,11 +71,6 @@ def test_iterations_are_not_promised_where_none_suffice() -> None:
     assert iterations_needed(PowerTest(), spread, 500, 0.03) is None
     assert iterations_needed(PowerTest(), Spread(1 / 9, 0, 0), 500, 0.03) is None
     assert iterations_needed(PowerTest(), Spread(1 / 9, 0, 0), 1_000, 0.03) == 1
-
-
-def test_no_event_has_the_checked_bound() -> None:
-    assert zero_events_bound(200) == pytest.approx(0.014867, abs=1e-6)
-    assert zero_events_bound(0) is None
 
 
 def test_anytime_mcnemar_gives_the_checked_numbers() -> None:

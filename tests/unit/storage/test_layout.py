@@ -86,12 +86,10 @@ FOLDER = f"runs/support%3A%20tier%201/{RUN_ID}"
         (RUN.plan_suite, f"{FOLDER}/plan/suite.json"),
         (RUN.plan_part(0), f"{FOLDER}/plan/cases-00000.jsonl.zst"),
         (RUN.result(42), f"{FOLDER}/results/00042.parquet"),
-        (RUN.claim(42), f"{FOLDER}/claims/00042"),
         (RUN.cancel, f"{FOLDER}/CANCEL"),
         (RUN.events_prefix, f"{FOLDER}/events/"),
         (RUN.report, f"{FOLDER}/report.json"),
         (RUN.results_prefix, f"{FOLDER}/results/"),
-        (RUN.claims_prefix, f"{FOLDER}/claims/"),
         (RUN.folder, f"{FOLDER}/"),
         (layout.recording_key("abcd"), "recordings/ab/abcd"),
         (layout.blob_key("abcd"), "blobs/ab/abcd"),
@@ -142,7 +140,6 @@ def test_what_is_no_run_id_is_refused(run_id: str) -> None:
 @given(st.integers(min_value=0, max_value=10_000_000))
 def test_a_shards_keys_lead_back_to_it(shard: int) -> None:
     assert layout.parse_shard_key(RUN.result(shard)) == shard
-    assert layout.parse_shard_key(RUN.claim(shard)) == shard
 
 
 @pytest.mark.parametrize(

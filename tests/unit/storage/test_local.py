@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.storage.local import HIDDEN_FOLDER, LocalStore, write_chunks
+from evalcore.storage.local import HIDDEN_FOLDER, LocalStore
 
 
 @pytest.fixture
@@ -139,17 +138,6 @@ def test_without_hard_links_one_creator_still_wins(
     assert store.get("file").data == b"content"
 
 
-def test_a_listing_knows_the_etag_of_files_that_came_another_way(
-    root: Path, store: LocalStore
-) -> None:
-    etag = store.put("a", b"1")
-    shutil.copyfile(root / "a", root / "b")
-    (root / "a").write_bytes(b"2")
-    changed, copied = store.list("")
-    assert changed.etag == store.get("a").etag != etag
-    assert copied.etag == etag
-
-
 def test_what_a_crash_left_is_never_listed_and_goes_after_a_day(root: Path) -> None:
     LocalStore(root).put("a", b"")
     folder = root / HIDDEN_FOLDER / "unfinished"
@@ -265,10 +253,3 @@ def test_a_write_names_the_stopped_process_that_holds_its_lock(root: Path) -> No
         f"`kill -CONT {holder.pid}` lets it go on, `kill -KILL {holder.pid}` ends it"
     )
     assert store.compare_and_swap("a/b", b"new", etag) is not None
-
-
-def test_a_chunk_that_cannot_be_written_raises_its_error_to_the_caller(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    path.write_bytes(b"")
-    with path.open("rb") as read_only, pytest.raises(OSError, match="write"):
-        write_chunks(read_only, [b"last"])

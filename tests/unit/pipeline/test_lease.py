@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 from evalcore.errors import StoreError
 from evalcore.model.run import Plan, State
+from evalcore.pipeline import lease
 from evalcore.pipeline.lease import (
     HeldLease,
     LeaseLostError,
+    LeaseWatch,
     RunHeldError,
     decode_lease,
     is_interrupted,
@@ -125,14 +128,14 @@ def test_a_process_of_this_run_that_died_is_a_death_of_its_shard(run: StoredRun)
 
 
 def test_a_process_that_lives_is_named_and_not_replaced(run: StoredRun) -> None:
-    lease = put_lease(run, this_process(), epoch=2)
+    stored = put_lease(run, this_process(), epoch=2)
     with pytest.raises(RunHeldError) as refused:
         take(run)
     text = str(refused.value)
-    assert f"process {lease.holder.pid} on {lease.holder.host}" in text
-    assert lease.renewed in text
+    assert f"process {stored.holder.pid} on {stored.holder.host}" in text
+    assert stored.renewed in text
     assert f"evalcore runs cancel {run.run_id}" in text
-    assert read_lease(run) == lease
+    assert read_lease(run) == stored
 
 
 def test_a_process_elsewhere_is_replaced_after_two_leases_without_a_renewal(
@@ -224,8 +227,8 @@ def test_a_damaged_lease_is_named_and_what_to_do(run: StoredRun, data: bytes) ->
 
 
 def test_a_lease_is_read_as_it_was_written(run: StoredRun) -> None:
-    lease = put_lease(run, process_elsewhere(), epoch=7, in_flight=(3, 4), deaths={3: 2})
-    assert decode_lease(lease.encoded(), "k") == lease
+    stored = put_lease(run, process_elsewhere(), epoch=7, in_flight=(3, 4), deaths={3: 2})
+    assert decode_lease(stored.encoded(), "k") == stored
 
 
 @pytest.mark.parametrize(
@@ -256,8 +259,8 @@ def test_a_run_is_interrupted_once_no_process_executes_it(
     seconds: int,
     interrupted: bool,
 ) -> None:
-    lease = put_lease(run, holder, **changed)
-    moment = datetime.fromisoformat(lease.renewed) + timedelta(seconds=seconds)
+    stored = put_lease(run, holder, **changed)
+    moment = datetime.fromisoformat(stored.renewed) + timedelta(seconds=seconds)
     assert is_interrupted(run, run.manifest(), now=moment) is interrupted
 
 
@@ -273,3 +276,39 @@ def test_a_completed_run_is_not_interrupted(run: StoredRun) -> None:
     put_lease(run, ended_process())
     completed = replace(run.manifest(), state=State.COMPLETED)
     assert not is_interrupted(run, completed, now=datetime.now(UTC))
+
+
+@pytest.fixture
+def watched(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue[str]]:
+    """Watch the lease of epoch 1, which a process elsewhere holds; return the reasons to end."""
+    monkeypatch.setattr(lease, "LOOK_S", 0.02)
+    put_lease(run, process_elsewhere(), lease_s=60.0)
+    ended: Queue[str] = Queue()
+    watch = LeaseWatch(run, 1, ended.put)
+    watch.start()
+    yield ended
+    watch.close()
+
+
+def test_a_process_that_helps_ends_when_the_run_is_cancelled(
+    run: StoredRun, watched: Queue[str]
+) -> None:
+    run.request_cancel()
+    assert watched.get(timeout=60) == "the run was cancelled"
+
+
+@pytest.mark.parametrize("changed", [{"epoch": 2}, {"released": True}], ids=["taken", "released"])
+def test_a_process_that_helps_ends_with_the_epoch_of_its_call(
+    run: StoredRun, watched: Queue[str], changed: dict[str, int]
+) -> None:
+    put_lease(run, process_elsewhere(), **changed)
+    assert watched.get(timeout=60) == "another process coordinates the run"
+
+
+def test_a_process_that_helps_ends_when_the_lease_is_not_renewed(
+    run: StoredRun, watched: Queue[str]
+) -> None:
+    put_lease(run, process_elsewhere(), lease_s=0.1)
+    assert watched.get(timeout=60) == (
+        "the process that coordinates the run renews its lease no more"
+    )

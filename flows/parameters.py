@@ -153,9 +153,8 @@ class EvaluateParameters(BaseModel):
         Field(
             ge=0,
             le=64,
-            description="Long-lived flow runs on the work pool that share the run; 0 chooses: "
-            "none up to about 1 000 work items or a minute of work. With the runners `dask` and "
-            "`ray` the processes of the flow run's own cluster; 0: as many as processors.",
+            description="Accepted and without effect in this version, which executes all shards in "
+            "the flow run's process; more than 0 is warned of.",
             examples=[4],
         ),
     ] = 0
@@ -163,9 +162,9 @@ class EvaluateParameters(BaseModel):
         str,
         Field(
             pattern=r"^(auto|threads|lanes|(dask|ray)(=[a-z]+://\S{1,200})?)$",
-            description="What executes the shards: `threads` of the flow run, `lanes` on the work "
-            "pool, a cluster of `dask` or `ray`; the address of a cluster has to be one of the "
-            "worker's EVALCORE_ALLOW_RUNNERS. `auto` is threads or lanes, as `lanes` says.",
+            description="What executes the shards: `threads` of the flow run. The others are "
+            "accepted, executed alike in this version, and warned of; the address of a cluster has "
+            "to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
             examples=["dask", "dask=tcp://dask-scheduler:8786"],
         ),
     ] = "auto"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import os
 import re
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -52,6 +52,7 @@ RUN_COMPLETED = "evalcore.run.completed"
 GATE_FAILED = "evalcore.gate.failed"
 
 _LISTED_FAILURES = 100
+_PROGRESS_S = 1.0
 _LINK_KEYS = {"results": "page", "report.json": "link"}
 _LINKED = {
     "results": "Page of run {run} in the viewer",
@@ -90,18 +91,18 @@ def note_flow_run(run: StoredRun) -> None:
 
 
 class RunProgress:
-    """The progress artifact of a flow run, brought up to date at most once a second.
+    """The progress artifact of a flow run: a context that brings it up to date once a second.
 
-    `earlier` counts the items that were committed before this flow run.
+    `committed` items were committed before this flow run. A server that does not answer keeps
+    nobody but the end of the context waiting.
     """
 
-    def __init__(
-        self, suite: str, items: int, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.earlier = 0
-        self._items = items
-        self._clock = clock
+    def __init__(self, suite: str, items: int, committed: int = 0) -> None:
+        self._items, self._committed = items, committed
+        self._shown = 0
         self._artifact: UUID | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
         with best_effort("create the progress artifact"):
             created = create_progress_artifact(
                 progress=0.0,
@@ -109,19 +110,37 @@ class RunProgress:
                 description=f"Committed work items of {escape_markdown(suite)}",
             )
             self._artifact = cast("UUID", created)
-        self._committed = 0
-        self._next = clock() + 1.0
+        # What flow run it is stands in the context.
+        context = copy_context()
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._keep_up), name="progress", daemon=True
+        )
 
-    def show(self, executed: int, *, now: bool = False) -> None:
-        """Say how many items this flow run has committed; `now` does not wait for the second."""
-        committed = self.earlier + executed
-        due = now or self._clock() >= self._next
-        if self._artifact is None or committed == self._committed or not due:
+    def add(self, items: int) -> None:
+        """Note items that were committed; from any thread."""
+        with self._lock:
+            self._committed += items
+
+    def __enter__(self) -> RunProgress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._show()
+
+    def _keep_up(self) -> None:
+        while not self._ended.wait(_PROGRESS_S):
+            self._show()
+
+    def _show(self) -> None:
+        committed = self._committed
+        if self._artifact is None or committed == self._shown:
             return
         with best_effort("update the progress artifact"):
             update_progress_artifact(self._artifact, progress=100.0 * committed / self._items)
-        self._committed = committed
-        self._next = self._clock() + 1.0
+        self._shown = committed
 
 
 class PublishedRun(NamedTuple):

@@ -18,7 +18,7 @@ from prefect.states import Crashed
 
 from evalcore.storage.store import ObjectStore
 from flows.publish import RUN_LABEL, STORE_LABEL
-from flows.task_run_ends import unfinished_task_runs
+from flows.stopped import unfinished_task_runs
 
 
 def earlier_run(store: ObjectStore) -> str | None:

@@ -65,8 +65,6 @@ _NOTE_STOP_S = 1.2
 _TELL_STOP_S = 0.4
 _SEND_STOPPED_S = 0.4
 _SEND_S = 15.0
-# Of a run whose shards are executed in threads of this process.
-_PLAN_WORKERS = 2
 _ANSWER_S = 5.0
 
 
@@ -80,32 +78,15 @@ class PrefectRunner:
         """Whether PREFECT_API_URL names a server."""
         return bool(os.environ.get("PREFECT_API_URL"))
 
-    def prepare(self, runner: str, processes: int | None = None) -> int:
+    def prepare(self, runner: str, processes: int | None = None) -> int:  # noqa: ARG002
         """Return for how many processes a run of this task runner is planned.
 
-        Raises `UsageError` if there is none of this name, its package is not installed, or no
-        cluster answers at its address.
+        Raises `UsageError` if there is none of this name.
         """
-        from flows.runner_choice import RunnerKind, parse_runner, require_installed
+        from flows.runner_choice import PLAN_WORKERS, parse_runner
 
-        choice = parse_runner(runner)
-        if processes is not None and choice.kind in (RunnerKind.AUTO, RunnerKind.THREADS):
-            raise UsageError(
-                f"--workers starts processes here; the runner '{choice}' has none: --runner "
-                "lanes, dask or ray"
-            )
-        require_installed(choice)
-        if not choice.is_cluster:
-            return processes or _PLAN_WORKERS
-        if choice.address and not self.is_configured():
-            raise UsageError(
-                f"the workers of '{choice}' tell a Prefect server how their tasks end: set "
-                "PREFECT_API_URL to one that they and this process reach"
-            )
-        _set_defaults()
-        from flows.clusters import count_slots
-
-        return count_slots(choice, processes)
+        parse_runner(runner)
+        return PLAN_WORKERS
 
     def submit(self, run: StoredRun) -> None:
         """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
@@ -132,9 +113,9 @@ class PrefectRunner:
         runner: str = "auto",
         processes: int | None = None,
     ) -> None:
-        """Return when the run has its final state, or was stopped through `options.on_start`.
+        """Return when the run has its final state, or was stopped through `options.stopper`.
 
-        The task runner executes the shards, in `processes` if it starts them itself.
+        Task runners other than threads, and `processes`, are accepted and warned of.
 
         Raises `UsageError` if the server cannot be reached, `InterruptedRunError` after Ctrl-C, and
         another `EvalError` if the run came to no decision.
@@ -179,7 +160,7 @@ class PrefectRunner:
             raise InterruptedRunError(run.run_id) from None
         finally:
             del self._executions[run.run_id]
-        if not is_complete(run) and not execution.stopped:
+        if not is_complete(run) and not execution.stopper.stopped:
             raise _error(flow.state.name, execution.refusal or flow.state.message)
 
     def cancel(self, run: StoredRun) -> None:
@@ -189,7 +170,7 @@ class PrefectRunner:
         """
         execution = self._executions.get(run.run_id)
         if execution is not None:
-            execution.stop()
+            execution.stopper.stop()
             return
         from flows.submitted import cancel_submitted
 
@@ -238,20 +219,17 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
     """End a run whose user has interrupted it; a second interrupt leaves at once."""
-    from flows.lanes import request_cancel
-    from flows.stopped import end_stopped, leave_quietly
+    from flows.stopped import end_stopped
     from flows.unsent import send_unsent, silence_log_handlers
 
     click.echo("stopping (again to leave at once) …", err=True)
     silence_log_handlers()
-    execution.stop()
-    request_cancel(run)
+    execution.stopper.stop()
     execution.wait_until_idle()
     flow.join(_NOTE_STOP_S)
     _note_stop(run, execution.receipts)
     if not flow.has_ended:
         end_stopped(execution.flow_run, run.run_id, within_s=_TELL_STOP_S)
-        leave_quietly()
     send_unsent(_SEND_STOPPED_S)
 
 
@@ -267,15 +245,12 @@ def _finish_alone(run: StoredRun, execution: FlowExecution, options: ExecuteOpti
 
     if is_complete(run):
         return
-    if options.warn is not None:
-        options.warn("Prefect's server does not answer any more: the run goes on without it")
-    # Commits of shards in flight count; the next ones are ours.
+    options.warn("Prefect's server does not answer any more: the run goes on without it")
     execution.leave()
-    execution.close()
-    receipts = execute_run(run, options)
+    receipts = (*execution.receipts, *execute_run(run, options))
     if is_complete(run):  # the flow that was left to itself came first
         return
-    now, decide = datetime.now(UTC), DecideOptions(execution.imports)
+    now, decide = datetime.now(UTC), DecideOptions(options.imports, isolation=options.isolation)
     with finish_run(run, receipts, now=now, options=decide):
         pass
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from evalcore.errors import NotAllowedError, UsageError
 from evalcore.settings import Settings
 
+# The plan of each run is cut for as many processes.
+PLAN_WORKERS: Final = 2
 FORMS: Final = "threads, lanes, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
 _SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)
@@ -61,13 +62,15 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def require_installed(choice: RunnerChoice) -> None:
-    """Raise `UsageError` unless the package of a cluster's runner is installed."""
-    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
-        raise UsageError(
-            f"the runner '{choice.kind}' needs the package prefect-{choice.kind}: "
-            f"pip install 'evalcore-pipeline[{choice.kind}]'"
-        )
+def describe_replacement(choice: RunnerChoice, processes: int) -> str:
+    """Return the warning of a runner, or of processes, that this version has threads for; or ""."""
+    if choice.is_cluster or choice.kind is RunnerKind.LANES:
+        what = f"runner '{choice}'"
+    elif processes:
+        what = f"a run of {processes} processes"
+    else:
+        return ""
+    return f"{what} executes in the flow's process in this version"
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

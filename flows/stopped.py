@@ -1,25 +1,33 @@
 """The flow run of a command that was interrupted, and whose flow does not return in time.
 
-A cluster takes longer to end than an interrupted command waits. What is still unfinished when the
-process exits would stay `Running` on Prefect's server forever.
+A loaded server may take longer than an interrupted command waits. What is still unfinished when
+the process exits would stay `Running` on Prefect's server forever.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    TaskRunFilter,
+    TaskRunFilterFlowRunId,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import TERMINAL_STATES, State, StateType, TaskRun
 from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES
 from prefect.settings.context import temporary_settings
 from prefect.states import Cancelled
 
 from flows import states
-from flows.task_run_ends import unfinished_task_runs
+
+_UNFINISHED: Final = tuple(type_ for type_ in StateType if type_ not in TERMINAL_STATES)
+# What the server returns at once.
+_PAGE: Final = 200
 
 
 def end_stopped(flow_run: UUID | None, run_id: str, *, within_s: float) -> None:
@@ -38,13 +46,18 @@ def end_stopped(flow_run: UUID | None, run_id: str, *, within_s: float) -> None:
             client.set_task_run_state(task_run.id, cancelled, force=True)
 
 
-def leave_quietly() -> None:
-    """Let the end of a process that cuts its flow off say nothing of what is cut off.
-
-    Dask, for one, closes a cluster at the end of the process that the flow is closing just then.
-    """
-    sys.unraisablehook = _say_nothing
-
-
-def _say_nothing(_: object) -> None:
-    """Take what a function for the end of the process raises."""
+def unfinished_task_runs(client: SyncPrefectClient, flow_run: UUID) -> list[TaskRun]:
+    """Return the task runs of a flow run that have no final state."""
+    of_flow_run = TaskRunFilter(
+        flow_run_id=TaskRunFilterFlowRunId(any_=[flow_run]),
+        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=list(_UNFINISHED))),
+    )
+    unfinished: list[TaskRun] = []
+    while len(unfinished) % _PAGE == 0:
+        page = client.read_task_runs(
+            task_run_filter=of_flow_run, limit=_PAGE, offset=len(unfinished)
+        )
+        if not page:
+            break
+        unfinished += page
+    return unfinished

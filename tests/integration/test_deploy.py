@@ -51,7 +51,6 @@ ALL = {
     "deployment compact/compact",
     "deployment annotate/annotate",
     "deployment evaluate/benchmark",
-    "deployment evaluate-lane/lane",
     "rate limit evalcore-gpt-requests",
     "rate limit evalcore-gpt-tokens",
     f"automation {automations.LOST}",
@@ -83,7 +82,7 @@ def test_a_parameter_that_the_flow_does_not_have_is_refused_at_once(
     deployed: Project, name: str
 ) -> None:
     found = deployment(name.removeprefix("deployment "))
-    required = {"suite": "a.eval.yaml", "suites": ["a"], "run": "r", "store": "s", "run_id": "r"}
+    required = {"suite": "a.eval.yaml", "suites": ["a"], "run": "r", "store": "s"}
     schema = found.parameter_openapi_schema or {}
     given = {key: required[key] for key in schema.get("required", ()) if key in required}
     with get_client(sync_client=True) as client, pytest.raises(PrefectHTTPStatusError) as refused:
@@ -190,7 +189,7 @@ def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
     assert trigger.after == {"prefect.flow-run.heartbeat"}
     assert {"prefect.flow-run.heartbeat", "prefect.flow-run.Completed"} < trigger.expect
     assert trigger.for_each == {"prefect.resource.id"}
-    tagged = {deployment(name).tags[0] for name in ("evaluate/on-demand", "evaluate-lane/lane")}
+    tagged = {deployment(name).tags[0] for name in ("evaluate/on-demand", "nightly/nightly")}
     assert trigger.model_dump()["match_related"] == {
         "prefect.resource.role": "tag",
         "prefect.resource.id": f"prefect.tag.{tagged.pop()}",

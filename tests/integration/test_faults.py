@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,16 @@ def test_a_killed_command_leaves_no_process_and_its_run_goes_on(
     killed.send(signal.SIGKILL)
     assert killed.end() == -signal.SIGKILL
     for pid in children:
-        wait_for(lambda pid=pid: not is_running(pid))
+        wait_for(partial(has_ended, pid))
     open_gate(held_folder)
     resumed = start(held_run, workers=workers)
     assert resumed.end() == 1, resumed.said()
     assert written <= held_run.written_shards()
     assert assert_as_undisturbed(resumed, held_folder) > 0
+
+
+def has_ended(pid: int) -> bool:
+    return not is_running(pid)
 
 
 def is_running(pid: int) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 import pytest
-from evalcore.execution.pool import Pool
 
 from evalcore.errors import StoreError
 from evalcore.execution.row import ItemEnd
@@ -21,7 +22,6 @@ from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
 from flows.compact import compact_history
-from flows.execution import FlowExecution
 from flows.runner import PrefectRunner
 from tests.support.history_stores import count_rows
 from tests.support.prefect_runs import (
@@ -71,7 +71,9 @@ def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 100
-    with pytest.raises(StoreError, match=r"2 of 2 shards could not be executed: .* hiccuped"):
+    with pytest.raises(
+        StoreError, match=r"shard \d could not be executed in 3 attempts: .* hiccuped"
+    ):
         PrefectRunner().start(run, ExecuteOptions())
     assert run.manifest().state is RunState.CANCELLED
     store.faults = 0
@@ -176,31 +178,77 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
 ) -> None:
     suite = load(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
     run = planned(suite, open_store(str(tmp_path / "store")))
-    runner = PrefectRunner()
-    started: list[Pool] = []
-
-    def stop_soon(pool: Pool) -> None:
-        started.append(pool)
-        if len(started) == 1:
-            threading.Timer(1.0, runner.cancel, (run,)).start()
-
-    runner.start(run, ExecuteOptions(on_start=stop_soon))
+    runner, options = PrefectRunner(), ExecuteOptions()
+    threading.Timer(3.0, options.stopper.stop).start()
+    runner.start(run, options)
     assert run.manifest().state is RunState.CANCELLED
     assert run.written_shards() == frozenset()
+    seen = flow_run_of(run)
+    assert seen.state.is_cancelled()
+    assert {task.state_name for task in seen.tasks} <= {"Cancelled"}
 
 
-def test_whoever_stops_a_pool_stops_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+def test_a_request_to_cancel_in_the_store_stops_the_run(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
     suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
     run = planned(suite, open_store(str(tmp_path / "store")))
-    started: list[Pool] = []
-
-    def stop_at_once(pool: Pool) -> None:
-        started.append(pool)
-        pool.stop()
-
-    PrefectRunner().start(run, ExecuteOptions(on_start=stop_at_once))
+    options = ExecuteOptions()
+    threading.Timer(3.0, run.request_cancel).start()
+    PrefectRunner().start(run, options)
+    assert options.stopper.stopped
     assert run.manifest().state is RunState.CANCELLED
-    assert len(started) <= 2
+    assert flow_run_of(run).state.is_cancelled()
+
+
+# A process that holds a run's lease until its standard input ends.
+HOLDS = """
+import sys
+from evalcore.pipeline.lease import take_lease
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import find_run
+run = find_run(open_store(sys.argv[1]), sys.argv[2])
+take_lease(
+    run, run.manifest().plan, lease_s=20, first=[0], say=print, interrupted=lambda: None
+)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    store = str(tmp_path / "store")
+    run = planned(suite, open_store(store))
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, store, run.run_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreError, match=f"process {holder.pid} on .* wait for its end"):
+            PrefectRunner().start(run, ExecuteOptions())
+        assert run.manifest().state is RunState.RUNNING
+        assert not run.is_cancel_requested()
+        holder.kill()
+    PrefectRunner().start(run, ExecuteOptions())
+    assert run.manifest().decision == "pass"
+
+
+def test_a_runner_that_this_version_has_threads_for_is_warned_of_once(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    warnings: list[str] = []
+    PrefectRunner().start(run, ExecuteOptions(warn=warnings.append), "dask", 2)
+    assert warnings == ["runner 'dask' executes in the flow's process in this version"]
+    assert run.manifest().decision == "pass"
 
 
 def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
@@ -238,16 +286,13 @@ def answer(*_):
 
 
 @pytest.mark.parametrize("items", [pytest.param(20, id="single"), pytest.param(110, id="shards")])
-def test_threads_share_the_concurrency_and_use_all_of_it(tmp_path: Path, items: int) -> None:
+def test_tasks_share_the_concurrency_and_use_all_of_it(
+    prefect: PrefectServer, tmp_path: Path, items: int
+) -> None:
     name = write_python_suite(tmp_path, items=items)
     (tmp_path / "answering.py").write_text(COUNTING)
     run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
-    execution = FlowExecution(run, ExecuteOptions(imports=imports, concurrency=5))
-    with ThreadPoolExecutor(execution.threads) as threads:
-        list(threads.map(execution.execute, execution.pending()))
-        if not execution.plan.settled:
-            execution.settle()
-            list(threads.map(execution.execute, execution.pending()))
-    assert len(execution.receipts) == run.manifest().plan.shards
+    PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=5))
+    assert run.manifest().decision == "pass"
     assert (tmp_path / "answering.py.peak").read_text() == "5"

@@ -14,7 +14,6 @@ from evalcore.pipeline.plan import load, plan_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.evaluate import evaluate, note_cancellation
-from flows.lane import evaluate_lane
 from tests.support.prefect_runs import only_run, run_flow, write_python_suite, write_suite
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import now
@@ -95,9 +94,8 @@ def test_commands_are_started_where_the_worker_allows_them(
     assert marker.exists()
 
 
-@pytest.mark.parametrize("flow", ["evaluate", "evaluate-lane"])
 def test_a_poisoned_plan_is_not_executed(
-    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch, flow: str
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker, store = folder / "marker", open_store(str(folder.parent / "store"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "attacker"))
@@ -105,10 +103,7 @@ def test_a_poisoned_plan_is_not_executed(
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "worker's own"))
     run = only_run(folder.parent / "store")
 
-    if flow == "evaluate":
-        state = run_flow(suite="x", resume=run.run_id).state
-    else:
-        state = evaluate_lane(run_id=run.run_id, return_state=True)
+    state = run_flow(suite="x", resume=run.run_id).state
 
     assert state.name == "NotAllowed"
     assert "is not signed with a key of this process" in str(state.message)

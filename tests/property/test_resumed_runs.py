@@ -137,7 +137,7 @@ def execute_disturbed(run: StoredRun, store: FailingStore, disturbed: Disturbed)
 
 
 def results(store: LocalStore, run: StoredRun) -> dict[str, str]:
-    return {info.key: info.etag for info in store.list(run.keys.results_prefix)}
+    return {info.key: store.get(info.key).etag for info in store.list(run.keys.results_prefix)}
 
 
 @examples(15)

@@ -226,16 +226,17 @@ def play(schedule: Schedule) -> Played:
         )
         for seconds, limit in schedule.limits:
             loop.call_later(seconds, change, loop, limit)
-        for seconds, end in ((schedule.drain_s, opened.drain), (schedule.stop_s, opened.stop)):
-            if seconds is not None:
-                loop.call_later(seconds, end)
+        for end_s, end in ((schedule.drain_s, opened.drain), (schedule.stop_s, opened.stop)):
+            if end_s is not None:
+                loop.call_later(end_s, end)
         flight = asyncio.Semaphore(schedule.ahead)
 
         async def end_of(shard: int) -> ShardReceipt | Stopped:
             async with flight:
                 while True:
                     try:
-                        return await cast(Any, opened.execute(shard))
+                        ended: ShardReceipt | Stopped = await cast(Any, opened.execute(shard))
+                        return ended
                     except StoreError:
                         await asyncio.sleep(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,8 +25,6 @@ def process_elsewhere() -> ProcessId:
 def put_lease(run: StoredRun, holder: ProcessId, **changed: Any) -> Lease:
     """Write the lease of a run as its holder would have renewed it now; return it."""
     now = iso_time(datetime.now(UTC))
-    lease = Lease(
-        **({"epoch": 1, "lease_s": 20.0, "renewed": now, "began": now} | changed), holder=holder
-    )
+    lease = replace(Lease(1, holder, 20.0, now, began=now), **changed)
     run.store.put(run.keys.lease, lease.encoded())
     return lease

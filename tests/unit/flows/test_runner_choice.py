@@ -1,9 +1,8 @@
-"""Which runner a text names, whether it is installed, whether a parameter may name it."""
+"""Which runner a text names, whether a parameter may name it, what executes in its place."""
 
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 
 import pytest
 from pydantic import ValidationError
@@ -15,9 +14,9 @@ from flows.runner import PrefectRunner
 from flows.runner_choice import (
     RunnerChoice,
     RunnerKind,
+    describe_replacement,
     parse_runner,
     permitted_runner,
-    require_installed,
 )
 
 
@@ -71,16 +70,6 @@ def test_the_form_of_the_deployment_refuses_it_too(text: str) -> None:
         EvaluateParameters(suite="a", runner=text)
 
 
-@pytest.mark.parametrize("kind", [RunnerKind.DASK, RunnerKind.RAY])
-def test_a_runner_that_is_not_installed_says_what_to_install(kind: RunnerKind) -> None:
-    choice = RunnerChoice(kind)
-    if find_spec(f"prefect_{kind}") is None:
-        with pytest.raises(UsageError, match=rf"pip install 'evalcore-pipeline\[{kind}\]'"):
-            require_installed(choice)
-    else:
-        require_installed(choice)
-
-
 def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
     settings = Settings(allow_runners=("dask=tcp://ours:8786",))
     ours = parse_runner("dask=tcp://ours:8786")
@@ -91,8 +80,24 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
             permitted_runner(parse_runner(text), settings)
 
 
-def test_processes_are_those_of_lanes_and_clusters() -> None:
-    assert PrefectRunner().prepare("lanes", 4) == 4
-    assert PrefectRunner().prepare("threads") == 2
-    with pytest.raises(UsageError, match="the runner 'threads' has none"):
-        PrefectRunner().prepare("threads", 4)
+@pytest.mark.parametrize(
+    ("runner", "processes", "what"),
+    [
+        ("auto", 0, ""),
+        ("threads", 0, ""),
+        ("threads", 4, "a run of 4 processes"),
+        ("lanes", 4, "runner 'lanes'"),
+        ("dask", 0, "runner 'dask'"),
+        ("ray=ray://head:10001", 2, "runner 'ray=ray://head:10001'"),
+    ],
+)
+def test_what_this_version_has_threads_for_is_named(runner: str, processes: int, what: str) -> None:
+    told = describe_replacement(parse_runner(runner), processes)
+    assert told == (what and f"{what} executes in the flow's process in this version")
+
+
+def test_a_run_is_planned_alike_for_every_runner() -> None:
+    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "lanes", "dask")}
+    assert len(plans) == 1
+    with pytest.raises(UsageError, match="no runner 'spark'"):
+        PrefectRunner().prepare("spark")

@@ -11,8 +11,7 @@ from tests.support.shell import ROOT, environment
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.s3]
 
-# Not yet here: kills, pairs, suspended, deadly. They need the lease of a run (issue 30).
-PARTS = ("faults", "budgets", "rates")
+PARTS = ("kills", "faults", "pairs", "suspended", "deadly", "budgets", "rates")
 
 
 @pytest.mark.parametrize("part", PARTS)

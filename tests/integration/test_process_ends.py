@@ -121,7 +121,7 @@ def test_processes_that_cannot_start_end_the_run_with_one_message(
     command = Command(folder, run, workers=2, before=BROKEN)
     assert command.end() == 4
     said = command.said()
-    assert said.count("ended with exit code 3 before it executed anything") == 1, said
+    assert said.count("ended before they executed anything, the last one with exit code 3") == 1
     assert f"go on with: evalcore run --resume {run.run_id}" in said
     assert "Traceback" not in said
 

@@ -175,7 +175,7 @@ class OpenRun:
             return await self._commit(shard)
         finally:
             self._open_calls -= 1
-            if not self._open_calls:
+            if not self._open_calls and not self._kept:
                 self._idle = self.worker.loop.call_later(_IDLE_S, self.worker.close_idle, self)
 
     async def _run_single(self, number: int, item: int, context: Context) -> bytes | None:

@@ -267,6 +267,16 @@ def test_rows_that_could_not_be_committed_are_committed_by_the_next_call_of_the_
     assert Counter(bench.items.order) == dict.fromkeys(range(20), 1)
 
 
+def test_a_run_that_keeps_rows_does_not_close(bench: Bench) -> None:
+    bench.shards.faults[0] = 1
+    opened = bench.open(held=False)
+    with pytest.raises(StoreError, match="the store is away"):
+        ended(opened.execute(0))
+    assert not bench.closed.wait(1.3)
+    ended(bench.open(held=False).execute(0))
+    assert Counter(bench.items.order) == dict.fromkeys(range(10), 1)
+
+
 def test_a_store_that_fails_under_an_item_fails_its_shard_and_a_later_call_works(
     bench: Bench,
 ) -> None:

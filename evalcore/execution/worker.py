@@ -96,6 +96,7 @@ class OpenRun:
         self._growth: asyncio.Handle | None = None
         self._opening = asyncio.Lock()
         self._kept: dict[int, OpenShard] = {}
+        self._receipts: dict[int, ShardReceipt] = {}
         self._idle: asyncio.TimerHandle | None = None
         self._open_calls = 0
         self._reason: str | None = None
@@ -162,6 +163,8 @@ class OpenRun:
         try:
             if self._failure is not None:
                 raise self._failure
+            if (receipt := self._receipts.get(number)) is not None:
+                return receipt  # the answer of an earlier call was lost
             shard = self._kept.pop(number, None)
             if shard is None:
                 if self._reason is not None:
@@ -199,6 +202,7 @@ class OpenRun:
         except StoreError:
             self._kept[shard.number] = shard
             raise
+        self._receipts[shard.number] = receipt
         if self._observer is not None:
             self._observer.tell(ShardCommitted(shard.number, receipt.items, receipt.committed))
         return receipt

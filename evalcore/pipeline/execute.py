@@ -40,6 +40,8 @@ MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
 _FAILED_STARTS: Final = 6
+# Noted with the lease, as handed out at once.
+_FIRST_SHARDS: Final = 3
 
 
 def execute_run(
@@ -100,7 +102,7 @@ class _Coordinator:
                 run,
                 self._plan,
                 lease_s=options.settings.lease_s,
-                first=list(self._todo)[:1],
+                first=list(self._todo)[:_FIRST_SHARDS],
                 say=options.warn,
                 interrupted=lambda: self._events.put(self._interrupt),
             ) as self._lease,

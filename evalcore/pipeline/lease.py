@@ -310,7 +310,8 @@ def take_lease(
         leases[:] = [replace(lease, in_flight=tuple(first))]
         return leases[0].encoded()
 
-    stored = swap(store, key, take)
+    # Most runs are executed once: no process has held a lease before.
+    stored = swap(store, key, take, seen=None)
     if stored is None:
         raise AssertionError
     return HeldLease(run, leases[0], stored.etag, say, interrupted)

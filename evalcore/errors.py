@@ -82,9 +82,13 @@ class NotAllowedError(EvalError):
 
 
 class StoreError(EvalError):
-    """The object store did not do what was asked; `exit_code` 4, nothing stored is lost."""
+    """The object store did not do what was asked; `exit_code` 4, nothing stored is lost.
+
+    `under_item`: it failed while an item ran, whose calls would be made again.
+    """
 
     exit_code = ExitCode.ERRORS
+    under_item = False
 
 
 class UnreachableServerError(EvalError):

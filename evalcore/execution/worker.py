@@ -326,6 +326,8 @@ class OpenRun:
 
     def _fail(self, error: BaseException) -> None:
         """End all shards that run with this error; they may be executed again."""
+        if isinstance(error, StoreError):
+            error.under_item = True
         self._cancel_items()
         for running in self._running:
             if not running.done.done():

@@ -232,7 +232,10 @@ class _Coordinator:
         except ProcessDiedError as died:
             self._process_died(shard, died)
         except StoreError as error:
-            self._try_again(shard, error)
+            if error.under_item:
+                self._fail(error)
+            else:
+                self._try_again(shard, error)
         except BaseException as error:  # noqa: BLE001 - raised once the others have ended
             self._fail(error)
         else:

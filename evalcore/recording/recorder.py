@@ -132,12 +132,13 @@ class Recorder:
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future = asyncio.wrap_future(self._threads.submit(function, *args, **kwargs))
+        # Read, also of one that is cancelled twice: asyncio logs what was never retrieved.
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             # A call that was made and paid is recorded, even if its item is cancelled now.
             await asyncio.wait([future])
-            future.exception()
             raise
 
     def _persistently(self, action: Callable[[], T]) -> T:

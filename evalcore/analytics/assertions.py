@@ -33,6 +33,11 @@ class AssertionCounts(NamedTuple):
     disagreed: int
 
     @property
+    def not_passed_share(self) -> float:
+        """The share of the results that failed or ended in error; pages show it."""
+        return (self.failed + self.errors) / self.results
+
+    @property
     def always_passes(self) -> bool:
         """Whether it has passed each time: it tells no output from any other."""
         return self.passed == self.results

@@ -27,7 +27,7 @@ from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
 from evalcore.pipeline.states import require_epoch, resume_run
-from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, pending_shards, settle, shard_size
+from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import at_once
 from evalcore.version import VERSION
@@ -71,6 +71,8 @@ class _Coordinator:
         self._options = replace(options, progress=self._note)
         self._rule: StopRule | RoundRule | None = None
         self._todo: deque[int] = deque()
+        # Shards below it may be executed: they are in `todo`, in flight or written.
+        self._allowed = 0
         self._in_flight: dict[Future[ShardReceipt | Stopped], int] = {}
         self._later = 0
         self._failed_starts = 0
@@ -208,20 +210,21 @@ class _Coordinator:
         return self._options.concurrency or self._run.definition.limits.concurrency
 
     def _fill(self) -> None:
-        """Put the shards into `todo` that may be executed now, in plan order."""
-        busy = {*self._in_flight.values(), *self._todo, *self._written, *self._faults}
-        pending: tuple[int, ...]
-        if not self._plan.settled:
-            pending = () if 0 in busy else (0,)
+        """Put the shards into `todo` that may be executed from now on, in plan order."""
+        plan, before = self._plan, self._allowed
+        if not plan.settled:
+            self._allowed = 1  # the pilot
+        elif plan.by_round and not (self._rule is not None and self._rule.decided):
+            # A round may not be needed once the one before it is committed.
+            self._allowed = max(self._allowed, plan.round_shards)
+            while self._allowed < plan.shards and self._written.issuperset(
+                range(self._allowed - plan.round_shards, self._allowed)
+            ):
+                self._allowed += plan.round_shards
         else:
-            pending = pending_shards(self._plan, busy)
-            if self._plan.by_round and not (self._rule is not None and self._rule.decided):
-                # A round may not be needed once the one before it is committed.
-                unfinished = pending_shards(self._plan, self._written)
-                done = unfinished[0] // self._plan.round_shards if unfinished else 0
-                stop = (done + 1) * self._plan.round_shards
-                pending = tuple(shard for shard in pending if shard < stop)
-        self._todo.extend(pending)
+            self._allowed = plan.shards
+        more = range(before, self._allowed)
+        self._todo.extend(shard for shard in more if shard not in self._written)
 
     # What happens
 

@@ -78,13 +78,16 @@ def test_full_evidence_has_the_messages_of_a_live_call_without_secrets(tmp_path:
     assert SECRET not in stored_texts(tmp_path)
 
 
-def test_answers_are_kept_and_messages_are_not_by_default(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "keeps"), [(None, True), ("answers", False)])
+def test_messages_are_kept_unless_the_suite_keeps_answers_only(
+    tmp_path: Path, policy: str | None, keeps: bool
+) -> None:
     with model_server() as server:
-        write(tmp_path, server, None)
+        write(tmp_path, server, policy)
         run(tmp_path)
     stored = row(tmp_path)
     assert stored["output"].startswith("the answer is")
-    assert "request" not in stored["evidence"]
+    assert ("request" in stored["evidence"]) is keeps
 
 
 def test_a_recorded_call_names_its_recording(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evalcore.errors import StoreError
+from evalcore.errors import StoreError, UsageError
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
@@ -231,7 +231,7 @@ def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StoreError, match=f"process {holder.pid} on .* wait for its end"):
+        with pytest.raises(UsageError, match=f"process {holder.pid} on .* wait for its end"):
             PrefectRunner().start(run, ExecuteOptions())
         assert run.manifest().state is RunState.RUNNING
         assert not run.is_cancel_requested()

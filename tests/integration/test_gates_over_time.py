@@ -268,9 +268,10 @@ def test_a_stopped_run_is_resumed(store: LocalStore, tmp_path: Path) -> None:
     receipts = execute_run(run, drain)
     assert 0 < len(receipts) < run.manifest().plan.shards
     assert not run.is_decided()
-    receipts = execute_run(find_run(store, run.run_id))
+    resumed = find_run(store, run.run_id)
+    receipts = execute_run(resumed)
     assert run.is_decided()
-    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+    with finish_run(resumed, receipts, now=datetime.now(UTC)) as view:
         report = orjson.loads(view.json())
     assert (report["decision"], report["counts"]["skipped"] > 0) == ("pass", True)
 

@@ -95,6 +95,7 @@ class OpenRun:
         # Items begin at the loop's next turn, or when providers take calls again.
         self._growth: asyncio.Handle | None = None
         self._opening = asyncio.Lock()
+        self._preparing = asyncio.Lock()
         self._kept: dict[int, OpenShard] = {}
         self._receipts: dict[int, ShardReceipt] = {}
         self._idle: asyncio.TimerHandle | None = None
@@ -235,12 +236,15 @@ class OpenRun:
             self._running.discard(running)
 
     async def _prepare(self) -> None:
-        context = await self.worker.in_thread(self._make_context)
-        if self._context is None:
-            self._context = context
-            self._session = Session()
-            self._slots = Slots(context.limits.window, held_s=lambda: context.limits.gates.held_s)
-            self._slots.vacant = self._grow
+        async with self._preparing:
+            if self._context is None:
+                context = await self.worker.in_thread(self._make_context)
+                self._session = Session()
+                self._slots = Slots(
+                    context.limits.window, held_s=lambda: context.limits.gates.held_s
+                )
+                self._slots.vacant = self._grow
+                self._context = context
 
     def _grow(self) -> None:
         """Let items of the queue begin in every slot that is free."""
@@ -340,7 +344,9 @@ class OpenRun:
     def _cancel_items(self) -> None:
         self._queue.clear()
         for item in self._items:
-            item.cancel()
+            # A cancelled call takes the answer that it has paid for: it is cancelled once.
+            if not item.cancelling():
+                item.cancel()
 
     def _drop_queued(self) -> None:
         self._drained = True

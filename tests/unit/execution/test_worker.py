@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -184,6 +185,22 @@ def test_the_first_call_goes_out_before_the_last_one_is_made() -> None:
     worker.call(worker.loop.stop)
     assert items.begun_before_first < 25
     assert items.most == 100
+
+
+def test_shards_that_begin_together_share_what_calls_share() -> None:
+    items, shards, made = Items(), Shards(), []
+
+    def make_context() -> RunCallContext:
+        time.sleep(0.05)  # it asks the store
+        made.append(RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=4)))
+        return made[-1]
+
+    worker = Worker()
+    opened = OpenRun(worker, cast(RunShards, shards), cast(ItemRunner, items), make_context)
+    ended(opened.execute(0), opened.execute(1), opened.execute(2))
+    opened.close()
+    worker.call(worker.loop.stop)
+    assert len(made) == 1
 
 
 def test_items_that_wait_for_nothing_need_no_limits(bench: Bench) -> None:

@@ -208,7 +208,9 @@ class RowEncoder:
 
 def calls_of(evidence: Evidence | None) -> list[Mapping[str, Any]]:
     """Return the calls that evidence lists; a target in Python may list other things."""
-    calls = None if evidence is None else evidence.details.get("calls")
+    if evidence is None or not evidence.details:
+        return []
+    calls = evidence.details.get("calls")
     listed = calls if isinstance(calls, list | tuple) else ()
     return [call for call in listed if isinstance(call, Mapping)]
 

@@ -202,27 +202,6 @@ class InterruptedRunError(_RunError):
         return f"stopped; go on with: evalcore run --resume {self.run_id}"
 
 
-class StalledError(EvalError):
-    """A run in which nothing was in flight for `silence_s` and nothing came; it can be resumed.
-
-    `state` says what it waited for.
-    """
-
-    exit_code = ExitCode.ERRORS
-
-    def __init__(self, run_id: str, silence_s: float, state: str) -> None:
-        super().__init__(run_id, silence_s, state)
-        self.run_id = run_id
-        self.silence_s = silence_s
-        self.state = state
-
-    def __str__(self) -> str:
-        return (
-            f"run {self.run_id}: nothing was in flight and nothing was committed for "
-            f"{self.silence_s:g} s: {self.state}; go on with: evalcore run --resume {self.run_id}"
-        )
-
-
 class WorkersFailedError(EvalError):
     """The workers of a run cannot end it, for the reason given.
 

@@ -230,11 +230,6 @@ class Slots:
         paused = len(self._open) - self._running
         return paused <= max(_PAUSED_AT_LEAST, _PAUSED_PER_SLOT * limit)
 
-    @property
-    def crowded(self) -> bool:
-        """Whether an item that ends makes room: the limit fell, others come back, or all wait."""
-        return self._running + len(self._returning) > self.limit or self.held_s() > 0
-
     def enter(self) -> Slot:
         """Take a slot for a new item, which `has_room` allows."""
         slot = Slot(self)

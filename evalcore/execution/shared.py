@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
 from evalcore.execution.rates import Rates
+from evalcore.model.sighting import Sighting
 from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject
@@ -194,8 +196,8 @@ class SharedLimits:
         self._planned = share.of
         self._clock, self._wall_clock = clock, wall_clock
         self._stored: StoredObject | None = None
-        # The others' signs of life, and since when each is unchanged.
-        self._beats: dict[str, tuple[int, float]] = {}
+        # The others' signs of life.
+        self._beats: defaultdict[str, Sighting[int]] = defaultdict(lambda: Sighting(clock))
         # The end of this process's last window of each provider.
         self._ends: dict[str, float] = {}
         self._began = clock()
@@ -317,13 +319,10 @@ class SharedLimits:
 
     def _note_the_dead(self, state: SharedState) -> None:
         """Note which of the others have given no sign of life for long."""
-        now = self._clock()
         dead_after_s = DEAD_AFTER * max(SYNC_S, len(state.blocks) / _PROCESSES_PER_SECOND)
         for name, block in state.living:
-            beat, since = self._beats.get(name, (None, now))
-            if beat != block.beat:
-                self._beats[name] = block.beat, now
-            elif name != self._name and now - since > dead_after_s:
+            unchanged_s = self._beats[name].unchanged_s(block.beat)
+            if name != self._name and unchanged_s > dead_after_s:
                 block.is_dead = True
 
     def _take_block(self, state: SharedState, own: Block) -> bool:

@@ -213,20 +213,23 @@ class OpenRun:
         running = _RunningShard(shard, self.worker.loop.create_future())
         self._running.add(running)
         try:
-            for turn, (position, item) in enumerate(items, 1):
+            ran, is_prepared = 0, False
+            for position, item in items:
                 if running.done.done():
                     break
                 if self._reason is not None or (self._drained and not running.begun):
                     return False
-                if not self._runner.waits(item):
-                    running.begun = True
-                    finished = shard.context.run(run_inline, self._runner.run(item))
-                    self._record(running, position, finished, is_planned=True)
-                else:
-                    if self._context is None:
+                if self._runner.waits(item):
+                    if not is_prepared:
+                        # Shards that begin together pass here in their order.
                         await self._prepare()
+                        is_prepared = True
                     self._queue.append((running, position, item))
-                if turn % _ITEMS_PER_TURN == 0:
+                    continue
+                running.begun = True
+                finished = shard.context.run(run_inline, self._runner.run(item))
+                self._record(running, position, finished, is_planned=True)
+                if (ran := ran + 1) % _ITEMS_PER_TURN == 0:
                     self._grow()
                     await self._store_large_blobs(shard)
                     await asyncio.sleep(0)
@@ -284,21 +287,14 @@ class OpenRun:
         serving.add_done_callback(ended)
 
     async def _serve(self, slot: Slot, task: _Task) -> None:
-        """Run items of one shard one after another as long as there are some and a slot."""
-        if self._context is None or self._session is None or self._slots is None:
+        """Run an item and record it."""
+        if self._context is None or self._session is None:
             raise RuntimeError("an item began before its run was prepared")
-        calls, slots = Calls(self._context, self._session, slot), self._slots
-        while True:
-            running, position, item = task
-            finished = await self._runner.run(item, calls)
-            self._record(running, position, finished)
-            await self._store_large_blobs(running.shard)
-            if not slot.is_running or slots.crowded or not self._queue:
-                return
-            if self._queue[0][0] is not running:  # another shard may have another context
-                return
-            task = self._queue.popleft()
-            self._grow()
+        running, position, item = task
+        calls = Calls(self._context, self._session, slot)
+        finished = await self._runner.run(item, calls)
+        self._record(running, position, finished)
+        await self._store_large_blobs(running.shard)
 
     async def _store_large_blobs(self, shard: OpenShard) -> None:
         if self.shards.has_large_blobs(shard):

@@ -1,4 +1,4 @@
-"""Executors: where the shards of a run are executed. Each of them calls `execute_shard`."""
+"""Executors: where the shards of a run are executed: in this process, or in child processes."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ class ProcessExecutor:
             self._processes = [self._started(number) for number in range(len(loads))]
         number = self._last.get(call.first_item, loads.index(min(loads)))
         self._last[call.first_item] = number
-        process, share = self._processes[number], ConcurrencyShare(number, len(loads))
+        process = self._processes[number]
         if process is None or not process.is_alive:
             if process is not None:
                 process.close()
-            process = self._processes[number] = started_process(self._run, self._options, share)
+            process = self._processes[number] = self._started(number)
         return process.call(call)
 
     def _started(self, number: int) -> ShardProcess:

@@ -379,7 +379,7 @@ def is_interrupted(run: StoredRun, manifest: Manifest, *, now: datetime) -> bool
 
 
 class LeaseWatch:
-    """Watches the lease of a run that another process coordinates; a context.
+    """Watches the lease of a run that another process coordinates, from `start` to `close`.
 
     `ended` is called with a reason, from a thread, when the run is to be cancelled, when another
     epoch begins, or when the lease was not renewed for two of its lengths.

@@ -129,12 +129,10 @@ class ShardProcess:
         with suppress(OSError, ValueError):
             self._send({"stop": True})
 
-    def close(self, *, kill: bool = False) -> None:
+    def close(self) -> None:
         """End the process: it has a moment to return what limits lent it."""
         with suppress(OSError, ValueError):
-            if kill:
-                self._process.kill()
-            elif self._process.stdin is not None:
+            if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
             self._process.wait(_END_S)

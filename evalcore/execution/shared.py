@@ -330,6 +330,7 @@ class SharedLimits:
 
     def _change(self, change: Callable[[SharedState], None]) -> SharedState:
         """Change the object; `change` is called again after a lost race."""
+        state = SharedState({})
 
         def changed(data: bytes | None) -> bytes:
             nonlocal state
@@ -346,6 +347,5 @@ class SharedLimits:
             options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
             return orjson.dumps(state, default=list, option=options)
 
-        state = SharedState({})
         self._stored = swap(self._store, self._key, changed, seen=self._stored or "unread")
         return state

@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGES = ("evalcore", "flows", "deployments")
+PACKAGES = ("evalcore",)
 
 
 class CompileHook(BuildHookInterface[Any]):

@@ -1,1 +1,1 @@
-"""The tests of evalcore, flows and deployments."""
+"""The tests of evalcore."""

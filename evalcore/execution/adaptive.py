@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 FIRST = 16
@@ -130,7 +129,7 @@ class Slot:
     goes on.
     """
 
-    __slots__ = ("_blocked", "_calls", "_paused", "_slots", "is_running", "turns")
+    __slots__ = ("_calls", "_paused", "_slots", "is_running", "turns")
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -138,13 +137,6 @@ class Slot:
         self.turns: list[asyncio.Future[None]] = []
         self._calls = 0
         self._paused = 0
-        # Calls that wait for other items of the run: for the budget, for a provider's gate.
-        self._blocked = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether the item does nothing but wait for other items of the run."""
-        return self._blocked + len(self.turns) >= self._calls > 0
 
     async def begin_call(self) -> None:
         """Open a call; returns when the item has its slot. `end_call` follows in any case."""
@@ -155,15 +147,6 @@ class Slot:
     def end_call(self) -> None:
         """Close a call."""
         self._calls -= 1
-
-    @contextmanager
-    def blocking(self) -> Iterator[None]:
-        """Note that a call waits for other items of the run."""
-        self._blocked += 1
-        try:
-            yield
-        finally:
-            self._blocked -= 1
 
     async def pause(self, seconds: float) -> None:
         """Let a call back off for so long; `regain` follows."""
@@ -182,7 +165,7 @@ class Slot:
 
 
 class Slots:
-    """The slots of one event loop: as many as its share of the window.
+    """The slots of one event loop: as many as the window has.
 
     Items that come back from a pause are let in before new ones. `vacant` is called when a slot
     became free for something else.
@@ -191,12 +174,10 @@ class Slots:
     def __init__(
         self,
         window: AdaptiveConcurrency,
-        share: ConcurrencyShare = WHOLE,
         held_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Take a share of the window; no new item begins as long as a provider `held_s` calls."""
+        """Take the window; no new item begins as long as a provider `held_s` calls."""
         self._window = window
-        self._share = share
         self.held_s = held_s
         self._running = 0
         self._open: set[Slot] = set()
@@ -207,17 +188,7 @@ class Slots:
     @property
     def limit(self) -> int:
         """How many items may run."""
-        return self._share.part(self._window.limit)
-
-    @property
-    def running(self) -> int:
-        """How many items run."""
-        return self._running
-
-    @property
-    def open(self) -> tuple[Slot, ...]:
-        """The slots of all items that have begun, whether they run or back off."""
-        return tuple(self._open)
+        return self._window.limit
 
     def has_room(self) -> bool:
         """Return whether a new item may begin; if all slots are taken, the window learns of it."""

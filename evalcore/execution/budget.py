@@ -113,12 +113,6 @@ class Bounds(NamedTuple):
             self.max_cost_usd is None or reaches(free.cost_usd, amount.cost_usd, self.max_cost_usd)
         ) and (self.max_tokens is None or amount.tokens <= free.tokens)
 
-    def are_reached(self, left: Spent) -> bool:
-        """Whether nothing is left of one of the bounds."""
-        return (
-            self.max_cost_usd is not None and reaches(0.0, left.cost_usd, self.max_cost_usd)
-        ) or (self.max_tokens is not None and left.tokens <= 0)
-
     def where_bound(self, amount: Spent, otherwise: Spent) -> Spent:
         """Return the amount, or the other where there is no bound."""
         return Spent(

@@ -12,12 +12,10 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import (
-    AbstractContextManager,
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from dataclasses import dataclass, field, replace
@@ -557,7 +555,7 @@ class ItemCalls:
         concurrency = self._limits.window.limit
         grant = budget.try_reserve(demand, concurrency)
         if grant is None:
-            with self._context.waits.entered("budget"), self.standing_still(), self._blocking():
+            with self._context.waits.entered("budget"), self.standing_still():
                 grant = await budget.reserve(demand, concurrency)
         with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
@@ -594,7 +592,7 @@ class ItemCalls:
             if rates is not None:
                 if rates.gate is not None and not rates.gate.try_enter():
                     label = f"{_name(request)} max_concurrency"
-                    with waits.entered(label), self.standing_still(), self._blocking():
+                    with waits.entered(label), self.standing_still():
                         await rates.gate.enter()
                 if rates.gate is not None:
                     entered.callback(rates.gate.leave)
@@ -630,7 +628,7 @@ class ItemCalls:
         if not limit.gate.try_enter():
             await slot.begin_call()
             try:
-                with self.standing_still(), self._blocking():
+                with self.standing_still():
                     await limit.gate.enter()
             finally:
                 slot.end_call()
@@ -638,12 +636,6 @@ class ItemCalls:
             yield
         finally:
             limit.gate.leave()
-
-    def _blocking(self) -> AbstractContextManager[None]:
-        """Note that the item waits for other items of this process, if no other can be awaited."""
-        sync = self._limits.sync
-        alone = sync is None or sync.is_alone
-        return self._calls.slot.blocking() if alone else nullcontext()
 
     async def _sent(self, request: Request) -> Reply:
         """Make one attempt; the window learns how it went.

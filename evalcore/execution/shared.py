@@ -9,43 +9,45 @@ process was granted stays spent.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import orjson
 
-from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
+from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
 from evalcore.execution.rates import Rates
 from evalcore.model.sighting import Sighting
 from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
-from evalcore.storage.store import StoredObject
+from evalcore.storage.store import StoredObject, swap
+from evalcore.trust.processes import ProcessId, is_alive, this_process
 
-SCHEMA = 2
+SCHEMA: Final = 3
+# What was spent by processes that have left, and before there was an object.
+EARLIER: Final = "earlier"
 # So often (seconds) a process writes a sign of life; with many processes less often.
-SYNC_S = 1.0
-_PROCESSES_PER_SECOND = 10
+SYNC_S: Final = 1.0
+_PROCESSES_PER_SECOND: Final = 10
 # Nobody waits for the block of a process without a sign of life for so many intervals.
-DEAD_AFTER = 10
+DEAD_AFTER: Final = 10
 # A process takes the rates of a provider for so long (seconds), or for one call if that is longer.
-WINDOW_S = 2.0
+WINDOW_S: Final = 2.0
 # The clock of a machine may be wrong: a window begins at most so many seconds per process from now.
-_LATEST_S = 60.0
-_SWAPS = 100
+_LATEST_S: Final = 60.0
 # Requests that come together are answered together; those who wait for others ask more seldom.
-_TOGETHER_S = 0.01
-_WAITING_S = 0.2
+_TOGETHER_S: Final = 0.01
+_WAITING_S: Final = 0.2
 # A store that fails for so long (seconds) stops the run.
-_PATIENCE_S = 10.0
+_PATIENCE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -59,14 +61,20 @@ class Block:
     granted: Spent = NOTHING_SPENT
     settled: Spent = NOTHING_SPENT
     assumed: Spent = NOTHING_SPENT
-    waits: bool = False
+    process: ProcessId | None = None
     beat: int = 0
+    waits: bool = False
     is_dead: bool = False
+
+    @property
+    def spent(self) -> Spent:
+        """What is spent; of a dead process all that it was granted."""
+        return self.granted if self.is_dead else self.settled.plus(self.assumed)
 
     @property
     def is_settled(self) -> bool:
         """Whether the process holds nothing that it could return."""
-        rest = self.granted.minus(self.settled).minus(self.assumed)
+        rest = self.granted.minus(self.spent)
         return rest.tokens <= 0 and reaches(0.0, rest.cost_usd, self.granted.cost_usd)
 
 
@@ -81,62 +89,36 @@ class Billed(NamedTuple):
 class SharedState:
     """The content of the object.
 
-    `settled` and `assumed` are those of processes that have left. `elapsed_s` is how long at least
-    one process was at work. `longest` is the longest answer in tokens. `windows` says when the last
-    window of each provider's rates ends (seconds since 1970).
+    `elapsed_s` is how long at least one process was at work, `longest` the longest answer in
+    tokens. `windows` says when the last window of each provider's rates ends (seconds since 1970),
+    and whose it is.
     """
 
-    settled: Spent = NOTHING_SPENT
-    assumed: Spent = NOTHING_SPENT
+    blocks: dict[str, Block]
     elapsed_s: float = 0.0
     longest: int = 0
-    blocks: dict[str, Block] = field(default_factory=dict)
-    windows: dict[str, float] = field(default_factory=dict)
+    windows: dict[str, tuple[float, str]] = field(default_factory=dict)
     schema: int = SCHEMA
-
-    @property
-    def living(self) -> Iterator[tuple[str, Block]]:
-        """Yield the blocks of processes that are not known to be dead, with their names."""
-        yield from ((name, block) for name, block in self.blocks.items() if not block.is_dead)
 
     @property
     def billed(self) -> Billed:
         """What has been spent."""
-        confirmed, unsettled = self.settled, self.assumed
-        for block in self.blocks.values():
-            confirmed = confirmed.plus(block.settled)
-            unsettled = unsettled.plus(block.granted.minus(block.settled))
+        confirmed = _sum(block.settled for block in self.blocks.values())
+        unsettled = _sum(block.granted for block in self.blocks.values()).minus(confirmed)
         return Billed(confirmed, unsettled.most(NOTHING_SPENT))
-
-    def elsewhere(self, name: str) -> tuple[Spent, Spent]:
-        """Return what all processes but one may spend altogether, and what of it they have spent.
-
-        What a dead process was granted counts as spent.
-        """
-        granted = spent = self.settled.plus(self.assumed)
-        for other, block in self.blocks.items():
-            if other != name:
-                granted = granted.plus(block.granted)
-                used = block.settled.plus(block.assumed)
-                spent = spent.plus(block.granted if block.is_dead else used)
-        return granted, spent
-
-    def encoded(self) -> bytes:
-        """Return the object's content."""
-        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        return orjson.dumps(self, default=list, option=options)
 
 
 def decode_limits(data: bytes, key: str) -> SharedState:
-    """Return what stands in an object, also of schema 1; `StoreError` if it is damaged."""
+    """Return what stands in an object, also of earlier schemas; `StoreError` if it is damaged."""
     try:
         raw = orjson.loads(data)
-        if raw["schema"] == 1:
-            raw = _of_schema_1(raw)
-        if raw["schema"] != SCHEMA:
-            raise ValueError("another schema")
-        raw["blocks"] = {name: Block(**_spent(block)) for name, block in raw["blocks"].items()}
-        return SharedState(**_spent(raw))
+        if raw["schema"] == SCHEMA:
+            blocks = {name: _block(**fields) for name, fields in raw["blocks"].items()}
+            windows = {name: (end, owner) for name, (end, owner) in raw["windows"].items()}
+        else:
+            windows = {}
+            blocks = {EARLIER: _of_earlier_schema(raw)}
+        return SharedState(blocks, raw["elapsed_s"], raw["longest"], windows)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{key} is damaged, so that what the run has spent is unknown: restore it, or start a "
@@ -144,28 +126,27 @@ def decode_limits(data: bytes, key: str) -> SharedState:
         ) from error
 
 
-def _of_schema_1(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return what earlier versions wrote, where processes shared rates in another way."""
-    kept = {name: raw[name] for name in ("settled", "assumed", "elapsed_s", "longest")}
-    blocks = {
-        name: {"is_dead": part["gone"], "beat": part["sequence"]}
-        | {amount: part[amount] for amount in ("granted", "settled", "assumed")}
-        for name, part in raw["participants"].items()
-    }
-    return {"schema": SCHEMA, **kept, "blocks": blocks}
+def _block(granted: Any, settled: Any, assumed: Any, process: Any, **rest: Any) -> Block:
+    named = process and ProcessId(*process)
+    return Block(_amount(granted), _amount(settled), _amount(assumed), named, **rest)
 
 
-def _spent(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with their amounts decoded."""
-    for name in {"granted", "settled", "assumed"} & fields.keys():
-        cost_usd, tokens = fields[name]
-        fields[name] = Spent(float(cost_usd), int(tokens))
-    return fields
+def _of_earlier_schema(raw: Mapping[str, Any]) -> Block:
+    """Return what was spent by processes of earlier versions, which have all ended."""
+    parts = raw["participants" if raw["schema"] == 1 else "blocks"].values()
+    settled = _sum(_amount(part["settled"]) for part in (raw, *parts))
+    granted = _sum(_amount(part["granted"]) for part in parts)
+    left = _amount(raw["settled"]).plus(_amount(raw["assumed"]))
+    return Block(granted.plus(left), settled, is_dead=True)
 
 
-def process_name() -> str:
-    """Return how the names of this process's blocks begin."""
-    return f"{os.uname().nodename}-{os.getpid()}-"
+def _amount(raw: Any) -> Spent:
+    cost_usd, tokens = raw
+    return Spent(float(cost_usd), int(tokens))
+
+
+def _sum(amounts: Iterable[Spent]) -> Spent:
+    return reduce(Spent.plus, amounts, NOTHING_SPENT)
 
 
 class SharedLimits:
@@ -190,7 +171,7 @@ class SharedLimits:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._key = run.store, run.keys.limits
-        self._name = f"{process_name()}{uuid4().hex[:12]}"
+        self._name = uuid4().hex[:12]
         self._budget, self._base, self._failed = budget, base, failed
         self._rates = {name: each for name, each in rates.by_provider.items() if each.is_paced}
         self._planned = share.of
@@ -198,19 +179,12 @@ class SharedLimits:
         self._stored: StoredObject | None = None
         # The others' signs of life.
         self._beats: defaultdict[str, Sighting[int]] = defaultdict(lambda: Sighting(clock))
-        # The end of this process's last window of each provider.
-        self._ends: dict[str, float] = {}
-        self._began = clock()
-        self._elapsed_s = 0.0
-        self._living = 1
-        self._waits = False
+        # What the last step took of providers' rates: begin (None: it goes on) and end.
+        self._windows: dict[str, tuple[float | None, float]] = {}
+        self._is_final, self._pause_s = False, SYNC_S
+        self._began, self._elapsed_s = clock(), 0.0
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other process of the run is at work."""
-        return self._living == 1
 
     @property
     def elapsed_s(self) -> float:
@@ -220,22 +194,10 @@ class SharedLimits:
     def start(self) -> None:
         """Join, and keep this process in step until `leave`."""
         self.join()
-        self.start_thread()
-
-    def start_thread(self) -> None:
-        """Keep this process, which has joined, in step until `leave`."""
         self._thread.start()
 
     def join(self) -> None:
         """Take part, in an object that is made if there is none."""
-        try:
-            self._stored = self._store.get(self._key)
-        except ObjectNotFoundError:
-            spent, elapsed_s = self._base()
-            new = SharedState(settled=spent, elapsed_s=elapsed_s)
-            self._store.put_if_absent(self._key, new.encoded())
-            self._stored = self._store.get(self._key)
-        self._elapsed_s = decode_limits(self._stored.data, self._key).elapsed_s
         for rates in self._rates.values():
             rates.share(self._wake.set)
         if self._budget is not None:
@@ -252,37 +214,33 @@ class SharedLimits:
         if self._thread.is_alive():
             self._thread.join()
         with suppress(EvalError):
-            self._change(self._left)
+            self._change(self._leave)
 
-    def _left(self, state: SharedState) -> None:
+    def _leave(self, state: SharedState) -> None:
         if state.blocks.pop(self._name, None) is None:
             return  # an earlier try was not lost, only the answer
+        state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
         if self._budget is not None:
             position = self._budget.position()
-            state.settled = state.settled.plus(position.settled)
-            state.assumed = state.assumed.plus(position.assumed)
+            earlier = state.blocks.setdefault(EARLIER, Block(is_dead=True))
+            earlier.granted = _sum((earlier.granted, position.settled, position.assumed))
+            earlier.settled = earlier.settled.plus(position.settled)
             state.longest = max(state.longest, position.longest)
-        state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-        for name, end in self._ends.items():
-            if state.windows.get(name) == end:
-                used = self._rates[name].owed_s(self._clock())
-                state.windows[name] = min(end, self._wall_clock() + used)
 
     def _keep(self) -> None:
-        broken_since: float | None = None
+        failing_since: float | None = None
         while not self._ended.is_set():
-            interval_s = max(SYNC_S, self._living / _PROCESSES_PER_SECOND)
-            self._wake.wait(_WAITING_S if self._waits else interval_s)
+            self._wake.wait(self._pause_s)
             if self._ended.wait(_TOGETHER_S):
                 return
             self._wake.clear()
             try:
                 self.step()
-                broken_since = None
-            except StoreError as error:
+                failing_since = None
+            except (StoreError, RunConflictError) as error:
                 now = self._clock()
-                broken_since = now if broken_since is None else broken_since
-                if now - broken_since >= _PATIENCE_S or isinstance(error, ObjectNotFoundError):
+                failing_since = failing_since or now
+                if now - failing_since >= _PATIENCE_S or isinstance(error, ObjectNotFoundError):
                     if self._budget is not None:
                         self._budget.fail()
                     reason = "what the run spends cannot be noted, so it stops"
@@ -292,100 +250,102 @@ class SharedLimits:
 
     def step(self) -> None:
         """Bring the object and this process up to date."""
-        final = False
-        windows: dict[str, tuple[float | None, float]] = {}
-
-        def step(state: SharedState) -> None:
-            nonlocal final
-            self._note_the_dead(state)
-            own = state.blocks.setdefault(self._name, Block())
-            own.beat, own.is_dead = own.beat + 1, False
-            state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-            final = self._take_block(state, own)
-            windows.clear()
-            windows.update(self._take_windows(state))
-
-        state = self._change(step)
-        own = state.blocks[self._name]
-        self._living, self._waits = sum(1 for _ in state.living), own.waits
+        state = self._change(self._take)
         if self._budget is not None:
-            _, spent = state.elsewhere(self._name)
-            self._budget.allow(own.granted, spent, final=final, longest=state.longest)
+            own = state.blocks.pop(self._name)
+            spent = _sum(block.spent for block in state.blocks.values())
+            self._budget.allow(own.granted, spent, final=self._is_final, longest=state.longest)
         behind_s = self._clock() - self._wall_clock()
-        for name, (begin, end) in windows.items():
-            self._ends[name] = end
+        for name, (begin, end) in self._windows.items():
             own_begin = None if begin is None else begin + behind_s
             self._rates[name].open_window(own_begin, end + behind_s)
 
-    def _note_the_dead(self, state: SharedState) -> None:
-        """Note which of the others have given no sign of life for long."""
-        dead_after_s = DEAD_AFTER * max(SYNC_S, len(state.blocks) / _PROCESSES_PER_SECOND)
-        for name, block in state.living:
-            unchanged_s = self._beats[name].unchanged_s(block.beat)
-            if name != self._name and unchanged_s > dead_after_s:
-                block.is_dead = True
+    def _take(self, state: SharedState) -> None:
+        """Note who has died; take or return what this process needs."""
+        interval_s = max(SYNC_S, len(state.blocks) / _PROCESSES_PER_SECOND)
+        others = {name: each for name, each in state.blocks.items() if name != self._name}
+        for name, other in others.items():
+            silent_s = self._beats[name].unchanged_s(other.beat)
+            if other.process is not None and not other.is_dead:
+                gone = silent_s > DEAD_AFTER * interval_s
+                other.is_dead = gone or is_alive(other.process) is False
+        own = state.blocks.setdefault(self._name, Block(process=this_process()))
+        own.beat, own.is_dead = own.beat + 1, False
+        state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
+        if self._budget is not None:
+            self._take_block(self._budget, own, others.values(), state)
+        self._pause_s = _WAITING_S if own.waits else interval_s
+        living = 1 + sum(not other.is_dead for other in others.values())
+        self._windows = dict(self._take_windows(state, living))
 
-    def _take_block(self, state: SharedState, own: Block) -> bool:
-        """Grow or return the block; return whether nothing that others do could add to it.
+    def _take_block(
+        self, budget: RunBudget, own: Block, others: Collection[Block], state: SharedState
+    ) -> None:
+        """Grow or return the block; note whether nothing that others do could add to it.
 
         A block never gets less than what the budget allows its calls at this moment.
         """
-        budget = self._budget
-        if budget is None:
-            return False
-        others = [block for name, block in state.living if name != self._name]
-        granted, _ = state.elsewhere(self._name)
-        others_are_settled = all(other.is_settled for other in others)
-        position = budget.position()
-        left = budget.bounds.less(granted.plus(position.committed)).most(NOTHING_SPENT)
+        living = [other for other in others if not other.is_dead]
+        are_settled = all(other.is_settled for other in living)
+        is_awaited = any(other.waits for other in living)
+        position = budget.position(returns=own.waits or is_awaited)
+        elsewhere = _sum(other.granted for other in others)
+        left = budget.bounds.less(elsewhere.plus(position.committed)).most(NOTHING_SPENT)
         fits = position.need is None or budget.bounds.has(left, position.need)
-        own.waits = not fits and not others_are_settled
-        is_awaited = any(other.waits for other in others)
-        if own.waits or is_awaited:
-            position = budget.position(returns=True)
-            left = budget.bounds.less(granted.plus(position.committed)).most(NOTHING_SPENT)
-        more = left.part(1 / (2 * max(self._planned, len(others) + 1)))
+        own.waits = not fits and not are_settled
         if own.waits or (is_awaited and position.need is None):
             more = NOTHING_SPENT
-        elif position.need is not None:
-            more = more.most(position.need).least(left) if fits else left
+        elif fits:
+            part = left.part(1 / (2 * max(self._planned, len(living) + 1)))
+            more = part.most(position.need or NOTHING_SPENT).least(left)
+        else:
+            more = left
         own.granted = position.committed.plus(more).most(position.allowance)
         own.settled, own.assumed = position.settled, position.assumed
         state.longest = max(state.longest, position.longest)
-        rest = budget.bounds.less(granted.plus(own.granted))
-        return others_are_settled and budget.bounds.are_reached(rest)
+        rest = budget.bounds.less(elsewhere.plus(own.granted))
+        self._is_final = are_settled and budget.bounds.has(NOTHING_SPENT, rest)
 
-    def _take_windows(self, state: SharedState) -> Iterator[tuple[str, tuple[float | None, float]]]:
+    def _take_windows(
+        self, state: SharedState, living: int
+    ) -> Iterator[tuple[str, tuple[float | None, float]]]:
         """Yield begin (None: goes on) and end of windows of the providers for which calls wait.
 
         A process that is alone takes a whole window, another one as much as its waiting calls need.
         """
         now, wall_now = self._clock(), self._wall_clock()
-        living = sum(1 for _ in state.living)
         for name, rates in self._rates.items():
             need_s, calls = rates.missing()
             if not calls:
                 continue
-            end = state.windows.get(name, 0.0)
-            goes_on = end == self._ends.get(name)
+            end, owner = state.windows.get(name, (0.0, ""))
+            goes_on = owner == self._name
             begin = min(max(end, wall_now), wall_now + _LATEST_S * living)
             owed_s = rates.owed_s(now + begin - wall_now if goes_on else None)
             most = math.ceil(WINDOW_S / need_s)
             length_s = need_s * (most if living == 1 else min(most, calls))
-            state.windows[name] = begin + owed_s + length_s
-            yield name, (None if goes_on else begin, state.windows[name])
+            end = begin + owed_s + length_s
+            state.windows[name] = end, self._name
+            yield name, (None if goes_on else begin, end)
 
     def _change(self, change: Callable[[SharedState], None]) -> SharedState:
         """Change the object; `change` is called again after a lost race."""
-        stored, self._stored = self._stored, None
-        for _ in range(_SWAPS):
-            stored = stored or self._store.get(self._key)
-            state = decode_limits(stored.data, self._key)
+        state = SharedState({})
+
+        def changed(data: bytes | None) -> bytes:
+            nonlocal state
+            if data is not None:
+                state = decode_limits(data, self._key)
+            elif self._stored is None:
+                spent, elapsed_s = self._base()
+                state = SharedState({EARLIER: Block(spent, spent, is_dead=True)}, elapsed_s)
+            else:
+                raise ObjectNotFoundError(self._key)
+            if self._stored is None:
+                self._elapsed_s = state.elapsed_s
             change(state)
-            data = state.encoded()
-            etag = self._store.compare_and_swap(self._key, data, stored.etag)
-            if etag is not None:
-                self._stored = StoredObject(data, etag)
-                return state
-            stored = None
-        raise StoreError(f"{self._key} is changed all the time")
+            options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+            return orjson.dumps(state, default=list, option=options)
+
+        self._stored = swap(self._store, self._key, changed, seen=self._stored or "unread")
+        return state

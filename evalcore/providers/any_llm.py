@@ -26,7 +26,7 @@ from evalcore.providers.additions import named_in
 from evalcore.providers.failures import kind_of_status, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
 from evalcore.providers.redaction import cleaned_text
-from evalcore.providers.transport import Received, ServerSent
+from evalcore.providers.transport import RAISED_BY, Received, ServerSent
 
 if TYPE_CHECKING:
     import aiohttp
@@ -65,7 +65,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:  # no
     except ProviderError:
         raise
     except TimeoutError as error:
-        message = f"no answer within {request.attempt_timeout_s:g} s"
+        message = f"no answer within {request.attempt_timeout_s:g} s ({RAISED_BY})"
         raise _failed(request, ErrorKind.TIMEOUT, message) from error
     # Each provider's SDK has exceptions of its own.
     except Exception as error:

@@ -192,6 +192,9 @@ def _is_same_host(before: str, after: str) -> bool:
     return (old.scheme, old_port, new.scheme, new_port) == ("http", 80, "https", 443)
 
 
+RAISED_BY = "the timeout of the target; a larger one allows more"
+
+
 def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
     option = "url" if request.endpoint.protocol == "http" else "base_url"
@@ -203,7 +206,7 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     if isinstance(problem, TimeoutError):
         bound_s = request.attempt_timeout_s
         limit = "the time limit" if bound_s is None else f"{bound_s:g} s"
-        kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit}"
+        kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit} ({RAISED_BY})"
     elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind = ErrorKind.REQUEST
         what = f"'{request.endpoint.base_url}' is no URL that can be called; check {option}"

@@ -29,8 +29,6 @@ from typing import Final
 from evalcore.trust.foreign_calls import is_installed_file
 
 _UNCERTAIN_S: Final = 2.0
-# Packages that are installed with evalcore and have names that users give their own files.
-_BESIDE_EVALCORE: Final = frozenset({"flows", "deployments"})
 
 
 def locate(root: Path, name: str) -> Path | None:
@@ -235,8 +233,7 @@ def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
     """Take packages from elsewhere out of `sys.modules`, with all below them.
 
     That is the one of the same name as the module, and where a root has its own each that Python
-    itself has loaded from a file of a user (of the test or the notebook that runs a suite) and
-    those beside evalcore.
+    itself has loaded from a file of a user (of the test or the notebook that runs a suite).
     """
     own = name.partition(".")[0]
     hidden = set()
@@ -245,7 +242,7 @@ def _hide_strangers(name: str, roots: Sequence[Path]) -> None:
         present = sys.modules[top]
         if file is not None and _is_from(present, file):
             continue
-        is_hidden = top in _BESIDE_EVALCORE or _is_of_users(present)
+        is_hidden = _is_of_users(present)
         if top == own or (is_hidden and file is not None and file.is_file()):
             hidden.add(top)
     for other in [key for key in sys.modules if key.partition(".")[0] in hidden]:

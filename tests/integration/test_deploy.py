@@ -16,7 +16,7 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from deployments import automations
+from evalcore.prefect import automations
 from tests.support.prefect_api import deployment
 from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
 from tests.support.prefect_runs import run_flow, write_python_suite
@@ -103,7 +103,7 @@ def test_the_nightly_is_scheduled_as_asked(deployed: Project) -> None:
 
 
 def test_outside_of_a_checkout_workers_load_the_installed_package(deployed: Project) -> None:
-    assert deployment("evaluate/on-demand").entrypoint == "flows.evaluate.evaluate"
+    assert deployment("evaluate/on-demand").entrypoint == "evalcore.prefect.flows.evaluate"
 
 
 def test_in_a_checkout_workers_load_its_files(deployed: Project) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
+from evalcore.prefect.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
 from evalcore.storage.address import open_store
 from tests.support.servers import free_port
 

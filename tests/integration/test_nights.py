@@ -10,10 +10,10 @@ import orjson
 import pytest
 from prefect.client.schemas.objects import State
 
+from evalcore.prefect.flows import evaluate
+from evalcore.prefect.nightly import GATES_KEY, REPORT_KEY, nightly
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from flows.evaluate import evaluate
-from flows.nightly import GATES_KEY, REPORT_KEY, nightly
 from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, ended_run, trigger
 from tests.support.prefect_project import Project

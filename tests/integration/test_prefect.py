@@ -16,12 +16,12 @@ from prefect.client.schemas.objects import StateType
 from evalcore.history.sync import sync
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect.flows import evaluate
+from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy
-from flows.evaluate import evaluate
-from flows.publish import RUN_LABEL, STORE_LABEL, artifact_key
-from flows.runner import PrefectRunner
 from tests.support.prefect_runs import (
     FlowRunSeen,
     events,

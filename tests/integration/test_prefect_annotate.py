@@ -21,10 +21,10 @@ from evalcore.annotations.queue import awaiting
 from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
+from evalcore.prefect.annotate import annotate
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from evalcore.storage.store import ObjectStore
-from flows.annotate import annotate
 from tests.support.prefect_server import PrefectServer
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]

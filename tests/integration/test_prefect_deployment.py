@@ -25,12 +25,12 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import AwaitingRetry, Cancelling, Completed, Running
 
 from evalcore.model.run import Manifest
+from evalcore.prefect.compact import CompactParameters
+from evalcore.prefect.flows import evaluate
+from evalcore.prefect.nightly_parameters import NightlyParameters
+from evalcore.prefect.parameters import EvaluateParameters, form_text
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from flows.compact import CompactParameters
-from flows.evaluate import evaluate
-from flows.nightly_parameters import NightlyParameters
-from flows.parameters import EvaluateParameters, form_text
 from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import flow_run_of, only_run, write_suite
@@ -246,7 +246,7 @@ def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
 # Of each flow run, in a process of its own; importing Prefect once for all of them.
 _SETTLES = """
 import os, sys
-from flows.late_cancellation import settle_at_exit
+from evalcore.prefect.late_cancellation import settle_at_exit
 
 for flow_run in sys.argv[1:]:
     if os.fork() == 0:
@@ -501,7 +501,7 @@ def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path:
 
 # An interrupted command has three seconds to tell Prefect; a loaded server takes longer.
 _PATIENT = """
-import evalcore.cli.main as program, flows.runner as runner
+import evalcore.cli.main as program, evalcore.prefect.runner as runner
 runner._NOTE_STOP_S = runner._SEND_STOPPED_S = program._TEARDOWN_S = 100.0
 program.main()
 """
@@ -553,5 +553,5 @@ def test_a_server_that_does_not_answer_is_named_with_what_would_help(tmp_path: P
 
 
 def test_finding_the_runner_does_not_import_prefect() -> None:
-    code = "import sys, flows.runner; assert 'prefect' not in sys.modules"
+    code = "import sys, evalcore.prefect.runner; assert 'prefect' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), check=True)

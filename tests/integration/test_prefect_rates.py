@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evalcore.model.exchange import ProviderError
-from flows.rate_limits import PrefectRates
+from evalcore.prefect.rate_limits import PrefectRates
 from tests.support.prefect_server import PrefectServer
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]

@@ -18,11 +18,11 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.plan import load, plan_run
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect.compact import compact_history
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
-from flows.compact import compact_history
-from flows.runner import PrefectRunner
 from tests.support.history_stores import count_rows
 from tests.support.prefect_runs import (
     flow_run_of,

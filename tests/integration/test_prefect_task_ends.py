@@ -14,14 +14,14 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed, Running
 
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect import runner, stopped
+from evalcore.prefect.attended import AttendedFlow
+from evalcore.prefect.execution import FlowExecution
+from evalcore.prefect.flows import evaluate
+from evalcore.prefect.stopped import unfinished_task_runs
+from evalcore.prefect.tasks import execute_shard
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from flows import runner, stopped
-from flows.attended import AttendedFlow
-from flows.evaluate import evaluate
-from flows.execution import FlowExecution
-from flows.stopped import unfinished_task_runs
-from flows.tasks import execute_shard
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import plan_shared, write_suite
 

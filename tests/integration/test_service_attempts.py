@@ -14,6 +14,7 @@ from sqlalchemy import update
 from evalcore.model.run import State
 from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.planning.shards import pending_shards
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.service.database.tables import EvalRunRow, WorkflowRunRow
 from evalcore.service.execution import engine_run, eval_worker, workflow_worker
 from evalcore.service.execution.eval_worker import EvalWorker
@@ -23,7 +24,6 @@ from evalcore.service.parts import Parts
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs
-from flows.runner import PrefectRunner
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
 INPUTS = {"amount": 1, "name": "Acme"}

@@ -11,9 +11,9 @@ import pytest
 
 from evalcore.errors import NotAllowedError
 from evalcore.pipeline.plan import load, plan_run
+from evalcore.prefect.flows import evaluate, note_cancellation
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from flows.evaluate import evaluate, note_cancellation
 from tests.support.prefect_runs import only_run, run_flow, write_python_suite, write_suite
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import now

@@ -29,10 +29,10 @@ from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
+from evalcore.prefect.flows import evaluate
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.storage.store import ObjectStore
-from flows.evaluate import evaluate
 
 _RECORDED_S = 300.0
 

@@ -98,18 +98,12 @@ def test_helper_of_the_code_that_runs_a_suite_is_out_of_sight(tmp_path: Path) ->
 
 
 def test_a_file_named_flows_is_found_beside_the_suite_while_prefect_executes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    import flows.states as present
-
-    # As where evalcore is no clone.
-    monkeypatch.setattr("evalcore.trust.root_modules.is_installed_file", lambda _: True)
+    importlib.import_module("evalcore.prefect.flows")
     text = "from flows import WORD\ndef answer():\n    return WORD\n"
     suite = write(tmp_path, mine=text, flows="WORD = 'suite'\n")
-
     assert ImportPolicy(roots=(suite,)).load("mine:answer")() == "suite"
-    assert sys.modules["flows.states"] is present
-    assert importlib.import_module("flows.states") is present
 
 
 def test_import_inside_a_function_finds_its_neighbour(tmp_path: Path) -> None:

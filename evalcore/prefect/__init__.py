@@ -1,0 +1,1 @@
+"""evalcore on Prefect: flows, their deployments, and `evalcore run --prefect`."""

@@ -1,0 +1,195 @@
+"""The flow `evaluate`: plan → shards as tasks → aggregate → decide → publish → state."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from prefect import Flow, flow, get_run_logger, runtime
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State
+
+from evalcore.errors import EvalError, RunConflictError
+from evalcore.execution.readiness import check_ready
+from evalcore.execution.shards import ShardReceipt
+from evalcore.formats.parts.evalcore_section import suite_name
+from evalcore.isolation.mode import Isolation
+from evalcore.model.mode import HISTORY
+from evalcore.model.steady_clock import SteadyClock
+from evalcore.pipeline.acceptance import accept_plan, refuse_code
+from evalcore.pipeline.finish import finish_run, view_run
+from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_refused
+from evalcore.prefect import states
+from evalcore.prefect.covering import covered
+from evalcore.prefect.decided_failures import log_decisions_without_traceback
+from evalcore.prefect.execution import FlowExecution, is_complete, local_execution, rare_collections
+from evalcore.prefect.late_cancellation import settle_at_exit
+from evalcore.prefect.notices import tell_decision, tell_refusal
+from evalcore.prefect.parameters import EvaluateParameters, load_options, takes_parameters
+from evalcore.prefect.permitted import permitted_store, permitted_suite, this_worker
+from evalcore.prefect.publish import (
+    RUN_LABEL,
+    STORE_LABEL,
+    best_effort,
+    introduce,
+    logged,
+    note_flow_run,
+    publish,
+)
+from evalcore.prefect.retried import earlier_run, end_earlier_shards
+from evalcore.prefect.runner_choice import (
+    PLAN_WORKERS,
+    RunnerChoice,
+    describe_replacement,
+    parse_runner,
+    permitted_runner,
+)
+from evalcore.storage.runs import StoredRun, find_run
+
+
+def first_name() -> str:
+    """Return the flow run's name as long as it has no run: what its parameters say of the suite."""
+    parameters = runtime.flow_run.parameters
+    suite = str(parameters.get("suite", ""))
+    return suite if parameters.get("resume") else suite_name(Path(suite))
+
+
+def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
+    """Write into the store that the run was stopped; its flow run may have been killed."""
+    with get_client(sync_client=True) as client:
+        labels = client.read_flow_run(flow_run.id).labels
+    if RUN_LABEL in labels:
+        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
+        with suppress(EvalError):  # the store may be what failed
+            run.request_cancel()
+        _note_stop(run, ())
+
+
+def _labelled_run(store: str, run_id: str) -> StoredRun:
+    """Return the run that a flow run's labels name; others than its own process may set those."""
+    execution = local_execution()
+    if execution is not None and execution.run.run_id == run_id:
+        return execution.run
+    return find_run(permitted_store(store, this_worker().settings), run_id)
+
+
+@flow(
+    name="evaluate",
+    description="Evaluate a suite: plan it, execute its shards as tasks, decide, publish.",
+    flow_run_name=first_name,
+    on_cancellation=[note_cancellation],
+    persist_result=False,
+)
+@takes_parameters(EvaluateParameters)
+def evaluate(**fields: Any) -> State[Any]:
+    """Evaluate a suite; the state says the decision."""
+    settle_at_exit()
+    log_decisions_without_traceback()
+    try:
+        with covered():
+            return _evaluate(EvaluateParameters(**fields))
+    except EvalError as error:
+        refused = states.refused(error)
+        if (execution := local_execution()) is not None:
+            execution.refusal = error
+        with best_effort("tell of the suite without a decision"):
+            tell_refusal(first_name(), refused, this_worker().settings)
+        return refused
+
+
+def _evaluate(parameters: EvaluateParameters) -> State[Any]:
+    choice, clock = _runner(parameters), SteadyClock()
+    execution = local_execution() or _plan(parameters, now=clock.now())
+    run = execution.run
+    execution.flow_run = UUID(str(runtime.flow_run.id))
+    introduce(run)
+    with best_effort("end the shards of the attempt before"):
+        end_earlier_shards()
+    if is_complete(run) and not reopen_refused(run):
+        with view_run(run) as view:
+            publish(view)
+            return states.decided(view.report)
+    if message := describe_replacement(choice, parameters.lanes):
+        get_run_logger().warning("%s", logged(message))
+        execution.options.warn(message)
+    try:
+        with rare_collections():
+            execution.execute()
+    except KeyboardInterrupt:
+        execution.stopper.stop()
+    except RunConflictError:  # another process executes the run
+        raise
+    # Terminated, or out of luck with the store: what is committed stays.
+    except BaseException:
+        if not execution.left:
+            _note_stop(run, execution.receipts)
+        raise
+    if execution.left:
+        return states.left(run.run_id)
+    if execution.stopper.stopped:
+        _note_stop(run, execution.receipts)
+        return states.stopped(run.run_id)
+    options = execution.options
+    decide = DecideOptions(options.imports, isolation=options.isolation)
+    with finish_run(run, execution.receipts, now=clock.now(), options=decide) as view:
+        publish(view)
+        tell_decision(view, this_worker().settings)
+        return states.decided(view.report)
+
+
+def _runner(parameters: EvaluateParameters) -> RunnerChoice:
+    """Return the runner that was asked for; raise `UsageError`, `NotAllowedError`."""
+    choice = parse_runner(parameters.runner)
+    return choice if local_execution() else permitted_runner(choice, this_worker().settings)
+
+
+def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
+    """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
+    worker = this_worker()
+    settings = worker.settings
+    store = permitted_store(parameters.store, settings)
+    # The parameters came over the network: they grant nothing, and the suite's folder neither.
+    imports = worker.policy
+    resume = parameters.resume or earlier_run(store)
+    if resume is not None:
+        run, granted = accept_plan(find_run(store, resume), worker)
+        imports = replace(granted, roots=())
+    else:
+        options = load_options(parameters, settings, os.environ)
+        path = permitted_suite(parameters.suite, worker)
+        suite = load(path, options, name=parameters.suite)
+        refuse_code(suite.definition, suite.cases, imports)
+        check_ready(suite, mode=parameters.mode, reuse=parameters.reuse)
+        for warning in suite.warnings:
+            get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
+        plan = PlanOptions(
+            mode=parameters.mode,
+            reuse=HISTORY if parameters.reuse else None,
+            workers=PLAN_WORKERS,
+            single_items=True,
+            warn=lambda message: get_run_logger().warning("%s", logged(message)),
+        )
+        run = plan_run(suite, store, plan, now=now)
+        note_flow_run(run)
+    execute = ExecuteOptions(
+        imports=imports,
+        settings=settings,
+        concurrency=parameters.concurrency,
+        isolation=Isolation(settings.isolation),
+        warn=lambda _: None,  # the flow run's log has it
+    )
+    return FlowExecution(run, execute)
+
+
+def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...]) -> None:
+    with suppress(EvalError):  # the store may be what failed
+        if not is_complete(run):
+            cancel_run(run, receipts, now=datetime.now(UTC))

@@ -1,0 +1,166 @@
+"""The flow `nightly`: many suites one after another, each as a run of the flow `evaluate`."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow, flow, get_run_logger
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_table_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Cancelled
+
+from evalcore.errors import UsageError
+from evalcore.prefect import states
+from evalcore.prefect.compact import sync_history
+from evalcore.prefect.decided_failures import log_decisions_without_traceback
+from evalcore.prefect.flows import evaluate, note_cancellation
+from evalcore.prefect.late_cancellation import settle_at_exit
+from evalcore.prefect.night_history import look_back
+from evalcore.prefect.night_message import is_night_due, night_message
+from evalcore.prefect.night_report import SuiteEnd, night_markdown, night_rows
+from evalcore.prefect.nightly_parameters import Night, NightlyParameters, find_suites
+from evalcore.prefect.notices import flow_links, tell_night
+from evalcore.prefect.parameters import takes_parameters
+from evalcore.prefect.permitted import this_worker
+from evalcore.prefect.publish import PublishedRun, artifact_key, best_effort, listening, logged
+from evalcore.redaction.exceptions import cover_exception
+from evalcore.report.escape import escape_markdown
+
+REPORT_KEY = "evalcore-nightly-report"
+GATES_KEY = "evalcore-nightly-gates"
+
+
+def night_name() -> str:
+    """Return the flow run's name: when it began, in UTC."""
+    return f"nightly {datetime.now(UTC):%Y-%m-%d %H:%M}"
+
+
+def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Note in the store, and in Prefect, that the suites which were under way have ended, too."""
+    with get_client(sync_client=True) as client:
+        mine = FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run.id]),
+        )
+        for child in client.read_flow_runs(flow_run_filter=mine):
+            if child.state is not None and child.state.is_final():
+                continue
+            note_cancellation(flow, child, state)
+            ended: State[Any] = Cancelled(message="the night was cancelled")
+            client.set_flow_run_state(child.id, ended, force=True)
+
+
+@flow(
+    name="nightly",
+    description="Evaluate many suites and report on all of them together.",
+    flow_run_name=night_name,
+    on_cancellation=[stop_suites],
+    persist_result=False,
+)
+@takes_parameters(NightlyParameters)
+def nightly(**fields: Any) -> State[Any]:
+    """Evaluate many suites; the state says the worst decision."""
+    settle_at_exit()
+    log_decisions_without_traceback()
+    parameters = NightlyParameters(**fields)
+    suites = find_suites(parameters.suites, Path.cwd())
+    ends = _evaluate_all(suites, parameters)
+    sync_history(parameters.model_dump()["store"])
+    ends = [_with_history(end) for end in ends]
+    state = states.worst([(end.suite, end.state) for end in ends])
+    _publish(ends, state)
+    _tell(ends, state)
+    stopped = [end for end in ends if end.state.is_cancelled()]
+    if stopped:
+        return Cancelled(message=f"stopped: {stopped[0].suite}: {stopped[0].state.message}")
+    return state
+
+
+def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
+    """Return what became of the suites, in their order; after one that was stopped none begins."""
+    if parameters.at_once == 1:
+        ends: list[SuiteEnd] = []
+        for suite, exists in suites:
+            ends.append(_evaluate(suite, exists, parameters))
+            if ends[-1].state.is_cancelled():
+                break
+        return ends
+    with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
+        # Each needs a context of its own, which says what its flow run belongs to.
+        tasks: list[Callable[[], SuiteEnd]] = [
+            _bound(suite, exists, parameters) for suite, exists in suites
+        ]
+        try:
+            return list(threads.map(lambda task: task(), tasks))
+        except BaseException:
+            # Cancelled or failed: what has not begun does not begin.
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _bound(suite: str, exists: bool, parameters: Night) -> Callable[[], SuiteEnd]:
+    context = copy_context()
+    return lambda: context.run(_evaluate, suite, exists, parameters)
+
+
+def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
+    if not exists:
+        error = UsageError(f"no file below {Path.cwd()} matches")
+        return SuiteEnd(suite, states.refused(error))
+    published: list[PublishedRun] = []
+    with listening(published.append):
+        try:
+            state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
+        except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
+            cover_exception(error)
+            get_run_logger().exception("%s was not evaluated", logged(suite))
+            state = states.broken(error)
+    if not published:
+        return SuiteEnd(suite, state)
+    return SuiteEnd(suite, state, published[-1].report, published[-1])
+
+
+def _with_history(end: SuiteEnd) -> SuiteEnd:
+    """Return the suite with what its history says; without a history it stays as it is."""
+    if end.published is not None:
+        with best_effort(f"look back on {end.suite}"):
+            return replace(end, history=look_back(end.published))
+    return end
+
+
+def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
+    policy = this_worker().settings.notify
+    if policy is not None and policy.to and is_night_due(policy, ends):
+        tell_night(night_message(ends, state, flow_links()), policy)
+
+
+def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
+    with best_effort("create the night's report"):
+        create_markdown_artifact(
+            markdown=night_markdown(ends, state),
+            key=REPORT_KEY,
+            description=state.message or "",
+        )
+    for end in ends:
+        if end.history is not None and end.history.trend_png is not None:
+            with best_effort("create the picture of a trend"):
+                picture = b64encode(end.history.trend_png).decode()
+                create_image_artifact(
+                    image_url=f"data:image/png;base64,{picture}",
+                    key=artifact_key(end.history.suite, "trend"),
+                    description=f"Score of {escape_markdown(end.history.suite)} over its runs",
+                )
+    with best_effort("create the table of the night's gates"):
+        create_table_artifact(table=night_rows(ends), key=GATES_KEY, description="All gates")

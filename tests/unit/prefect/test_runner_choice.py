@@ -1,0 +1,103 @@
+"""Which runner a text names, whether a parameter may name it, what executes in its place."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from evalcore.errors import NotAllowedError, UsageError
+from evalcore.prefect.parameters import EvaluateParameters
+from evalcore.prefect.runner import PrefectRunner
+from evalcore.prefect.runner_choice import (
+    RunnerChoice,
+    RunnerKind,
+    describe_replacement,
+    parse_runner,
+    permitted_runner,
+)
+from evalcore.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("auto", RunnerChoice()),
+        ("threads", RunnerChoice(RunnerKind.THREADS)),
+        ("lanes", RunnerChoice(RunnerKind.LANES)),
+        ("dask", RunnerChoice(RunnerKind.DASK)),
+        (
+            "dask=tcp://dask-scheduler:8786",
+            RunnerChoice(RunnerKind.DASK, "tcp://dask-scheduler:8786"),
+        ),
+        ("dask=tls://[::1]:8786", RunnerChoice(RunnerKind.DASK, "tls://[::1]:8786")),
+        ("ray", RunnerChoice(RunnerKind.RAY)),
+        ("ray=ray://head.ray:10001", RunnerChoice(RunnerKind.RAY, "ray://head.ray:10001")),
+    ],
+)
+def test_a_runner_is_a_name_or_a_name_with_an_address(text: str, choice: RunnerChoice) -> None:
+    assert parse_runner(text) == choice
+    assert str(choice) == text
+    assert EvaluateParameters(suite="a", runner=text).runner == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("spark", "no runner 'spark'; would work: threads, lanes, dask, dask=tcp"),
+        ("", "no runner ''"),
+        ("Dask", "no runner 'Dask'"),
+        ("threads=4", "the runner 'threads' takes no address"),
+        ("dask=", "'' is no address of a dask cluster; would work: dask=tcp://HOST:PORT"),
+        ("dask=scheduler:8786", "'scheduler:8786' is no address of a dask cluster"),
+        ("dask=ray://head:10001", "is no address of a dask cluster"),
+        ("ray=tcp://head:10001", "would work: ray=ray://HOST:PORT"),
+        ("dask=tcp://user:secret@host:1", "is no address of a dask cluster"),
+        ("dask=tcp://host:8786/path", "is no address of a dask cluster"),
+    ],
+)
+def test_what_is_no_runner_is_refused_with_the_forms_that_would_work(
+    text: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        parse_runner(text)
+
+
+@pytest.mark.parametrize("text", ["spark", "threads=1", "dask=", "dask=tcp://a b:1"])
+def test_the_form_of_the_deployment_refuses_it_too(text: str) -> None:
+    with pytest.raises(ValidationError, match="runner"):
+        EvaluateParameters(suite="a", runner=text)
+
+
+def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
+    settings = Settings(allow_runners=("dask=tcp://ours:8786",))
+    ours = parse_runner("dask=tcp://ours:8786")
+    assert permitted_runner(ours, settings) == ours
+    assert permitted_runner(parse_runner("dask"), Settings()) == RunnerChoice(RunnerKind.DASK)
+    for text in ("dask=tcp://theirs:8786", "dask=tls://ours:8786", "dask=tcp://ours:87861"):
+        with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_RUNNERS"):
+            permitted_runner(parse_runner(text), settings)
+
+
+@pytest.mark.parametrize(
+    ("runner", "processes", "what"),
+    [
+        ("auto", 0, ""),
+        ("threads", 0, ""),
+        ("threads", 4, "a run of 4 processes"),
+        ("lanes", 4, "runner 'lanes'"),
+        ("dask", 0, "runner 'dask'"),
+        ("ray=ray://head:10001", 2, "runner 'ray=ray://head:10001'"),
+    ],
+)
+def test_what_this_version_has_threads_for_is_named(runner: str, processes: int, what: str) -> None:
+    told = describe_replacement(parse_runner(runner), processes)
+    assert told == (what and f"{what} executes in the flow's process in this version")
+
+
+def test_a_run_is_planned_alike_for_every_runner() -> None:
+    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "lanes", "dask")}
+    assert len(plans) == 1
+    with pytest.raises(UsageError, match="no runner 'spark'"):
+        PrefectRunner().prepare("spark")

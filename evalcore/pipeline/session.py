@@ -58,7 +58,9 @@ class ShardCall(NamedTuple):
 
     `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
     its items one by one in a child process, because processes have died with it. `concurrency` is
-    how many items the executing process runs at once, 0 if nobody has chosen it.
+    how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
+    what providers allow at once; `rates` names the package that keeps their rates if the settings
+    of the executing process name none.
     """
 
     store: str
@@ -69,6 +71,8 @@ class ShardCall(NamedTuple):
     items: int
     alone: bool = False
     concurrency: int = 0
+    processes: int = 1
+    rates: str = ""
 
     @property
     def key(self) -> Key:
@@ -209,7 +213,11 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
         )
     if options is None:
         settings = read_settings(os.environ, Path.cwd())
-        options = ExecuteOptions(settings=settings, isolation=Isolation(settings.isolation))
+        settings = replace(settings, rate_limits=settings.rate_limits or call.rates or None)
+        # Nobody knows which one of them this is: the last one has the smallest part.
+        share = ConcurrencyShare(call.processes - 1, call.processes)
+        isolation = Isolation(settings.isolation)
+        options = ExecuteOptions(settings=settings, isolation=isolation, share=share)
     planned = find_run(open_store(call.store), call.run_id)
     accepting = AcceptingWorker(Path.cwd(), options.settings, options.imports.allowed)
     run, imports = accept_plan(planned, accepting)

@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.prefect.parameters import EvaluateParameters
-from evalcore.prefect.runner import PrefectRunner
-from evalcore.prefect.runner_choice import (
+from evalcore.prefect.parameters import (
+    EvaluateParameters,
     RunnerChoice,
     RunnerKind,
     parse_runner,
     permitted_runner,
 )
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.settings import Settings
 
 

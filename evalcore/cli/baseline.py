@@ -16,7 +16,6 @@ from evalcore.gates.wording import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
 from evalcore.pipeline.integrity import check_run
-from evalcore.pipeline.plan import iso_time
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
     DEFAULT_NAME,
@@ -26,7 +25,7 @@ from evalcore.storage.baselines import (
     list_baselines,
     set_baseline,
 )
-from evalcore.storage.layout import suite_key
+from evalcore.storage.layout import iso_time, suite_key
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun, find_run, list_runs, partial_reasons
 from evalcore.storage.store import ObjectStore

@@ -8,6 +8,7 @@ input does: with its parent.
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import pickle
 import sys
@@ -26,7 +27,13 @@ from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
 from evalcore.execution.worker import process_worker
 from evalcore.isolation.mode import Isolation
-from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_shard, run_item
+from evalcore.pipeline.session import (
+    ExecuteOptions,
+    ShardCall,
+    accepted_run,
+    execute_shard,
+    run_item,
+)
 from evalcore.settings import read_settings
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.process_privacy import hide_process
@@ -77,10 +84,13 @@ class _Child:
             if message.get("stop"):
                 self._stop()
                 continue
-            call = ShardCall(*message["call"])
+            call = ShardCall(*(message.get("open") or message["call"]))
             self._open.add(call.key)
-            arguments = (message["number"], call, message["only"], options)
-            thread = threading.Thread(target=self._execute, args=arguments, daemon=True)
+            if "open" in message:
+                thread = threading.Thread(target=self._open_run, args=(call, options), daemon=True)
+            else:
+                arguments = (message["number"], call, message["only"], options)
+                thread = threading.Thread(target=self._execute, args=arguments, daemon=True)
             thread.start()
             threads.append(thread)
         self._stop()
@@ -101,6 +111,10 @@ class _Child:
         for key in self._open:
             if (opened := process_worker().find(key)) is not None:
                 opened.stop()
+
+    def _open_run(self, call: ShardCall, options: ExecuteOptions) -> None:
+        with suppress(Exception):  # the first shard meets it again
+            accepted_run(call, options)
 
     def _execute(
         self, number: int, call: ShardCall, only: int | None, options: ExecuteOptions
@@ -154,6 +168,9 @@ class _Child:
 
 def main() -> None:
     """Serve calls from standard input; what the suite prints goes to standard error."""
+    # As in the command itself (`cli.main`): there is hardly a cycle to be found.
+    gc.set_threshold(100_000, 50, 50)
+    gc.freeze()
     hide_process()
     answers = os.fdopen(os.dup(1), "wb")
     calls = os.fdopen(os.dup(0), "rb")

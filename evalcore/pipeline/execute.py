@@ -40,6 +40,8 @@ MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 ALONE_AFTER: Final = 2
 _RETRY_S: Final = (1.0, 5.0)
 _FAILED_STARTS: Final = 6
+# Of so few items of a pilot the median says how long an item takes.
+_LEAST_SAMPLE: Final = 8
 # Noted with the lease, as handed out at once.
 _FIRST_SHARDS: Final = 3
 
@@ -90,6 +92,9 @@ class _Coordinator:
         self._written = set(written())
         self._plan = manifest.plan
         self._reported = bytearray(self._plan.items)
+        # The items that begin together show how long one takes; the pilot has more of them.
+        together = self._concurrency or DEFAULT_CONCURRENCY
+        self._sample = min(max(_LEAST_SAMPLE, together), PILOT_ITEMS, self._plan.pilot)
         if manifest.state is State.COMPLETED:
             return ()
         self._processes = options.workers > 1 and not options.objects
@@ -317,9 +322,9 @@ class _Coordinator:
 
     def _note(self, finished: ItemEnd) -> None:
         """Count an item; the first ones of the pilot show how long one takes."""
-        if not self._plan.settled and len(self._latencies) < PILOT_ITEMS:
+        if not self._plan.settled and len(self._latencies) < self._sample:
             self._latencies.append((finished.ended_us - finished.started_us) / 1e6)
-            if len(self._latencies) == min(PILOT_ITEMS, self._plan.pilot):
+            if len(self._latencies) == self._sample:
                 self._events.put(self._sampled)
         # An item whose process died before its rows were stored is executed, not counted, again.
         if self._report is not None and not self._reported[finished.number]:
@@ -332,7 +337,7 @@ class _Coordinator:
             self._settle()
 
     def _settle(self) -> None:
-        if len(self._latencies) >= min(PILOT_ITEMS, self._plan.pilot):
+        if len(self._latencies) >= self._sample:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)

@@ -99,7 +99,10 @@ class ProcessExecutor:
         ]
         if not self._last and call.items < self._run.known_manifest().plan.items:
             # The others start while the first one executes the pilot.
-            self._processes = [self._started(number) for number in range(len(loads))]
+            started = [self._started(number) for number in range(len(loads))]
+            for each in started:
+                each.open(call)
+            self._processes = [*started]
         number = self._last.get(call.first_item, loads.index(min(loads)))
         self._last[call.first_item] = number
         process = self._processes[number]

@@ -36,7 +36,7 @@ from evalcore.pipeline.integrity import (
     naming_damage,
     require_planned,
 )
-from evalcore.pipeline.plan import PlanOptions, iso_time, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.reuse import open_past_runs
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.pipeline.session import ExecuteOptions
@@ -45,6 +45,7 @@ from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.statistics.estimates import estimate_rate
+from evalcore.storage.layout import iso_time
 from evalcore.storage.runs import PART, StoredRun, reasons_of_part
 from evalcore.storage.store import ObjectStore, at_once
 

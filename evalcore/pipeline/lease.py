@@ -20,7 +20,7 @@ import orjson
 from evalcore.errors import EvalError, ExitCode, ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.sighting import Sighting
-from evalcore.pipeline.plan import iso_time
+from evalcore.storage.layout import iso_time
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import swap
 from evalcore.trust.processes import ProcessId, is_alive, this_process

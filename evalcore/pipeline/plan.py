@@ -50,7 +50,7 @@ from evalcore.planning.shards import (
 )
 from evalcore.planning.spool import PART_CASES, CaseSpool
 from evalcore.repository import is_dirty, read_head
-from evalcore.storage.layout import new_run_id
+from evalcore.storage.layout import iso_time, new_run_id
 from evalcore.storage.manifests import Seal, frozen_fields
 from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -356,11 +356,6 @@ def _latency_in_history(store: ObjectStore, definition: SuiteDefinition) -> floa
     measured = None if newest is None else newest.execution.get("p50_latency_ms")
     # Instant answers (another target, other fixtures) say nothing of targets that call something.
     return measured / 1000 if measured is not None and measured >= 1 else None
-
-
-def iso_time(moment: datetime) -> str:
-    """Return an aware time as ISO 8601 in UTC, to the microsecond."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:

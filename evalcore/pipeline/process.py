@@ -124,6 +124,11 @@ class ShardProcess:
             self._end(number, ProcessDiedError(self._how_it_ended(), self._is_ready))
         return future
 
+    def open(self, call: Sequence[Any]) -> None:
+        """Let the process open the run of a call: its first shard then begins at once."""
+        with suppress(OSError, ValueError):  # it has ended, which its first call tells
+            self._send({"open": list(call)})
+
     def stop(self) -> None:
         """Ask for the end of what runs; `close` follows."""
         with suppress(OSError, ValueError):

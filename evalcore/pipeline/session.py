@@ -110,9 +110,8 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
     Raises `StoreError` if the store failed: the next call of the shard commits the rows that were
     kept. Other `EvalError`s are final.
     """
-    worker = process_worker()
     while True:
-        opened = worker.open(call.key, lambda new: _accepted(call, options, new))
+        opened = accepted_run(call, options)
         if call.alone:
             return execute_alone(opened, call, options or ExecuteOptions())
         ended = opened.execute(_shard_of(opened, call)).result()
@@ -120,9 +119,14 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
             return ended
 
 
+def accepted_run(call: ShardCall, options: ExecuteOptions | None) -> OpenRun:
+    """Return the run of a call, open in this process, which accepts its plan first."""
+    return process_worker().open(call.key, lambda new: _accepted(call, options, new))
+
+
 def run_item(call: ShardCall, item: int, options: ExecuteOptions) -> bytes | None:
     """Run a single item of a shard in this process; return its row, None if it was stopped."""
-    opened = process_worker().open(call.key, lambda new: _accepted(call, options, new))
+    opened = accepted_run(call, options)
     return opened.row(_shard_of(opened, call), item).result()
 
 

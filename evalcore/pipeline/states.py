@@ -15,9 +15,8 @@ from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, RunCon
 from evalcore.execution.shards import ShardReceipt
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.lease import HeldLease
-from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_observer import tell_stop
-from evalcore.storage.layout import reopened_key
+from evalcore.storage.layout import iso_time, reopened_key
 from evalcore.storage.runs import StoredRun
 
 

@@ -81,14 +81,14 @@ class Expander:
         """
         number = first
         executed_case = case if asked_as is None else asked_as
-        executions = {True: self._execution(executed_case, with_metadata=True)}
+        executions: dict[bool, bytes] = {}
         by = self._graded(case.assertions)
         grading = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
             target, digest = self.target_of(case.target, variant)
             sees = not self._keeps_apart or sees_metadata(executed_case, target, variant)
             if sees not in executions:
-                executions[sees] = self._execution(executed_case, with_metadata=False)
+                executions[sees] = self._execution(executed_case, with_metadata=sees)
             executed = executions[sees]
             graded = grading + (b"" if sees else metadata_identity(case.metadata))
             if by.judges:

@@ -29,12 +29,20 @@ from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
 from evalcore.prefect.covering import covered
-from evalcore.prefect.decided_failures import log_decisions_without_traceback
 from evalcore.prefect.execution import FlowExecution, is_complete, local_execution, rare_collections
-from evalcore.prefect.late_cancellation import settle_at_exit
-from evalcore.prefect.notices import tell_decision, tell_refusal
-from evalcore.prefect.parameters import EvaluateParameters, load_options, takes_parameters
-from evalcore.prefect.permitted import permitted_store, permitted_suite, this_worker
+from evalcore.prefect.parameters import (
+    PLAN_WORKERS,
+    EvaluateParameters,
+    RunnerChoice,
+    describe_replacement,
+    load_options,
+    parse_runner,
+    permitted_runner,
+    permitted_store,
+    permitted_suite,
+    takes_parameters,
+    this_worker,
+)
 from evalcore.prefect.publish import (
     RUN_LABEL,
     STORE_LABEL,
@@ -43,15 +51,10 @@ from evalcore.prefect.publish import (
     logged,
     note_flow_run,
     publish,
+    tell_decision,
+    tell_refusal,
 )
 from evalcore.prefect.retried import earlier_run, end_earlier_shards
-from evalcore.prefect.runner_choice import (
-    PLAN_WORKERS,
-    RunnerChoice,
-    describe_replacement,
-    parse_runner,
-    permitted_runner,
-)
 from evalcore.storage.runs import StoredRun, find_run
 
 
@@ -91,8 +94,6 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
 @takes_parameters(EvaluateParameters)
 def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
-    settle_at_exit()
-    log_decisions_without_traceback()
     try:
         with covered():
             return _evaluate(EvaluateParameters(**fields))

@@ -83,7 +83,7 @@ class PrefectRunner:
 
         Raises `UsageError` if there is none of this name.
         """
-        from evalcore.prefect.runner_choice import PLAN_WORKERS, parse_runner
+        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner
 
         parse_runner(runner)
         return PLAN_WORKERS

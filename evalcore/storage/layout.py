@@ -48,6 +48,11 @@ def suite_key(name: str) -> NameKey:
     return NameKey(whole)
 
 
+def iso_time(moment: datetime) -> str:
+    """Return an aware time as ISO 8601 in UTC, to the microsecond."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def new_run_id(now: datetime, random: bytes) -> str:
     """Return a run id: the aware time `now` in UTC to the second, and three random bytes."""
     return f"{now.astimezone(UTC).strftime(_RUN_ID_TIME)}-{random[:3].hex():0>6}"

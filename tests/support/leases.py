@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalcore.pipeline.lease import Lease
-from evalcore.pipeline.plan import iso_time
+from evalcore.storage.layout import iso_time
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.processes import ProcessId, this_process
 

@@ -8,15 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.prefect.parameters import EvaluateParameters
-from evalcore.prefect.runner import PrefectRunner
-from evalcore.prefect.runner_choice import (
+from evalcore.prefect.parameters import (
+    EvaluateParameters,
     RunnerChoice,
     RunnerKind,
     describe_replacement,
     parse_runner,
     permitted_runner,
 )
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.settings import Settings
 
 

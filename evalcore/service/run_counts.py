@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -58,7 +58,7 @@ async def count_children(
 
 
 @cache
-def _counted() -> Select[Any]:
+def _counted() -> Select[str, str, str | None, int]:
     children = EvalResultRow
     return (
         select(children.run_id, children.status, children.verdict, func.count())

@@ -52,8 +52,9 @@ async def count_children(
     """Return how the children of runs are as the session sees them, by the ids of the runs."""
     counts: dict[str, list[ChildCount]] = {row.id: [] for row in rows}
     if counts:
-        for run_id, *count in await session.execute(_counted(), {"ids": [*counts]}):
-            counts[run_id].append(ChildCount(*count))
+        found = await session.execute(_counted(), {"ids": [*counts]})
+        for run_id, status, verdict, number in found:
+            counts[run_id].append(ChildCount(status, verdict, number))
     return counts
 
 

@@ -43,7 +43,7 @@ def test_a_run_notes_how_many_shards_it_may_have(
     assert manifest.settings["max_shards"] == (10 if single_items else 110)
 
 
-@pytest.mark.parametrize(("most", "count"), [(3, 4), (MAX_LANE_SHARDS, 519)])
+@pytest.mark.parametrize(("most", "count"), [(3, 4), (MAX_LANE_SHARDS, 105)])
 def test_the_shards_after_the_pilot_are_no_more_than_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
 ) -> None:

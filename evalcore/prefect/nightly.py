@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -12,11 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from prefect import Flow, flow, get_run_logger
-from prefect.artifacts import (
-    create_image_artifact,
-    create_markdown_artifact,
-    create_table_artifact,
-)
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
@@ -43,12 +38,14 @@ from evalcore.prefect.parameters import (
 )
 from evalcore.prefect.publish import (
     PublishedRun,
-    artifact_key,
+    Step,
     best_effort,
+    deliver,
     flow_links,
     listening,
     logged,
     tell_night,
+    trend_step,
 )
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.escape import escape_markdown
@@ -202,20 +199,27 @@ def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
 
 
 def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
-    with best_effort("create the night's report"):
-        create_markdown_artifact(
-            markdown=night_markdown(ends, state),
-            key=REPORT_KEY,
-            description=state.message or "",
-        )
-    for end in ends:
-        if end.history is not None and end.history.trend_png is not None:
-            with best_effort("create the picture of a trend"):
-                picture = b64encode(end.history.trend_png).decode()
-                create_image_artifact(
-                    image_url=f"data:image/png;base64,{picture}",
-                    key=artifact_key(end.history.suite, "trend"),
-                    description=f"Score of {escape_markdown(end.history.suite)} over its runs",
+    markdown, rows = night_markdown(ends, state), night_rows(ends)
+    deliver(
+        [
+            Step(
+                "create the night's report",
+                lambda: create_markdown_artifact(
+                    markdown=markdown, key=REPORT_KEY, description=state.message or ""
+                ),
+            ),
+            Step(
+                "create the table of the night's gates",
+                lambda: create_table_artifact(table=rows, key=GATES_KEY, description="All gates"),
+            ),
+            *(
+                trend_step(
+                    end.history.suite,
+                    end.history.trend_png,
+                    f"Score of {escape_markdown(end.history.suite)} over its runs",
                 )
-    with best_effort("create the table of the night's gates"):
-        create_table_artifact(table=night_rows(ends), key=GATES_KEY, description="All gates")
+                for end in ends
+                if end.history is not None and end.history.trend_png is not None
+            ),
+        ]
+    )

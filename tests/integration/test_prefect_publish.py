@@ -73,7 +73,7 @@ def test_all_that_is_published_has_one_deadline(
     begun: list[str] = []
 
     def artifact(name: str) -> Step:
-        def create() -> UUID:
+        def create() -> object:
             begun.append(name)
             return create_markdown_artifact(markdown="x", key=name)
 

@@ -53,9 +53,11 @@ def deploy(env: tuple[str, ...], folder: str | None, **values: Any) -> int:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.schedules import CronSchedule
     from prefect.exceptions import PrefectHTTPStatusError
+    from prefect.settings import get_current_settings
     from pydantic import ValidationError
 
     from evalcore.prefect.register import UNCHANGED, DeployOptions, Registrar
+    from evalcore.prefect.server import reach_server
     from evalcore.prefect.suites import night_warnings
     from evalcore.settings import read_settings
     from evalcore.trust.text import sanitize_terminal
@@ -70,7 +72,13 @@ def deploy(env: tuple[str, ...], folder: str | None, **values: Any) -> int:
     except ValidationError as error:
         raise UsageError(f"--cron, --timezone: {error.errors()[0]['msg']}") from error
     options = DeployOptions(env=variables, folder=place, times=chosen, **values)
-    url = require_server()
+    url = get_current_settings().api.url
+    if url is None:
+        raise UsageError(
+            "no Prefect server is named: start one with `evalcore dev` or `prefect server start`, "
+            "then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
+        )
+    reach_server()
     with get_client(sync_client=True) as client:
         registrar = Registrar(client, options)
         try:
@@ -94,28 +102,3 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"--env {name}: expected NAME=VALUE")
     return name, value
-
-
-def require_server() -> str:
-    """Return the address of Prefect's server; raise `UsageError` if none is named or answers."""
-    from prefect.client.orchestration import get_client
-    from prefect.settings import get_current_settings
-
-    url = get_current_settings().api.url
-    if url is None:
-        message = (
-            "no Prefect server is named: start one with `evalcore dev` or `prefect server start`, "
-            "then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
-        )
-        raise UsageError(message)
-    try:
-        with get_client(sync_client=True) as client:
-            failure = client.api_healthcheck()
-    except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
-        failure = error
-    if failure is not None:
-        raise UsageError(
-            f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); "
-            "start it with `evalcore dev` or `prefect server start`, or correct PREFECT_API_URL"
-        )
-    return url

@@ -272,7 +272,7 @@ class Registrar:
         self._apply(
             f"webhook {_WEBHOOK}",
             before,
-            {"url": url} if url else before,
+            {"url": url} if url else before or {},
             lambda: block.save(_WEBHOOK, overwrite=True),
         )
         found = find()
@@ -287,7 +287,7 @@ class Registrar:
                     return
                 action.block_document_id = webhook
         # The client leaves out what was not set by hand.
-        after = AutomationCore.model_validate(automation.model_dump())
+        after = AutomationCore.model_validate(automation.model_dump(exclude={"owner_resource"}))
         client = self._client
         found = next(iter(client.read_automations_by_name(after.name)), None)
 

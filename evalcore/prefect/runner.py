@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,31 +30,13 @@ from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
+from evalcore.prefect.server import configure, reach_server
 from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.prefect.attended import AttendedFlow
     from evalcore.prefect.execution import FlowExecution
-
-# For this process and the server that it may start; what the user set stays. The batches let the
-# server record two to three times as many task runs.
-_SETTINGS = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    # Else each event of a server that is gone is printed whole.
-    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
-}
-
 
 # How long Prefect may take to note that a run was stopped, to be told so without its flow, and to
 # send the rest of its history: together with the end of the process (`evalcore.cli.main`) three
@@ -65,7 +45,6 @@ _NOTE_STOP_S = 1.2
 _TELL_STOP_S = 0.4
 _SEND_STOPPED_S = 0.4
 _SEND_S = 15.0
-_ANSWER_S = 5.0
 
 
 class PrefectRunner:
@@ -120,7 +99,7 @@ class PrefectRunner:
         Raises `UsageError` if the server cannot be reached, `InterruptedRunError` after Ctrl-C, and
         another `EvalError` if the run came to no decision.
         """
-        _set_defaults()
+        configure()
         try:
             with _terminated_like_interrupted():
                 self._start(run, options, {"runner": runner, "lanes": processes or 0})
@@ -137,7 +116,7 @@ class PrefectRunner:
         from evalcore.prefect.flows import evaluate
         from evalcore.prefect.unsent import send_unsent
 
-        server_answers = _reach_server()
+        server_answers = reach_server()
         execution = FlowExecution(run, options)
         self._executions[run.run_id] = execution
         name = run.definition.name[:1000]
@@ -179,25 +158,6 @@ class PrefectRunner:
                 f"run {run.run_id} is not executed by this process: cancel its flow run in "
                 "Prefect's UI, or with `prefect flow-run cancel ID`"
             )
-
-
-def _set_defaults() -> None:
-    """Configure Prefect, which reads the environment when it is imported.
-
-    It asks for the user's home directory then, also where PREFECT_HOME is given. Raises
-    `UsageError` if there is neither.
-    """
-    try:
-        Path.home()
-    except RuntimeError:
-        if not os.environ.get("PREFECT_HOME"):
-            raise UsageError(
-                "Prefect needs a home directory and this user has none: set HOME or PREFECT_HOME "
-                "to a folder that can be written"
-            ) from None
-        os.environ["HOME"] = str(Path(os.environ["PREFECT_HOME"]).absolute())
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
 
 
 @contextmanager
@@ -260,47 +220,3 @@ def _error(name: str | None, message: EvalError | str | None) -> EvalError:
 
     text = f"Prefect ended the run as {name}: {message}"
     return UsageError(text) if name in (REFUSED, NOT_ALLOWED) else StoreError(text)
-
-
-def _reach_server() -> Callable[[], bool]:
-    """Return what asks whether the server answers, which it does now.
-
-    The embedded one is started if none is configured.
-    """
-    from prefect.client.orchestration import get_client
-    from prefect.settings import get_current_settings
-
-    url = get_current_settings().api.url
-    if url is None:
-        from evalcore.prefect.embedded_server import DetachedServer
-
-        DetachedServer()
-    try:
-        with get_client(sync_client=True) as client:
-            failure = client.api_healthcheck()
-            address = f"{client.api_url}".rstrip("/")
-    except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
-        failure = error
-    if failure is None:
-        return lambda: _answers(f"{address}/health")
-    if url is None:
-        settings = get_current_settings()
-        database = str(settings.server.database.connection_url or "").partition("@")[2]
-        raise UsageError(
-            f"Prefect's embedded server does not start: {failure}. Its data is in PREFECT_HOME, "
-            f"{settings.home}{database and f', its database at {database}'}: make that a folder "
-            "that can be written, or name another one; a database of a newer Prefect needs that "
-            "version, or another home"
-        )
-    raise UsageError(
-        f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); start "
-        "it with `prefect server start`, or unset PREFECT_API_URL to use the embedded one"
-    )
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_S) as response:  # noqa: S310 - Prefect's own API
-            return bool(response.status == 200)
-    except (OSError, ValueError):
-        return False

@@ -65,7 +65,7 @@ class ShardCall(NamedTuple):
     `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
     its items one by one in a child process, because processes have died with it. `concurrency` is
     how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
-    what providers allow at once; `rates` names the package that keeps their rates, if the settings
+    what providers allow at once; `rates` names the package that keeps their rates if the settings
     of the executing process name none.
     """
 

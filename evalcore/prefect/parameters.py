@@ -148,20 +148,20 @@ class EvaluateParameters(BaseModel):
             examples=[32],
         ),
     ] = None
-    lanes: Annotated[
+    machines: Annotated[
         int,
         Field(
-            ge=0,
+            ge=1,
             le=64,
-            description="Accepted and without effect in this version, which executes all shards in "
-            "the flow run's process; more than 0 is warned of.",
+            description="How many flow runs of `evaluate-shards` on the work pool execute the "
+            "shards; 1 means this flow run's own process.",
             examples=[4],
         ),
-    ] = 0
+    ] = 1
     runner: Annotated[
         str,
         Field(
-            pattern=r"^(auto|threads|lanes|(dask|ray)(=[a-z]+://\S{1,200})?)$",
+            pattern=r"^(auto|threads|(dask|ray)(=[a-z]+://\S{1,200})?)$",
             description="What executes the shards: `threads` of the flow run. The others are "
             "accepted, executed alike in this version, and warned of; the address of a cluster has "
             "to be one of the worker's EVALCORE_ALLOW_RUNNERS.",

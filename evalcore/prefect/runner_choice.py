@@ -1,4 +1,4 @@
-"""What executes the shards of a flow run: `threads`, `lanes`, `dask` or `ray`, and where it is.
+"""What executes the shards of a flow run: `threads`, `dask` or `ray`, and where it is.
 
 Nothing of Prefect, Dask or Ray is imported here.
 """
@@ -14,17 +14,16 @@ from evalcore.settings import Settings
 
 # The plan of each run is cut for as many processes.
 PLAN_WORKERS: Final = 2
-FORMS: Final = "threads, lanes, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
+FORMS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
 _SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)
 
 
 class RunnerKind(StrEnum):
-    """What executes shards; AUTO is threads, or lanes where a deployment has them and they pay."""
+    """What executes shards; AUTO is threads."""
 
     AUTO = "auto"
     THREADS = "threads"
-    LANES = "lanes"
     DASK = "dask"
     RAY = "ray"
 
@@ -62,15 +61,11 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def describe_replacement(choice: RunnerChoice, processes: int) -> str:
-    """Return the warning of a runner, or of processes, that this version has threads for; or ""."""
-    if choice.is_cluster or choice.kind is RunnerKind.LANES:
-        what = f"runner '{choice}'"
-    elif processes:
-        what = f"a run of {processes} processes"
-    else:
-        return ""
-    return f"{what} executes in the flow's process in this version"
+def describe_replacement(choice: RunnerChoice) -> str:
+    """Return the warning of a runner that this version has threads for; or ""."""
+    if choice.is_cluster:
+        return f"runner '{choice}' executes in the flow's process in this version"
+    return ""
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

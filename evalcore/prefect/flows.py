@@ -54,7 +54,6 @@ from evalcore.prefect.retried import earlier_run
 from evalcore.prefect.runner_choice import (
     PLAN_WORKERS,
     RunnerChoice,
-    describe_replacement,
     parse_runner,
     permitted_runner,
 )
@@ -120,12 +119,9 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)
-    if message := describe_replacement(choice):
-        get_run_logger().warning("%s", logged(message))
-        execution.options.warn(message)
     try:
         with rare_collections():
-            execution.execute()
+            execution.execute(choice)
     except RunConflictError:  # another process executes the run
         raise
     # Terminated, or out of luck with the store: what is committed stays.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from evalcore.errors import NotAllowedError, UsageError
@@ -61,11 +62,11 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def describe_replacement(choice: RunnerChoice) -> str:
-    """Return the warning of a runner that this version has threads for; or ""."""
-    if choice.is_cluster:
-        return f"runner '{choice}' executes in the flow's process in this version"
-    return ""
+def require_installed(choice: RunnerChoice) -> None:
+    """Raise `UsageError` for a cluster whose package is not installed."""
+    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
+        extra = f"pip install 'evalcore-pipeline[{choice.kind}]'"
+        raise UsageError(f"the runner '{choice.kind}' needs the extra '{choice.kind}': {extra}")
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

@@ -33,7 +33,7 @@ from evalcore.execution.worker import Key, process_worker
 from evalcore.pipeline.executors import usable_cores
 from evalcore.pipeline.process import ProcessDiedError, run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, run_terms
-from evalcore.prefect.runner_choice import RunnerChoice, RunnerKind
+from evalcore.prefect.runner_choice import RunnerChoice, RunnerKind, require_installed
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.process_privacy import hide_process
 
@@ -64,20 +64,21 @@ class ShardRunner(Protocol):
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
         """Begin a task run; the future raises `ProcessDiedError` if its process has died."""
 
-    def close(self, *, cancel: bool) -> None:
-        """Wait for the task runs, or end them."""
+    def close(self) -> None:
+        """End the run in its processes, if they are others, and wait for the task runs."""
 
 
 def open_runner(
-    choice: RunnerChoice, run: StoredRun, key: Key, options: ExecuteOptions, processes: int | None
+    choice: RunnerChoice, run: StoredRun, options: ExecuteOptions, processes: int | None
 ) -> ShardRunner:
-    """Return what executes the task runs of a run that is open under `key`.
+    """Return what executes the task runs of a run.
 
     Raises `UsageError` for a suite that exists in this process only and where no cluster answers,
     `StoreError` where processes cannot share a run, `WorkersFailedError` if none starts.
     """
     if not choice.is_cluster:
         return _Threads()
+    require_installed(choice)
     if options.objects:
         raise UsageError(
             f"the runner '{choice.kind}' executes in other processes, and the suite refers to "
@@ -99,7 +100,7 @@ def open_runner(
     most = most_processes(run.definition, options.settings) or MOST_THREADS
     kind = _Dask if choice.kind is RunnerKind.DASK else _Ray
     try:
-        return kind(choice.address, key, environment, most, processes)
+        return kind(choice.address, environment, most, processes)
     except Exception as error:  # of any type, also bare exceptions of Ray
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         if choice.address:
@@ -116,9 +117,9 @@ def _prefect_environment() -> dict[str, str]:
     return {**settings, "PREFECT_API_URL": url}
 
 
-def end_run(key: Key) -> None:
+def end_run(key: Key | None) -> None:
     """End a run that is open in this process; it returns what limits lent it."""
-    if (opened := process_worker().find(key)) is not None:
+    if key is not None and (opened := process_worker().find(key)) is not None:
         opened.stop()
         process_worker().close(key)
 
@@ -136,7 +137,7 @@ class _Threads:
         submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
         return submitted
 
-    def close(self, *, cancel: bool) -> None:  # noqa: ARG002
+    def close(self) -> None:
         self._runner.__exit__(None, None, None)
 
 
@@ -147,8 +148,11 @@ class _Cluster:
 
     def __init__(self) -> None:
         self._pending: set[Future[State[Any]]] = set()
+        # Of the run that its processes execute.
+        self._key: Key | None = None
 
-    def _begun(self) -> Future[State[Any]]:
+    def _begun(self, parameters: Mapping[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
         future: Future[State[Any]] = Future()
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
@@ -188,12 +192,12 @@ class _Dask(_Cluster):
     """A Dask cluster through `prefect-dask`; an own one has its scheduler in this process."""
 
     def __init__(
-        self, address: str, key: Key, environment: Mapping[str, str], most: int, wanted: int | None
+        self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
     ) -> None:
         from prefect_dask import DaskTaskRunner
 
         super().__init__()
-        self._key, self._own = key, None
+        self._own: _DaskProcesses | None = None
         if address:
             self._runner = DaskTaskRunner(address=address, client_kwargs={"timeout": _CONNECT_S})
         else:
@@ -220,13 +224,13 @@ class _Dask(_Cluster):
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
-        future = self._begun()
+        future = self._begun(parameters)
         submitted = self._runner.submit(task, parameters).wrapped_future
         deaths = (KilledWorker, FutureCancelledError)
         submitted.add_done_callback(lambda done: self._settle(future, done.result, deaths))
         return future
 
-    def close(self, *, cancel: bool) -> None:  # noqa: ARG002
+    def close(self) -> None:
         with suppress(Exception):  # a scheduler or a worker that is gone
             self._client.sync(
                 self._client._run, end_run, self._key, on_error="return", callback_timeout=_END_S
@@ -255,6 +259,8 @@ class _DaskProcesses:
         from distributed import LocalCluster
         from distributed.security import Security
 
+        # A task that is cancelled, a worker that is lost are no news.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         # Who reaches a scheduler executes code: certificates for this cluster alone.
         security = Security.temporary()
         self.cluster = LocalCluster(
@@ -394,13 +400,12 @@ class _Ray(_Cluster):
     """
 
     def __init__(
-        self, address: str, key: Key, environment: Mapping[str, str], most: int, wanted: int | None
+        self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
     ) -> None:
         import ray
         from prefect_ray import RayTaskRunner
 
         super().__init__()
-        self._key = key
         count = wanted or usable_cores()
         own = {
             "include_dashboard": False,
@@ -441,7 +446,7 @@ class _Ray(_Cluster):
         context = serialize_context(asset_ctx_kwargs={**asset, "copy_to_child_ctx": True})
         number = min(self._loads, key=self._loads.__getitem__)
         self._loads[number] += 1
-        future = self._begun()
+        future = self._begun(parameters)
 
         def ended(_: object) -> None:
             self._loads[number] -= 1
@@ -451,12 +456,10 @@ class _Ray(_Cluster):
             task=task, task_run_id=task_run_id, parameters=parameters, context=context
         )
         deaths = (ray.exceptions.RayError,)
-        submitted.future().add_done_callback(
-            lambda done: self._settle(future, done.result, deaths)
-        )
+        submitted.future().add_done_callback(lambda done: self._settle(future, done.result, deaths))
         return future
 
-    def close(self, *, cancel: bool) -> None:  # noqa: ARG002
+    def close(self) -> None:
         import ray
 
         with suppress(Exception):  # processes that are gone
@@ -488,7 +491,7 @@ class RayProcess:
 
         return RayTaskRunner._run_prefect_task(**run)
 
-    def end(self, key: Key) -> None:
+    def end(self, key: Key | None) -> None:
         """End a run that is open here."""
         end_run(key)
 

@@ -34,9 +34,7 @@ from evalcore.pipeline.gates import annotation_deadline
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import states
 from evalcore.prefect.covering import covered
-from evalcore.prefect.decided_failures import log_decisions_without_traceback
-from evalcore.prefect.parameters import takes_parameters
-from evalcore.prefect.permitted import permitted_store, this_worker
+from evalcore.prefect.parameters import permitted_store, takes_parameters, this_worker
 from evalcore.prefect.publish import publish
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
@@ -97,7 +95,6 @@ class AnnotateParameters(BaseModel):
 @takes_parameters(AnnotateParameters)
 def annotate(**fields: Any) -> State[Any]:
     """Ask people about a run; the state says the decision with their labels."""
-    log_decisions_without_traceback()
     parameters = AnnotateParameters(**fields)
     try:
         with covered():

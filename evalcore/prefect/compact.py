@@ -15,9 +15,7 @@ from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
 from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
-from evalcore.prefect.decided_failures import log_decisions_without_traceback
-from evalcore.prefect.parameters import takes_parameters
-from evalcore.prefect.permitted import permitted_store, this_worker
+from evalcore.prefect.parameters import permitted_store, takes_parameters, this_worker
 from evalcore.prefect.publish import best_effort, logged
 
 LEAST_AGE_DAYS = 7
@@ -55,7 +53,6 @@ class CompactParameters(BaseModel):
 @takes_parameters(CompactParameters)
 def compact_history(**fields: Any) -> State[Any]:
     """Bring the history up to date and make its small files large ones."""
-    log_decisions_without_traceback()
     parameters = CompactParameters(**fields)
     age, before = parameters.drop_results_older_than_days, None
     if age is not None:

@@ -19,9 +19,9 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import Executor
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.machines import MachinesExecutor
+from evalcore.prefect.parameters import RunnerChoice
 from evalcore.prefect.publish import RunProgress, logged
 from evalcore.prefect.rate_limits import PrefectRates
-from evalcore.prefect.runner_choice import RunnerChoice
 from evalcore.prefect.task_runners import open_runner
 from evalcore.prefect.tasks import TasksExecutor
 from evalcore.storage.runs import StoredRun

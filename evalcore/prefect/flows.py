@@ -38,9 +38,18 @@ from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
 from evalcore.prefect.covering import covered
 from evalcore.prefect.execution import FlowExecution, is_complete, local_execution, rare_collections
-from evalcore.prefect.notices import tell_decision, tell_refusal
-from evalcore.prefect.parameters import EvaluateParameters, load_options, takes_parameters
-from evalcore.prefect.permitted import permitted_store, permitted_suite, this_worker
+from evalcore.prefect.parameters import (
+    PLAN_WORKERS,
+    EvaluateParameters,
+    RunnerChoice,
+    load_options,
+    parse_runner,
+    permitted_runner,
+    permitted_store,
+    permitted_suite,
+    takes_parameters,
+    this_worker,
+)
 from evalcore.prefect.publish import (
     RUN_LABEL,
     STORE_LABEL,
@@ -49,14 +58,10 @@ from evalcore.prefect.publish import (
     logged,
     note_flow_run,
     publish,
+    tell_decision,
+    tell_refusal,
 )
 from evalcore.prefect.retried import earlier_run
-from evalcore.prefect.runner_choice import (
-    PLAN_WORKERS,
-    RunnerChoice,
-    parse_runner,
-    permitted_runner,
-)
 from evalcore.prefect.tasks import RATES, SHARDS_AHEAD, execute_shard, outcome_of, shard_namer
 from evalcore.storage.runs import StoredRun, find_run
 

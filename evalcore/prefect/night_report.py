@@ -1,25 +1,108 @@
-"""One report of many suites: every gate of every suite, in a table and in Markdown."""
+"""What a night says of its suites: every gate in a table and in Markdown, and one message.
+
+A suite's history tells what changed, and since when its cases fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prefect.client.schemas.objects import State
 
+from evalcore.history.returning_cases import returning_cases
+from evalcore.history.trend import CaseHistory, SuiteHistory
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
+from evalcore.model.notification import NotifyOn, NotifyPolicy
+from evalcore.model.trend import Trend
+from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
-from evalcore.prefect.night_history import FailingCase, NightHistory
 from evalcore.prefect.publish import PublishedRun, gate_row
+from evalcore.report.charts.drawing import chart_png
+from evalcore.report.charts.trend import trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
-from evalcore.report.message import LISTED_CASES
+from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, MessageForm, Notice, plain
 from evalcore.report.quarantine import quarantine_lines
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000
+_MIN_POINTS = 2
+
+
+@dataclass(frozen=True)
+class FailingCase:
+    """A case that does not pass: the first run since which it does not, and the last that it did.
+
+    None where the history does not say. `is_new`: it passed in the suite's run before.
+    """
+
+    case: str
+    variant: str
+    since: str | None
+    last_pass: str | None
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class NightHistory:
+    """What the history says of a suite's run.
+
+    `before` is the decision of the run before, None of none; `changes` is what changed since;
+    `failing` are the first ten cases that fail; `ready` are quarantined cases that can return;
+    `trend_png` is the trend of the score if there are two runs.
+    """
+
+    suite: str
+    before: str | None
+    changes: tuple[str, ...]
+    failing: tuple[FailingCase, ...]
+    ready: tuple[str, ...]
+    trend_png: bytes | None
+
+
+def look_back(published: PublishedRun) -> NightHistory:
+    """Return what the history says of a run; the tables have to be up to date."""
+    run, report = published.run, published.report
+    cases = dict.fromkeys((each.case, each.variant) for each in published.failures)
+    before = decided_before(run.store, report.suite, run.run_id)
+    with SuiteHistory(run.store, report.suite, case_tables=True) as history:
+        trend = history.trend()
+        failing = tuple(
+            _failing(history.case(case, variant), None if before is None else before.id)
+            for case, variant in list(cases)[:LISTED_CASES]
+        )
+    ready = returning_cases(run.store, report.quarantine.active, suites=[report.suite])
+    enough = len({point.run_id for point in trend.points}) >= _MIN_POINTS
+    return NightHistory(
+        suite=report.suite,
+        before=None if before is None else before.decision,
+        changes=_changes(trend, run.run_id),
+        failing=failing,
+        ready=tuple(entry.case for entry in ready),
+        trend_png=chart_png(trend_spec(trend)) if enough else None,
+    )
+
+
+def _failing(groups: tuple[CaseHistory, ...], before: str | None) -> FailingCase:
+    """Return since when a case fails, over its groups."""
+    case = next((group for group in groups if group.failing), groups[0])
+    last_pass = None if case.last_pass is None else case.last_pass.run_id
+    return FailingCase(
+        case=case.case_id,
+        variant=case.variant,
+        since=case.failing[0].run_id if case.failing else None,
+        last_pass=last_pass,
+        is_new=bool(case.failing) and last_pass is not None and last_pass == before,
+    )
+
+
+def _changes(trend: Trend, run_id: str) -> tuple[str, ...]:
+    every = (*trend.points, *trend.partial)
+    points = [point for point in every if point.run_id == run_id]
+    return tuple(dict.fromkeys(change for point in points for change in point.changes))
 
 
 @dataclass(frozen=True)
@@ -156,3 +239,75 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _cell(text: str) -> str:
     """Return text as a table's cell shows it: on one line, none of it as Markdown or HTML."""
     return text if text == "---" else escape_markdown(text, _LONGEST_CELL)
+
+
+def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:
+    """Whether a night is told of: with `change` if a suite changed or came to no decision."""
+    if policy.on is NotifyOn.ALWAYS:
+        return True
+    if policy.on is NotifyOn.FAILURE:
+        return any(end.decision != PASSED for end in ends)
+    return any(end.has_changed for end in ends)
+
+
+def night_message(
+    ends: Sequence[SuiteEnd], state: State[object], links: Sequence[tuple[str, str]]
+) -> Notice:
+    """Return the message: suites that changed first, then those without a decision, then cases."""
+    decision = PASSED if state.is_completed() else states.named(state)
+    passed = sum(end.decision == PASSED for end in ends)
+    title = plain(f"Nightly: {decision}, {passed} of {counted(len(ends), 'suite')} passed")
+    body, text = ("\n".join(_message_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
+    return Notice(title, body, text)
+
+
+def _message_lines(
+    ends: Sequence[SuiteEnd], links: Sequence[tuple[str, str]], form: MessageForm
+) -> Iterator[str]:
+    safe = form.safe
+    changed = [end for end in ends if end.report is not None and end.has_changed]
+    if changed:
+        yield form.heading("Suites that changed")
+        for end in changed:
+            before = end.history.before if end.history is not None else None
+            was = f" (was {before})" if before else ""
+            yield f"- {safe(end.suite)}: {end.decision}{was}"
+    undecided = [end for end in ends if end.report is None and end.decision != PASSED]
+    if undecided:
+        yield form.heading("Suites without a decision")
+        for end in undecided:
+            yield f"- {safe(end.suite)}: {end.decision}: {safe(end.state.message or '')}"
+    yield from _message_cases(ends, form)
+    still = [end for end in ends if end.decision != PASSED and not end.has_changed]
+    if still:
+        yield form.heading("Suites that still do not pass")
+        for end in still:
+            yield f"- {safe(end.suite)}: {end.decision}"
+    for name, address in links:
+        yield form.link(name, address)
+    yield from _message_links(ends, form)
+
+
+def _message_cases(ends: Sequence[SuiteEnd], form: MessageForm) -> Iterator[str]:
+    safe = form.safe
+    failing = [
+        (end, case) for end in ends if end.history is not None for case in end.history.failing
+    ]
+    for heading, is_new in (
+        ("Cases that passed the night before", True),
+        ("Cases that fail for longer", False),
+    ):
+        cases = [(end, case) for end, case in failing if case.is_new is is_new]
+        if cases:
+            yield form.heading(heading)
+        for end, case in cases:
+            since = "" if case.since is None else f", fails since {failing_since(case)}"
+            yield f"- {safe(end.suite)}: {safe(f'{case.case} [{case.variant}]')}{safe(since)}"
+
+
+def _message_links(ends: Sequence[SuiteEnd], form: MessageForm) -> Iterator[str]:
+    for end in ends:
+        if end.published is not None:
+            run = f"{end.suite}, run {end.published.report.run.id}"
+            for name, address in end.published.links:
+                yield form.link(f"{run}: {name}", address)

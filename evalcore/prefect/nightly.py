@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from prefect import Flow, flow, get_run_logger
 from prefect.artifacts import (
@@ -21,26 +21,83 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalcore.errors import UsageError
 from evalcore.prefect import states
 from evalcore.prefect.compact import sync_history
-from evalcore.prefect.decided_failures import log_decisions_without_traceback
 from evalcore.prefect.flows import evaluate, note_cancellation
-from evalcore.prefect.late_cancellation import settle_at_exit
-from evalcore.prefect.night_history import look_back
-from evalcore.prefect.night_message import is_night_due, night_message
-from evalcore.prefect.night_report import SuiteEnd, night_markdown, night_rows
-from evalcore.prefect.nightly_parameters import Night, NightlyParameters, find_suites
-from evalcore.prefect.notices import flow_links, tell_night
-from evalcore.prefect.parameters import takes_parameters
-from evalcore.prefect.permitted import this_worker
-from evalcore.prefect.publish import PublishedRun, artifact_key, best_effort, listening, logged
+from evalcore.prefect.night_report import (
+    SuiteEnd,
+    is_night_due,
+    look_back,
+    night_markdown,
+    night_message,
+    night_rows,
+)
+from evalcore.prefect.parameters import (
+    EvaluateParameters,
+    find_suites,
+    takes_parameters,
+    this_worker,
+)
+from evalcore.prefect.publish import (
+    PublishedRun,
+    artifact_key,
+    best_effort,
+    flow_links,
+    listening,
+    logged,
+    tell_night,
+)
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.escape import escape_markdown
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
+MAX_AT_ONCE = 16
+
+# They name one suite, cases of it, or a run of it.
+_OF_ONE_SUITE = frozenset({"suite", "cases", "resume"})
+
+
+class Night(BaseModel):
+    """Which suites are evaluated. Flat, with literal defaults, as `EvaluateParameters`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    suites: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1000)]],
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="The suites' files, relative to the worker's working folder and below it; "
+            "`*`, `?` and `**` stand for many.",
+            examples=[["evals/**/*.eval.yaml"]],
+        ),
+    ]
+    at_once: Annotated[
+        int,
+        Field(ge=1, le=MAX_AT_ONCE, description="How many suites are evaluated at the same time."),
+    ] = 1
+
+    def of_suite(self, suite: str) -> dict[str, Any]:
+        """Return the parameters of the flow `evaluate` for one of the suites."""
+        return {"suite": suite} | self.model_dump(exclude=set(Night.model_fields))
+
+
+def _shared_fields() -> dict[str, Any]:
+    hints = get_type_hints(EvaluateParameters, include_extras=True)
+    return {
+        name: (hints[name], field.default)
+        for name, field in EvaluateParameters.model_fields.items()
+        if name not in _OF_ONE_SUITE
+    }
+
+
+NightlyParameters: type[Night] = create_model(
+    "NightlyParameters", __base__=Night, **_shared_fields()
+)
 
 
 def night_name() -> str:
@@ -72,8 +129,6 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 @takes_parameters(NightlyParameters)
 def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
-    settle_at_exit()
-    log_decisions_without_traceback()
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)

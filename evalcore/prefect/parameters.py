@@ -1,22 +1,34 @@
-"""The form of a deployment: what may be asked of the flow `evaluate` from outside.
+"""What may be asked of flows from outside: the form of `evaluate`, and what a worker permits.
 
-One pydantic model, whose fields are the flow's parameters: Prefect's UI renders it, its server
-validates it. What a suite may import is not among them: only the worker's own configuration says.
+A form is one pydantic model, whose fields are the flow's parameters: Prefect's UI renders it, its
+server validates it. Parameters come over the network, from anyone who may trigger a deployment.
+They choose among what the worker is configured for and grant nothing (docs/reference/trust.md).
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
-from evalcore.settings import Settings
+from evalcore.model.quarantine import QUARANTINE_FILE
+from evalcore.pipeline.acceptance import AcceptingWorker
+from evalcore.settings import Settings, read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.addresses import folder_of_store, is_allowed_store
+from evalcore.trust.globs import has_magic, matching_files
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -162,9 +174,9 @@ class EvaluateParameters(BaseModel):
         str,
         Field(
             pattern=r"^(auto|threads|(dask|ray)(=[a-z]+://\S{1,200})?)$",
-            description="What executes the shards: `threads` of the flow run. The others are "
-            "accepted, executed alike in this version, and warned of; the address of a cluster has "
-            "to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
+            description="What executes the shards: `threads` of the flow run, or the processes of "
+            "a Dask or a Ray cluster, which the flow run starts if it has no address; an address "
+            "has to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
             examples=["dask", "dask=tcp://dask-scheduler:8786"],
         ),
     ] = "auto"
@@ -273,3 +285,152 @@ def _iterations(value: int | str | None) -> Iterations | None:
         return None if value is None else parse_iterations(value)
     except ValueError as error:
         raise UsageError(f"iterations: {error}") from error
+
+
+def this_worker() -> AcceptingWorker:
+    """Return what this process allows."""
+    folder = Path.cwd()
+    return AcceptingWorker(folder, read_settings(os.environ, folder), environment=os.environ)
+
+
+def permitted_store(address: str, settings: Settings) -> ObjectStore:
+    """Return the store at `address`, the configured one if it is empty.
+
+    Raises `NotAllowedError` unless it is the configured one or is allowed by EVALCORE_ALLOW_STORES.
+    """
+    if address and not is_allowed_store(address, (settings.store, *settings.allow_stores)):
+        # Not the whole address: it may hold a password.
+        without_password = address.rpartition("@")[2]
+        raise NotAllowedError(
+            f"the store {without_password!r} is not the one of this worker (EVALCORE_STORE), and "
+            "none that EVALCORE_ALLOW_STORES allows"
+        )
+    return open_store(address or settings.store)
+
+
+def permitted_suite(name: str, worker: AcceptingWorker) -> Path:
+    """Return the file of a suite that a parameter names.
+
+    Raises `NotAllowedError` unless it lies below the worker's folder, links resolved, and in none
+    of its stores: what stands in a store is data.
+    """
+    own_folder = worker.folder.resolve()
+    try:
+        path = (own_folder / name).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise NotAllowedError(f"{name!r} is no name of a file: {error}") from error
+    if not path.is_relative_to(own_folder):
+        raise NotAllowedError(f"{name}: a suite's file lies below the working folder")
+    settings = worker.settings
+    for store in (settings.store, *settings.allow_stores):
+        folder = folder_of_store(store)
+        if folder is None or folder == own_folder or not folder.is_relative_to(own_folder):
+            continue
+        if path.is_relative_to(folder):
+            raise NotAllowedError(f"{name}: lies in the store {folder}, where suites are data")
+    return path
+
+
+def find_suites(patterns: list[str], folder: Path) -> list[tuple[str, bool]]:
+    """Return the files that the patterns name, in their order, each once.
+
+    A pattern's own files are in alphabetical order. A pattern that no file below `folder` matches
+    stands for itself, with False; a plain name is never looked for.
+    """
+    suites: dict[str, bool] = {}
+    for pattern in patterns:
+        if not has_magic(pattern):
+            suites.setdefault(pattern, True)
+            continue
+        files = _matching(pattern, folder)
+        for name in files:
+            suites.setdefault(name, True)
+        if not files:
+            suites.setdefault(pattern, False)
+    return list(suites.items())
+
+
+def _matching(pattern: str, folder: Path) -> list[str]:
+    """Return the files below `folder` that match, relative to it; nothing hidden."""
+    if Path(pattern).is_absolute():
+        return []
+    try:
+        names = matching_files(pattern, folder, folder)
+    except (EvalError, ValueError):
+        return []
+    return [
+        name
+        for name in names
+        if not any(part.startswith(".") for part in Path(name).parts)
+        # It stands beside suites and is none.
+        and Path(name).name != QUARANTINE_FILE
+    ]
+
+
+# The plan of each run is cut for as many processes.
+PLAN_WORKERS: Final = 2
+FORMS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
+_SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
+_ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)
+
+
+class RunnerKind(StrEnum):
+    """What executes shards; AUTO is threads."""
+
+    AUTO = "auto"
+    THREADS = "threads"
+    DASK = "dask"
+    RAY = "ray"
+
+
+class RunnerChoice(NamedTuple):
+    """A runner, and the address of its cluster; without one it starts a cluster of its own."""
+
+    kind: RunnerKind = RunnerKind.AUTO
+    address: str = ""
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether shards are executed by the processes of a Dask or a Ray cluster."""
+        return self.kind in (RunnerKind.DASK, RunnerKind.RAY)
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.address}" if self.address else str(self.kind)
+
+
+def parse_runner(text: str) -> RunnerChoice:
+    """Return the runner that a text names; raise `UsageError` for one that does not exist."""
+    name, separator, address = text.strip().partition("=")
+    if name not in tuple(RunnerKind):
+        raise UsageError(f"there is no runner '{name}'; would work: {FORMS}")
+    choice = RunnerChoice(RunnerKind(name), address)
+    if not separator:
+        return choice
+    schemes = _SCHEMES.get(name)
+    if schemes is None:
+        raise UsageError(f"the runner '{name}' takes no address; would work: {FORMS}")
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None or parts["scheme"] not in schemes:
+        likely = ", ".join(f"{name}={scheme}://HOST:PORT" for scheme in schemes)
+        raise UsageError(f"'{address}' is no address of a {name} cluster; would work: {likely}")
+    return choice
+
+
+def require_installed(choice: RunnerChoice) -> None:
+    """Raise `UsageError` for a cluster whose package is not installed."""
+    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
+        extra = f"pip install 'evalcore-pipeline[{choice.kind}]'"
+        raise UsageError(f"the runner '{choice.kind}' needs the extra '{choice.kind}': {extra}")
+
+
+def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:
+    """Return a runner that a flow's parameter names.
+
+    Raises `NotAllowedError` for the address of a cluster that the worker's settings do not name:
+    what answers there sends objects that the flow run unpickles.
+    """
+    if choice.address and str(choice) not in settings.allow_runners:
+        raise NotAllowedError(
+            f"the runner '{choice}' is none that EVALCORE_ALLOW_RUNNERS of this worker allows"
+        )
+    return choice

@@ -1,4 +1,4 @@
-"""What Prefect shows of a run: names, labels, artifacts, events.
+"""What Prefect shows of a run (names, labels, artifacts, events), and what people are told.
 
 The store is the truth: what Prefect does not take is logged, and the run goes on without it.
 """
@@ -27,22 +27,30 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
 from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
+from evalcore.model.notification import NotifyPolicy
 from evalcore.pipeline.finish import RunView
-from evalcore.pipeline.notify import report_links
+from evalcore.pipeline.notify import (
+    configured_receivers,
+    notify_decision,
+    report_links,
+    send,
+)
 from evalcore.pipeline.presenting import run_trend
+from evalcore.prefect.states import named
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.charts.drawing import chart_png
 from evalcore.report.charts.trend import trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
-from evalcore.report.message import LISTED_CASES
-from evalcore.settings import read_settings
+from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, Notice, plain
+from evalcore.settings import Settings, read_settings
 from evalcore.storage.runs import StoredRun, is_whole
 from evalcore.trust.text import sanitize_terminal
 
@@ -269,3 +277,50 @@ def best_effort(what: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001  (Prefect's API; the run does not depend on it)
         reason = logged(f"{type(error).__name__}: {error}")
         get_run_logger().warning("could not %s: %s", what, reason)
+
+
+def flow_links() -> tuple[tuple[str, str], ...]:
+    """Return the link to this flow run; nothing where Prefect has no pages."""
+    address = runtime.flow_run.ui_url
+    return (("flow run", str(address)),) if address else ()
+
+
+def tell_decision(view: RunView, settings: Settings) -> None:
+    """Tell of a run's decision; in a night the configuration's receivers get one message for all.
+
+    What cannot be sent is a warning in the flow run's log.
+    """
+    with best_effort("tell of the decision"):
+        configured = not is_listened_to()
+        for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
+            get_run_logger().warning("%s", logged(warning))
+
+
+def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
+    """Tell the configuration's receivers of a suite that came to no decision, unless a night does.
+
+    Each kind of `on` is due: a suite that does not load is a failure, and a change.
+    """
+    policy = settings.notify
+    if is_listened_to() or policy is None or not policy.to:
+        return
+    with best_effort("tell of the suite without a decision"):
+        for warning in send(refusal_message(suite, state), configured_receivers(policy)):
+            get_run_logger().warning("%s", logged(warning))
+
+
+def refusal_message(suite: str, state: State[Any]) -> Notice:
+    """Return the message of a suite without a decision: why, and the flow run."""
+    title = plain(f"{suite}: {named(state)}")
+    body, text = (
+        "\n".join([form.safe(state.message or ""), *(form.link(*link) for link in flow_links())])
+        for form in (MARKDOWN, PLAIN)
+    )
+    return Notice(title, body, text)
+
+
+def tell_night(message: Notice, policy: NotifyPolicy) -> None:
+    """Send the message of a night to the receivers of the configuration."""
+    with best_effort("tell of the night"):
+        for warning in send(message, configured_receivers(policy)):
+            get_run_logger().warning("%s", logged(warning))

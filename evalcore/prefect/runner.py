@@ -51,7 +51,7 @@ class PrefectRunner:
 
         Raises `UsageError` if there is none of this name, or its extra is not installed.
         """
-        from evalcore.prefect.runner_choice import PLAN_WORKERS, parse_runner, require_installed
+        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner, require_installed
 
         choice = parse_runner(runner)
         require_installed(choice)

@@ -10,8 +10,7 @@ from typing import Final
 from evalcore.errors import EvalError, NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code
 from evalcore.pipeline.plan import load
-from evalcore.prefect.nightly_parameters import find_suites
-from evalcore.prefect.parameters import EvaluateParameters, load_options
+from evalcore.prefect.parameters import EvaluateParameters, find_suites, load_options
 from evalcore.settings import read_settings
 
 # Where suites usually stand in a project.

@@ -33,7 +33,7 @@ from evalcore.execution.worker import Key, process_worker
 from evalcore.pipeline.executors import usable_cores
 from evalcore.pipeline.process import ProcessDiedError, run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, run_terms
-from evalcore.prefect.runner_choice import RunnerChoice, RunnerKind, require_installed
+from evalcore.prefect.parameters import RunnerChoice, RunnerKind, require_installed
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.process_privacy import hide_process
 

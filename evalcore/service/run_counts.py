@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -52,13 +52,14 @@ async def count_children(
     """Return how the children of runs are as the session sees them, by the ids of the runs."""
     counts: dict[str, list[ChildCount]] = {row.id: [] for row in rows}
     if counts:
-        for run_id, *count in await session.execute(_counted(), {"ids": [*counts]}):
-            counts[run_id].append(ChildCount(*count))
+        found = await session.execute(_counted(), {"ids": [*counts]})
+        for run_id, status, verdict, number in found:
+            counts[run_id].append(ChildCount(status, verdict, number))
     return counts
 
 
 @cache
-def _counted() -> Select[Any]:
+def _counted() -> Select[str, str, str | None, int]:
     children = EvalResultRow
     return (
         select(children.run_id, children.status, children.verdict, func.count())

@@ -102,13 +102,8 @@ def test_the_nightly_is_scheduled_as_asked(deployed: Project) -> None:
     }
 
 
-def test_outside_of_a_checkout_workers_load_the_installed_package(deployed: Project) -> None:
+def test_workers_load_the_installed_package(deployed: Project) -> None:
     assert deployment("evaluate/on-demand").entrypoint == "evalcore.prefect.flows.evaluate"
-
-
-def test_in_a_checkout_workers_load_its_files(deployed: Project) -> None:
-    shown = deploy(ROOT, "--dry-run").stdout
-    assert "deployment evaluate/on-demand (entrypoint" in shown
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(

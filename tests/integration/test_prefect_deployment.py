@@ -22,12 +22,11 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import AwaitingRetry, Cancelling, Completed, Running
+from prefect.states import AwaitingRetry
 
 from evalcore.model.run import Manifest
 from evalcore.prefect.compact import CompactParameters
-from evalcore.prefect.flows import evaluate
-from evalcore.prefect.nightly_parameters import NightlyParameters
+from evalcore.prefect.nightly import NightlyParameters
 from evalcore.prefect.parameters import EvaluateParameters, form_text
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
@@ -241,40 +240,6 @@ def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
         time.sleep(0.2)
     (manifest,) = manifests(store)
     assert manifest.state == "cancelled", working.log
-
-
-# Of each flow run, in a process of its own; importing Prefect once for all of them.
-_SETTLES = """
-import os, sys
-from evalcore.prefect.late_cancellation import settle_at_exit
-
-for flow_run in sys.argv[1:]:
-    if os.fork() == 0:
-        os.environ["PREFECT__FLOW_RUN_ID"] = flow_run
-        settle_at_exit()
-        sys.exit()
-    os.wait()
-"""
-
-
-def test_a_flow_run_that_is_cancelled_while_it_ends_does_not_stay_cancelling(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    states: list[State[Any]] = [Cancelling(), Completed(), Running()]
-    with get_client(sync_client=True) as client:
-        flow_runs = []
-        for state in states:
-            flow_run = client.create_flow_run(evaluate, parameters={"suite": "x"}, state=Running())
-            client.set_flow_run_state(flow_run.id, state, force=True)
-            flow_runs.append(flow_run.id)
-        subprocess.run(
-            [sys.executable, "-c", _SETTLES, *map(str, flow_runs)],
-            env=prefect.environment,
-            timeout=300,
-            check=True,
-        )
-        ends = [client.read_flow_run(flow_run).state_name for flow_run in flow_runs]
-    assert ends == ["Cancelled", "Completed", "Running"]
 
 
 def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(

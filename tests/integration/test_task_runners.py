@@ -11,10 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from evalcore.pipeline.plan import load
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from tests.support.prefect_runs import flow_run_of
+from tests.support.prefect_runs import flow_run_of, planned
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import (
     Command,

@@ -7,7 +7,7 @@ BEGIN). Under load each of them waits for the interpreter's lock.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -38,7 +38,7 @@ class SqliteConnection(aiosqlite.Connection):
         self._begin: str | None = None
         self._is_reading = False
 
-    async def cursor(self) -> SqliteCursor:  # type: ignore[override]  # as much as is used of one
+    def cursor(self) -> SqliteCursor:  # type: ignore[override]  # as much as is used of one
         """Return a cursor; the thread learns of it with its first statement."""
         return SqliteCursor(self)
 
@@ -80,6 +80,15 @@ class SqliteCursor:
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._executed = _Executed(None, [], None, -1)
+
+    def __await__(self) -> Generator[None, None, SqliteCursor]:
+        """Return the cursor: SQLAlchemy 2.0 awaits it."""
+        yield from ()
+        return self
+
+    async def __aenter__(self) -> SqliteCursor:
+        """Return the cursor: SQLAlchemy 2.1 enters it and closes it itself."""
+        return self
 
     async def execute(self, sql: str, parameters: Any = ()) -> None:
         """Execute a statement."""

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from evalcore.prefect import states
 from evalcore.prefect.night_report import SuiteEnd, night_markdown, night_rows
-from evalcore.prefect.nightly_parameters import NightlyParameters, find_suites
-from evalcore.prefect.parameters import EvaluateParameters
+from evalcore.prefect.nightly import NightlyParameters
+from evalcore.prefect.parameters import EvaluateParameters, find_suites
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from evalcore.errors import NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.prefect import states
-from evalcore.prefect.permitted import permitted_store, permitted_suite, this_worker
+from evalcore.prefect.parameters import permitted_store, permitted_suite, this_worker
 from evalcore.settings import Settings
 
 

@@ -8,15 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.prefect.parameters import EvaluateParameters
-from evalcore.prefect.runner import PrefectRunner
-from evalcore.prefect.runner_choice import (
+from evalcore.prefect.parameters import (
+    EvaluateParameters,
     RunnerChoice,
     RunnerKind,
-    describe_replacement,
     parse_runner,
     permitted_runner,
 )
+from evalcore.prefect.runner import PrefectRunner
 from evalcore.settings import Settings
 
 
@@ -25,7 +24,6 @@ from evalcore.settings import Settings
     [
         ("auto", RunnerChoice()),
         ("threads", RunnerChoice(RunnerKind.THREADS)),
-        ("lanes", RunnerChoice(RunnerKind.LANES)),
         ("dask", RunnerChoice(RunnerKind.DASK)),
         (
             "dask=tcp://dask-scheduler:8786",
@@ -45,7 +43,7 @@ def test_a_runner_is_a_name_or_a_name_with_an_address(text: str, choice: RunnerC
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("spark", "no runner 'spark'; would work: threads, lanes, dask, dask=tcp"),
+        ("spark", "no runner 'spark'; would work: threads, dask, dask=tcp"),
         ("", "no runner ''"),
         ("Dask", "no runner 'Dask'"),
         ("threads=4", "the runner 'threads' takes no address"),
@@ -80,24 +78,8 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
             permitted_runner(parse_runner(text), settings)
 
 
-@pytest.mark.parametrize(
-    ("runner", "processes", "what"),
-    [
-        ("auto", 0, ""),
-        ("threads", 0, ""),
-        ("threads", 4, "a run of 4 processes"),
-        ("lanes", 4, "runner 'lanes'"),
-        ("dask", 0, "runner 'dask'"),
-        ("ray=ray://head:10001", 2, "runner 'ray=ray://head:10001'"),
-    ],
-)
-def test_what_this_version_has_threads_for_is_named(runner: str, processes: int, what: str) -> None:
-    told = describe_replacement(parse_runner(runner), processes)
-    assert told == (what and f"{what} executes in the flow's process in this version")
-
-
 def test_a_run_is_planned_alike_for_every_runner() -> None:
-    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "lanes", "dask")}
+    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "dask")}
     assert len(plans) == 1
     with pytest.raises(UsageError, match="no runner 'spark'"):
         PrefectRunner().prepare("spark")

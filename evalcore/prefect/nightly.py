@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
+from zoneinfo import ZoneInfo
 
-from prefect import Flow, flow, get_run_logger
-from prefect.artifacts import (
-    create_image_artifact,
-    create_markdown_artifact,
-    create_table_artifact,
-)
+from prefect import Flow, flow, get_run_logger, runtime
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.context import FlowRunContext
 from prefect.states import Cancelled
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -43,12 +40,14 @@ from evalcore.prefect.parameters import (
 )
 from evalcore.prefect.publish import (
     PublishedRun,
-    artifact_key,
+    Step,
     best_effort,
+    deliver,
     flow_links,
     listening,
     logged,
     tell_night,
+    trend_step,
 )
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.escape import escape_markdown
@@ -101,8 +100,23 @@ NightlyParameters: type[Night] = create_model(
 
 
 def night_name() -> str:
-    """Return the flow run's name: when it began, in UTC."""
-    return f"nightly {datetime.now(UTC):%Y-%m-%d %H:%M}"
+    """Return the flow run's name: when it was to start, in its schedule's timezone, else in UTC."""
+    start = runtime.flow_run.scheduled_start_time.astimezone(_timezone())
+    return f"nightly {start:%Y-%m-%d %H:%M %Z}"
+
+
+def _timezone() -> tzinfo:
+    """Return the timezone of the schedule that made this flow run, else of its deployment's."""
+    context = FlowRunContext.get()
+    flow_run = None if context is None else context.flow_run
+    if flow_run is None or flow_run.deployment_id is None:
+        return UTC
+    with best_effort("read the night's schedule"), get_client(sync_client=True) as client:
+        schedules = client.read_deployment(flow_run.deployment_id).schedules
+        maker = flow_run.created_by.id if flow_run.created_by is not None else None
+        for made in sorted(schedules, key=lambda each: each.id != maker):
+            return ZoneInfo(getattr(made.schedule, "timezone", None) or "UTC")
+    return UTC
 
 
 def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -115,7 +129,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
             if child.state is not None and child.state.is_final():
                 continue
             note_cancellation(flow, child, state)
-            ended: State[Any] = Cancelled(message="the night was cancelled")
+            ended: State[Any] = Cancelled(message=f"the night ended as {state.name}")
             client.set_flow_run_state(child.id, ended, force=True)
 
 
@@ -124,6 +138,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
     description="Evaluate many suites and report on all of them together.",
     flow_run_name=night_name,
     on_cancellation=[stop_suites],
+    on_crashed=[stop_suites],
     persist_result=False,
 )
 @takes_parameters(NightlyParameters)
@@ -202,20 +217,27 @@ def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
 
 
 def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
-    with best_effort("create the night's report"):
-        create_markdown_artifact(
-            markdown=night_markdown(ends, state),
-            key=REPORT_KEY,
-            description=state.message or "",
-        )
-    for end in ends:
-        if end.history is not None and end.history.trend_png is not None:
-            with best_effort("create the picture of a trend"):
-                picture = b64encode(end.history.trend_png).decode()
-                create_image_artifact(
-                    image_url=f"data:image/png;base64,{picture}",
-                    key=artifact_key(end.history.suite, "trend"),
-                    description=f"Score of {escape_markdown(end.history.suite)} over its runs",
+    markdown, rows = night_markdown(ends, state), night_rows(ends)
+    deliver(
+        [
+            Step(
+                "create the night's report",
+                lambda: create_markdown_artifact(
+                    markdown=markdown, key=REPORT_KEY, description=state.message or ""
+                ),
+            ),
+            Step(
+                "create the table of the night's gates",
+                lambda: create_table_artifact(table=rows, key=GATES_KEY, description="All gates"),
+            ),
+            *(
+                trend_step(
+                    end.history.suite,
+                    end.history.trend_png,
+                    f"Score of {escape_markdown(end.history.suite)} over its runs",
                 )
-    with best_effort("create the table of the night's gates"):
-        create_table_artifact(table=night_rows(ends), key=GATES_KEY, description="All gates")
+                for end in ends
+                if end.history is not None and end.history.trend_png is not None
+            ),
+        ]
+    )

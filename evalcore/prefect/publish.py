@@ -9,7 +9,8 @@ import base64
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
@@ -61,6 +62,10 @@ GATE_FAILED = "evalcore.gate.failed"
 
 _LISTED_FAILURES = 100
 _PROGRESS_S = 1.0
+# How long the last figure may take.
+_PROGRESS_ENDS_S = 2.0
+# Of all that is shown of a run together.
+DEADLINE_S = 15.0
 _LINK_KEYS = {"results": "page", "report.json": "link"}
 _LINKED = {
     "results": "Page of run {run} in the viewer",
@@ -101,23 +106,14 @@ def note_flow_run(run: StoredRun) -> None:
 class RunProgress:
     """The progress artifact of a flow run: a context that brings it up to date once a second.
 
-    `committed` items were committed before this flow run. A server that does not answer keeps
-    nobody but the end of the context waiting.
+    `committed` of the `items` were committed before this flow run. A server that does not answer
+    keeps nobody waiting but the end of the context, for two seconds.
     """
 
     def __init__(self, suite: str, items: int, committed: int = 0) -> None:
-        self._items, self._committed = items, committed
-        self._shown = 0
-        self._artifact: UUID | None = None
+        self._suite, self._items, self._committed = suite, items, committed
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        with best_effort("create the progress artifact"):
-            created = create_progress_artifact(
-                progress=0.0,
-                key=artifact_key(suite, "progress"),
-                description=f"Committed work items of {escape_markdown(suite)}",
-            )
-            self._artifact = cast("UUID", created)
         # What flow run it is stands in the context.
         context = copy_context()
         self._thread = threading.Thread(
@@ -129,26 +125,36 @@ class RunProgress:
         with self._lock:
             self._committed += items
 
+    @property
+    def percent(self) -> float:
+        """How much is committed; 100 at most, also if a shard is told of twice."""
+        return 100.0 * min(self._committed, self._items) / max(1, self._items)
+
     def __enter__(self) -> RunProgress:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
-        self._show()
+        self._thread.join(_PROGRESS_ENDS_S)
 
     def _keep_up(self) -> None:
-        while not self._ended.wait(_PROGRESS_S):
-            self._show()
-
-    def _show(self) -> None:
-        committed = self._committed
-        if self._artifact is None or committed == self._shown:
-            return
-        with best_effort("update the progress artifact"):
-            update_progress_artifact(self._artifact, progress=100.0 * committed / self._items)
-        self._shown = committed
+        artifact: UUID | None = None
+        with best_effort("create the progress artifact"):
+            created = create_progress_artifact(
+                progress=0.0,
+                key=artifact_key(self._suite, "progress"),
+                description=f"Committed work items of {escape_markdown(self._suite)}",
+            )
+            artifact = cast("UUID", created)
+        shown, has_ended = 0.0, artifact is None
+        while artifact is not None and not has_ended:
+            has_ended = self._ended.wait(_PROGRESS_S)
+            percent = self.percent
+            if percent != shown:
+                with best_effort("update the progress artifact"):
+                    update_progress_artifact(artifact, progress=percent)
+                shown = percent
 
 
 class PublishedRun(NamedTuple):
@@ -182,55 +188,103 @@ def is_listened_to() -> bool:
     return _LISTENER.get() is not None
 
 
+class Step(NamedTuple):
+    """Something to send to Prefect, and what a log says could not be done if that fails."""
+
+    what: str
+    send: Callable[[], object]
+
+
+def deliver(steps: Sequence[Step], *, within_s: float = DEADLINE_S) -> None:
+    """Take the steps one after another, for so many seconds together at most.
+
+    Warns of what Prefect did not take, and of what was left out because it did not answer in time.
+    """
+    left = deque(steps)
+    is_late = threading.Event()
+
+    def send() -> None:
+        while left and not is_late.is_set():
+            with best_effort(left[0].what):
+                left[0].send()
+            left.popleft()
+
+    context = copy_context()
+    thread = threading.Thread(target=lambda: context.run(send), name="publish", daemon=True)
+    thread.start()
+    thread.join(within_s)
+    is_late.set()
+    if thread.is_alive():
+        undone = ", ".join(step.what for step in tuple(left))
+        get_run_logger().warning("no answer of Prefect within %g s; left out: %s", within_s, undone)
+
+
 def publish(view: RunView) -> None:
-    """Create the artifacts of a decided run, and send its events."""
+    """Create the artifacts of a decided run and send its events, within 15 s."""
     report = view.report
+    links = tuple(report_links(view, read_settings(os.environ, Path.cwd()).viewer_url))
     listener = _LISTENER.get()
-    viewer_url = read_settings(os.environ, Path.cwd()).viewer_url
-    links = tuple(report_links(view, viewer_url))
     if listener is not None:
-        listener(PublishedRun(view.run, report, view.failures(2 * LISTED_CASES), links))
-    with best_effort("create the report's artifact"):
-        create_markdown_artifact(
-            markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),
-            key=artifact_key(report.suite, "report"),
-            description=f"Run {report.run.id}: {report.decision}",
-        )
-    with best_effort("create the artifact of the gates"):
-        create_table_artifact(
-            table=gate_rows(report),
-            key=artifact_key(report.suite, "gates"),
-            description=f"Gates of run {report.run.id}",
-        )
-    _publish_trend(view)
-    for name, address in links:
-        with best_effort(f"link {name}"):
-            create_link_artifact(
-                link=address,
-                link_text=name,
-                key=artifact_key(report.suite, _LINK_KEYS[name]),
-                description=_LINKED[name].format(run=report.run.id),
-            )
-    send_events(report)
+        failures = view.failures(2 * LISTED_CASES)
+        listener(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
+    markdown = render_markdown(report, view.failures(_LISTED_FAILURES))
+    steps = [
+        Step(
+            "create the report's artifact",
+            lambda: create_markdown_artifact(
+                markdown=markdown,
+                key=artifact_key(report.suite, "report"),
+                description=f"Run {report.run.id}: {report.decision}",
+            ),
+        ),
+        Step(
+            "create the artifact of the gates",
+            lambda: create_table_artifact(
+                table=[gate_row(gate) for gate in report.gates],
+                key=artifact_key(report.suite, "gates"),
+                description=f"Gates of run {report.run.id}",
+            ),
+        ),
+        *_trend_steps(view),
+        *(_link_step(report, name, address) for name, address in links),
+        Step("send events", lambda: send_events(report)),
+    ]
+    deliver(steps)
 
 
-def _publish_trend(view: RunView) -> None:
-    """Create the artifact with the picture of the suite's trend; nothing for its first run."""
-    with best_effort("create the picture of the trend"):
+def _trend_steps(view: RunView) -> list[Step]:
+    """Return the step for the picture of the suite's trend; none for its first run."""
+    with best_effort("draw the trend"):
         trend = run_trend(view.run.store, view.report, whole=is_whole(view.run))
-        if trend is None:
-            return
-        picture = base64.b64encode(chart_png(trend_spec(trend))).decode()
-        create_image_artifact(
+        if trend is not None:
+            description = f"Trend up to run {view.report.run.id}"
+            return [trend_step(view.report.suite, chart_png(trend_spec(trend)), description)]
+    return []
+
+
+def trend_step(suite: str, png: bytes, description: str) -> Step:
+    """Return the step that creates the artifact with the picture of a suite's trend."""
+    picture = base64.b64encode(png).decode()
+    return Step(
+        "create the picture of the trend",
+        lambda: create_image_artifact(
             image_url=f"data:image/png;base64,{picture}",
-            key=artifact_key(view.report.suite, "trend"),
-            description=f"Trend up to run {view.report.run.id}",
-        )
+            key=artifact_key(suite, "trend"),
+            description=description,
+        ),
+    )
 
 
-def gate_rows(report: Report) -> list[dict[str, Any]]:
-    """Return the gates as rows of a table."""
-    return [gate_row(gate) for gate in report.gates]
+def _link_step(report: Report, name: str, address: str) -> Step:
+    return Step(
+        f"link {name}",
+        lambda: create_link_artifact(
+            link=address,
+            link_text=name,
+            key=artifact_key(report.suite, _LINK_KEYS[name]),
+            description=_LINKED[name].format(run=report.run.id),
+        ),
+    )
 
 
 def gate_row(gate: GateResult) -> dict[str, Any]:
@@ -251,17 +305,16 @@ def send_events(report: Report) -> None:
         "evalcore.decision": str(report.decision),
     }
     summary = report.summary
-    with best_effort("send events"):
-        payload: dict[str, Any] = {
-            "score": summary.score,
-            "pass_rate": summary.pass_rate,
-            "planned": summary.counts.planned,
-            "errors": summary.counts.error,
-        }
-        emit_event(RUN_COMPLETED, resource=resource, payload=payload)
-        for gate in report.gates:
-            if not gate.passed:
-                emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+    payload: dict[str, Any] = {
+        "score": summary.score,
+        "pass_rate": summary.pass_rate,
+        "planned": summary.counts.planned,
+        "errors": summary.counts.error,
+    }
+    emit_event(RUN_COMPLETED, resource=resource, payload=payload)
+    for gate in report.gates:
+        if not gate.passed:
+            emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
 
 
 def logged(text: str) -> str:

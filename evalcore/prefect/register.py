@@ -138,8 +138,8 @@ def register_deployment(
     definition = declared_choice.definition(definition)
     flow = getattr(import_module(definition.module), definition.function)
     schema = flow.parameters.model_dump(mode="json", exclude_unset=True)
-    # The server refuses a parameter that the flow does not have; its run would crash.
-    schema["additionalProperties"] = False
+    # The server refuses a parameter that the flow does not have, with the names of those it has.
+    schema["propertyNames"] = {"enum": [*schema["properties"]]}
     declared = _declared(definition, environment) | {"parameter_openapi_schema": schema}
     name = f"{flow.name}/{definition.name}"
     try:

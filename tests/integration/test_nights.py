@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
-from prefect.client.schemas.objects import State
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.flow_engine import run_flow
+from prefect.states import Pending
 
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.nightly import GATES_KEY, REPORT_KEY, nightly
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.message_receiver import Receiver
-from tests.support.prefect_api import artifacts, children, ended_run, trigger
+from tests.support.prefect_api import artifacts, children, deployment, ended_run, trigger
 from tests.support.prefect_project import Project
 
 pytestmark = [
@@ -90,6 +96,35 @@ def test_what_is_asked_of_the_night_is_laid_over_every_suite(deployed: Project) 
     )
     assert night.is_completed(), night.message
     assert night.message == "2 of 2 suites passed"
+
+
+def scheduled_night() -> FlowRun:
+    """Return a night that the server has made of the deployment's schedule."""
+    found = deployment("nightly/nightly")
+    mine = DeploymentFilter(id=DeploymentFilterId(any_=[found.id]))
+    deadline = time.monotonic() + 300
+    with get_client(sync_client=True) as client:
+        while True:
+            nights = client.read_flow_runs(deployment_filter=mine)
+            scheduled = [night for night in nights if night.auto_scheduled]
+            if scheduled:
+                return scheduled[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_a_nights_name_is_when_its_schedule_starts_it(deployed: Project) -> None:
+    night = scheduled_night()
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(night.id, Pending(), force=True)
+        night = client.read_flow_run(night.id)
+        with contextlib.chdir(deployed.folder):
+            run_flow(nightly, flow_run=night, parameters={"suites": ["good.eval.yaml"]})
+        ended = client.read_flow_run(night.id)
+    assert night.expected_start_time is not None
+    start = night.expected_start_time.astimezone(ZoneInfo("Europe/Berlin"))
+    assert (start.hour, start.minute) == (1, 30)
+    assert ended.name == f"nightly {start:%Y-%m-%d} 01:30 {start:%Z}"
 
 
 def test_the_night_says_what_changed_and_tells_it_once(

@@ -351,8 +351,6 @@ async def _work(address: str, folder: str, tls: Mapping[str, str], ready: IO[byt
     """Be a worker of a run's own Dask cluster until its scheduler is gone."""
     import distributed
 
-    import evalcore.prefect.tasks  # noqa: F401 - else the first task waits for it
-
     role = {"ca_file": tls["ca_file"], "worker_cert": tls["cert"], "worker_key": tls["key"]}
     security = distributed.Security(
         require_encryption=True, **{f"tls_{name}": text for name, text in role.items()}

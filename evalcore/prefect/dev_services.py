@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalcore.errors import UsageError
-from evalcore.prefect.definitions import FOLDER
 from evalcore.prefect.processes import HOST, Server, ServerError, port_is_free, start, stop_all
 from evalcore.prefect.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
 from evalcore.settings import read_settings
 
+FOLDER = Path(__file__).resolve().parent / "data"
 POOL = "evalcore"
 # The first start makes the database, and may have to compile Prefect's modules. On a busy machine
 # a minute is too little for any of them; one that ends is noticed at once.

@@ -87,10 +87,10 @@ class PrefectRunner:
         Raises `UsageError` if the server cannot be reached, and another `EvalError` if the run came
         to no decision.
         """
-        from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
         from evalcore.prefect.server import configure, reach_server
 
-        configure()
+        configure()  # before Prefect is imported
+        from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
         from evalcore.prefect.flows import evaluate
 
         reach_server()

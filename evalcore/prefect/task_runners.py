@@ -7,12 +7,14 @@ environment, and end with it. Run as a program, this module is a worker of such 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
@@ -43,6 +45,7 @@ _HOST: Final = "127.0.0.1"
 _CONNECT_S: Final = 10.0
 _START_S: Final = 60.0
 _END_S: Final = 2.0
+_LOOK_S: Final = 0.05
 _FAILED_STARTS: Final = 3
 _COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.prefect.task_runners")
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
@@ -93,7 +96,6 @@ def open_runner(
     environment = {
         **run_environment(run, signed=bool(terms["roots"])),
         **_prefect_environment(),
-        **_RAY_SETTINGS,
         RUN_TERMS: orjson.dumps(terms).decode(),
     }
     # A process more would have no call of a provider that allows so few.
@@ -289,8 +291,8 @@ class _DaskProcesses:
         self._lock = threading.Lock()
         self._is_closed = False
         self._failed_starts = 0
-        self._has_ready = threading.Event()
         self._living: set[subprocess.Popen[bytes]] = set()
+        self._ready: set[subprocess.Popen[bytes]] = set()
         self._keepers = [threading.Thread(target=self._keep, daemon=True) for _ in range(count)]
         hide_process()
         for keeper in self._keepers:
@@ -301,16 +303,16 @@ class _DaskProcesses:
         while (process := self._started()) is not None:
             if process.stdout is not None and process.stdout.readline():
                 self._failed_starts = 0
-                self._has_ready.set()
+                self._ready.add(process)
             elif not self._is_closed:
                 self._failed_starts += 1
                 if self._failed_starts >= _FAILED_STARTS:
                     ended = f"a worker of the Dask cluster ended at once, code {process.wait()}"
                     self._broken(RuntimeError(ended))
-                    self._has_ready.set()
                     return
             process.wait()
             self._living.discard(process)
+            self._ready.discard(process)
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
@@ -332,8 +334,16 @@ class _DaskProcesses:
         return process
 
     def wait_until_ready(self) -> None:
-        """Return once a worker is ready; raise `RuntimeError` if none gets so far."""
-        if not self._has_ready.wait(_START_S) or self._failed_starts >= _FAILED_STARTS:
+        """Return once all workers are ready, which share the first shards; or one, after a minute.
+
+        Raises `RuntimeError` if none gets so far.
+        """
+        until = time.monotonic() + _START_S
+        while len(self._ready) < len(self._keepers) and self._failed_starts < _FAILED_STARTS:
+            if time.monotonic() > until:
+                break
+            time.sleep(_LOOK_S)
+        if not self._ready:
             raise RuntimeError("its workers end, or do not begin")
 
     def close(self) -> None:
@@ -385,6 +395,9 @@ def main() -> None:
     if terms is not None:
         threading.Thread(target=follow, name="evalcore-parent", daemon=True).start()
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # What exists already stays: Prefect has a million objects.
+        gc.set_threshold(100_000, 50, 50)
+        gc.freeze()
         asyncio.run(_work(**terms, ready=ready))
     # Threads of a suite may still run; nothing is left that has to be written.
     os._exit(0)
@@ -413,9 +426,15 @@ class _Ray(_Cluster):
         self._runner = RayTaskRunner(
             # Not the cluster that runs on this machine already, or that RAY_ADDRESS names.
             address=address or "local",
-            init_kwargs={"log_to_driver": False, **({} if address else own)},
+            init_kwargs={
+                "log_to_driver": False,
+                "logging_level": logging.ERROR,
+                **({} if address else own),
+            },
         )
-        with _environment({**os.environ, **_RAY_SETTINGS} if address else environment):
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        # Ray's own token, in the user's home, keeps other users out.
+        with _environment({**(os.environ if address else environment), **_RAY_SETTINGS}):
             self._runner.__enter__()
         try:
             if address and wanted is None:
@@ -478,6 +497,8 @@ class RayProcess:
 
     def __init__(self) -> None:
         hide_process()
+        gc.set_threshold(100_000, 50, 50)
+        gc.freeze()
 
     def ready(self) -> bool:
         """Return once this process can execute."""

@@ -5,7 +5,7 @@ A suite's history tells what changed, and since when its cases fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.model.trend import Trend
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
-from evalcore.prefect.publish import PublishedRun, gate_row
+from evalcore.prefect.publish import FLOW_RUN_LINK, PAGE_LINK, PublishedRun, gate_row
 from evalcore.report.charts.drawing import chart_png
 from evalcore.report.charts.trend import trend_spec
 from evalcore.report.document import Report
@@ -36,12 +36,14 @@ _MIN_POINTS = 2
 class FailingCase:
     """A case that does not pass: the first run since which it does not, and the last that it did.
 
-    None where the history does not say. `is_new`: it passed in the suite's run before.
+    None where the history does not say. `runs` are those since. `is_new`: it passed in the suite's
+    run before.
     """
 
     case: str
     variant: str
     since: str | None
+    runs: int
     last_pass: str | None
     is_new: bool
 
@@ -94,6 +96,7 @@ def _failing(groups: tuple[CaseHistory, ...], before: str | None) -> FailingCase
         case=case.case_id,
         variant=case.variant,
         since=case.failing[0].run_id if case.failing else None,
+        runs=len(case.failing),
         last_pass=last_pass,
         is_new=bool(case.failing) and last_pass is not None and last_pass == before,
     )
@@ -149,7 +152,7 @@ def night_markdown(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
     passed = sum(end.decision == PASSED for end in ends)
     lines = [f"# Nightly: {decision}", "", f"{passed} of {counted(len(ends), 'suite')} passed.", ""]
     lines += _table(
-        ("suite", "decision", "score", "pass rate", "cases", "run"), [_suite_line(e) for e in ends]
+        ("suite", "decision", "score", "pass rate", "cases", "run"), [_suite_row(e) for e in ends]
     )
     for end in ends:
         lines += ["", f"## {_cell(end.suite)}: {end.decision}", ""]
@@ -157,7 +160,7 @@ def night_markdown(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
             # What a file says of itself is shown as it is, never as Markdown.
             lines.append(fenced(end.state.message or ""))
         else:
-            gates = [(g.name, str(g.outcome), g.message) for g in end.report.gates]
+            gates = [(_cell(g.name), str(g.outcome), _cell(g.message)) for g in end.report.gates]
             lines += _table(("gate", "outcome", "message"), gates)
             lines += _what_changed(end)
             lines += _failing_cases(end)
@@ -202,43 +205,59 @@ def _failing_cases(end: SuiteEnd) -> list[str]:
         why = reason if missed is None else f"{missed.name}: {missed.message or missed.outcome}"
         expected = (missed.expected if missed else None) or "–"
         actual = (missed.actual if missed else None) or "–"
-        history = histories.get((failure.case, failure.variant))
-        name = f"{failure.case} [{failure.variant}]"
-        rows.append((name, why, expected, actual, failing_since(history)))
+        case = f"{failure.case} [{failure.variant}]"
+        since = failing_since(
+            histories.get((failure.case, failure.variant)), lambda run: _run_link(end, run)
+        )
+        rows.append((*map(_cell, (case, why, expected, actual)), since))
     lines = ["", *_table(("case", "why", "expected", "actual", "fails since"), rows)]
     more = end.published.report.summary.counts
     unlisted = more.planned - more.passed - more.skipped - len(rows)
     return [*lines, "", f"{unlisted} more did not pass."] if unlisted > 0 else lines
 
 
-def failing_since(history: FailingCase | None) -> str:
-    """Return since which run a case fails and in which it passed last; a dash where unknown."""
-    if history is None or history.since is None:
+def failing_since(case: FailingCase | None, run: Callable[[str], str] = str) -> str:
+    """Return since which run a case fails and in which it passed last; a dash where unknown.
+
+    `run` shows a run by its id.
+    """
+    if case is None or case.since is None:
         return "–"
-    if history.is_new:
-        return f"this run; passed in {history.last_pass}"
-    if history.last_pass is None:
-        return f"{history.since}; never passed"
-    return f"{history.since}; last passed in {history.last_pass}"
+    if case.is_new and case.last_pass is not None:
+        return f"this run; passed in {run(case.last_pass)}"
+    passed = "never passed" if case.last_pass is None else f"last passed in {run(case.last_pass)}"
+    return f"{run(case.since)} ({counted(case.runs, 'run')}); {passed}"
 
 
-def _suite_line(end: SuiteEnd) -> tuple[str, ...]:
+def _suite_row(end: SuiteEnd) -> tuple[str, ...]:
     if end.report is None:
-        return (end.suite, end.decision, "–", "–", "–", "–")
+        return (_cell(end.suite), end.decision, "–", "–", "–", "–")
     summary = end.report.summary
     score = "–" if summary.score is None else f"{summary.score:.4f}"
     cases = f"{summary.passed_cases} of {summary.cases}"
-    return (end.suite, end.decision, score, f"{summary.pass_rate:.4f}", cases, end.report.run.id)
+    run = _run_link(end, end.report.run.id)
+    return (_cell(end.suite), end.decision, score, f"{summary.pass_rate:.4f}", cases, run)
+
+
+def _run_link(end: SuiteEnd, run_id: str) -> str:
+    """Return a run of the suite as a link: to its page in the viewer, else to its flow run."""
+    links = {} if end.published is None else dict(end.published.links)
+    address = None
+    if PAGE_LINK in links:
+        address = f"{links[PAGE_LINK].rpartition('/')[0]}/{run_id}"
+    elif end.report is not None and run_id == end.report.run.id:
+        address = links.get(FLOW_RUN_LINK)
+    return run_id if address is None else f"[{run_id}]({address})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    ruler = ["---"] * len(head)
-    return ["| " + " | ".join(map(_cell, row)) + " |" for row in (head, ruler, *rows)]
+    """Return a table of cells that are Markdown already."""
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def _cell(text: str) -> str:
     """Return text as a table's cell shows it: on one line, none of it as Markdown or HTML."""
-    return text if text == "---" else escape_markdown(text, _LONGEST_CELL)
+    return escape_markdown(text, _LONGEST_CELL)
 
 
 def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:

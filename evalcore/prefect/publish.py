@@ -66,9 +66,12 @@ _PROGRESS_S = 1.0
 _PROGRESS_ENDS_S = 2.0
 # Of all that is shown of a run together.
 DEADLINE_S = 15.0
-_LINK_KEYS = {"results": "page", "report.json": "link"}
+# Names of links to pages about a run (`evalcore.pipeline.notify.report_links`).
+FLOW_RUN_LINK = "flow run"
+PAGE_LINK = "results"
+_LINK_KEYS = {PAGE_LINK: "page", "report.json": "link"}
 _LINKED = {
-    "results": "Page of run {run} in the viewer",
+    PAGE_LINK: "Page of run {run} in the viewer",
     "report.json": "Report of run {run}, readable for seven days",
 }
 _MAX_KEY_PART = 80
@@ -335,7 +338,7 @@ def best_effort(what: str) -> Iterator[None]:
 def flow_links() -> tuple[tuple[str, str], ...]:
     """Return the link to this flow run; nothing where Prefect has no pages."""
     address = runtime.flow_run.ui_url
-    return (("flow run", str(address)),) if address else ()
+    return ((FLOW_RUN_LINK, str(address)),) if address else ()
 
 
 def tell_decision(view: RunView, settings: Settings) -> None:

@@ -20,20 +20,14 @@ _MOST_LOADED: Final = 50
 
 def missing_suites(patterns: Sequence[str], folder: Path) -> list[str]:
     """Return the patterns and names that no file below `folder` answers to."""
-    return [
-        name
-        for name, exists in find_suites(list(patterns), folder)
-        if not exists or not (folder / name).is_file()
-    ]
+    present = present_suites(patterns, folder)
+    return [name for name, _ in find_suites(list(patterns), folder) if name not in present]
 
 
 def present_suites(patterns: Sequence[str], folder: Path) -> list[str]:
     """Return the files below `folder` that the patterns name, in their order."""
-    return [
-        name
-        for name, exists in find_suites(list(patterns), folder)
-        if exists and (folder / name).is_file()
-    ]
+    found = find_suites(list(patterns), folder)
+    return [name for name, exists in found if exists and (folder / name).is_file()]
 
 
 def refused_suites(
@@ -57,3 +51,17 @@ def refused_suites(
         except EvalError:
             continue
     return reasons
+
+
+def night_warnings(suites: Sequence[str], folder: Path) -> list[str]:
+    """Return which suites of a night are missing or refused, and how it gets some."""
+    usual = [pattern for pattern in USUAL_PATTERNS if present_suites([pattern], folder)]
+    hint = f"`evalcore deploy --suites '{usual[0]}'` names some" if usual else "name some: --suites"
+    refused = refused_suites(present_suites(suites, folder), folder)
+    warnings = [
+        *(f"no file {name} in {folder}; {hint}" for name in missing_suites(suites, folder)),
+        *(f"a worker with this environment refuses {name}: {refused[name]}" for name in refused),
+    ]
+    if not suites:
+        return [f"the nightly has no suites and does not run by itself; {hint}"]
+    return [f"nightly: {warning}" for warning in warnings]

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
-from prefect.events.schemas.automations import EventTrigger, Posture
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from evalcore.prefect import automations
 from tests.support.prefect_api import deployment
 from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
 from tests.support.prefect_runs import run_flow, write_python_suite
@@ -31,6 +30,9 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
+LOST = "evalcore: a flow run's heartbeats stopped"
+GATE_FAILED = "evalcore: a gate failed"
+CRASHED = "evalcore: a flow run crashed"
 SECRET_URL = "http://127.0.0.1:9/hooks/s3cret-token"
 
 
@@ -53,7 +55,7 @@ ALL = {
     "deployment evaluate/benchmark",
     "rate limit evalcore-gpt-requests",
     "rate limit evalcore-gpt-tokens",
-    f"automation {automations.LOST}",
+    f"automation {LOST}",
 }
 
 
@@ -112,11 +114,11 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     deployed: Project, folder: Path
 ) -> None:
     shown = deploy(folder, "--dry-run", "--webhook", SECRET_URL, "--env", "A=b")
-    assert did(shown)[f"automation {automations.GATE_FAILED}"] == "created"
+    assert did(shown)[f"automation {GATE_FAILED}"] == "created"
     assert did(shown)["deployment nightly/nightly"] == "changed"
     assert shown.stdout.splitlines()[-1].endswith("would be registered or changed")
     with get_client(sync_client=True) as client:
-        assert client.read_automations_by_name(automations.GATE_FAILED) == []
+        assert client.read_automations_by_name(GATE_FAILED) == []
     assert "A" not in deployment("nightly/nightly").job_variables["env"]
 
 
@@ -177,14 +179,14 @@ def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
     variables = deployment("evaluate/on-demand").job_variables["env"]
     assert int(variables["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]) * 3 == 90
     with get_client(sync_client=True) as client:
-        (automation,) = client.read_automations_by_name(automations.LOST)
+        (automation,) = client.read_automations_by_name(LOST)
     assert automation.enabled
     trigger = automation.trigger
     assert isinstance(trigger, EventTrigger)
     assert trigger.posture is Posture.Proactive
     assert trigger.within.total_seconds() == 90
     assert trigger.after == {"prefect.flow-run.heartbeat"}
-    assert {"prefect.flow-run.heartbeat", "prefect.flow-run.Completed"} < trigger.expect
+    assert trigger.expect == {"prefect.flow-run.*"}
     assert trigger.for_each == {"prefect.resource.id"}
     tagged = {deployment(name).tags[0] for name in ("evaluate/on-demand", "nightly/nightly")}
     assert trigger.model_dump()["match_related"] == {
@@ -194,11 +196,26 @@ def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
     assert tagged == set()
 
 
+def test_an_automation_that_was_changed_is_put_right_and_stays_disabled(
+    deployed: Project, folder: Path
+) -> None:
+    with get_client(sync_client=True) as client:
+        (found,) = client.read_automations_by_name(LOST)
+        changed = found.model_dump(exclude={"id", "owner_resource"})
+        changed |= {"description": "mine", "enabled": False}
+        client.update_automation(found.id, AutomationCore.model_validate(changed))
+        shown = deploy(folder, *ENVIRONMENT)
+        (after,) = client.read_automations_by_name(LOST)
+        client.resume_automation(found.id)
+    assert f"changed    automation {LOST} (description)" in shown.stdout
+    assert (after.description, after.enabled) == (found.description, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        pytest.param(["--cron", "daily"], "--cron: 'daily' is no schedule", id="no cron"),
-        pytest.param(["--timezone", "Mars"], "there is no time zone 'Mars'", id="no time zone"),
+        pytest.param(["--cron", "daily"], 'Invalid cron string: "daily"', id="no cron"),
+        pytest.param(["--timezone", "Mars"], 'Invalid timezone: "Mars"', id="no time zone"),
         pytest.param(["--env", "X"], "expected NAME=VALUE", id="no value"),
         pytest.param(["--image", "x"], "add --type docker", id="an image without containers"),
         pytest.param(["--type", "docker"], "need --image, and --folder", id="no image"),
@@ -224,7 +241,7 @@ def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: 
     with temporary_settings(settings):
         ended = deploy(folder, code=2)
     assert "http://127.0.0.1:1/api does not answer" in ended.stderr
-    assert "evalcore dev" in ended.stderr
+    assert "prefect server start" in ended.stderr
 
 
 def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:
@@ -251,7 +268,7 @@ def telling(deployed: Project) -> Iterator[None]:
     """Tests that register a webhook, which later tests must not call."""
     yield
     with get_client(sync_client=True) as client:
-        for name in (automations.GATE_FAILED, automations.CRASHED):
+        for name in (GATE_FAILED, CRASHED):
             for found in client.read_automations_by_name(name):
                 client.delete_automation(found.id)
         for document in client.read_block_documents_by_type("webhook"):
@@ -267,8 +284,8 @@ def test_a_webhook_is_registered_once_and_its_address_never_shown(
     without = deploy(folder, *arguments)
     told = {
         "webhook evalcore",
-        f"automation {automations.GATE_FAILED}",
-        f"automation {automations.CRASHED}",
+        f"automation {GATE_FAILED}",
+        f"automation {CRASHED}",
     }
     before = dict.fromkeys(ALL, "unchanged")
     assert did(one) == before | dict.fromkeys(told, "created")

@@ -170,6 +170,39 @@ def test_the_night_says_what_changed_and_tells_it_once(
     assert str(shown["evalcore-s-trend"]).startswith("data:image/png;base64,")
 
 
+def test_every_night_says_what_still_fails_and_since_when(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Receiver()
+    monkeypatch.setenv("OPS", receiver.address)
+    (tmp_path / "evalcore.toml").write_text(
+        'viewer_url = "http://viewer"\n[notify]\nto = ["OPS"]\non = "always"\n'
+    )
+    suite, store = tmp_path / "s.eval.yaml", str(tmp_path / "store")
+    good = """tests:
+  - {id: a, input: x, fixtures: {output: one}, assertions: [{type: contains, value: one}]}
+"""
+    for value in ("one", "two", "two"):
+        suite.write_text(good.replace("value: one", f"value: {value}"))
+        night = night_here(tmp_path, suites=["s.eval.yaml"], store=store)
+    third, second, first = (run.id for run in list_runs(open_store(store)))
+
+    message = receiver.messages[-1]["message"]
+    assert "Suites that still do not pass:\n- s.eval.yaml: GateFailed" in message
+    since = f"fails since {second} (2 runs); last passed in {first}"
+    assert f"Cases that fail for longer:\n- s.eval.yaml: a [default], {since}" in message
+    assert f"run {third}: results: http://viewer/runs/{third}" in message
+    identity = night.state_details.flow_run_id
+    assert identity is not None
+    (of_suite,) = children(identity)
+    assert f"run {third}: flow run: " in message
+    assert f"/flow-run/{of_suite.id}" in message
+    markdown = str(artifacts(identity)[REPORT_KEY])
+    pages = {run: f"[{run}](http://viewer/runs/{run})" for run in (first, second, third)}
+    assert f"| 0 of 1 | {pages[third]} |" in markdown
+    assert f"| {pages[second]} (2 runs); last passed in {pages[first]} |" in markdown
+
+
 def test_a_suite_alone_that_does_not_load_is_told(
     deployed: Project,
     tmp_path: Path,

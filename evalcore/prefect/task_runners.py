@@ -43,7 +43,7 @@ MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
 _HOST: Final = "127.0.0.1"
 _CONNECT_S: Final = 10.0
-_START_S: Final = 60.0
+_START_S: Final = 180.0
 _END_S: Final = 2.0
 _LOOK_S: Final = 0.05
 _FAILED_STARTS: Final = 3
@@ -334,7 +334,7 @@ class _DaskProcesses:
         return process
 
     def wait_until_ready(self) -> None:
-        """Return once all workers are ready, which share the first shards; or one, after a minute.
+        """Return once all workers are ready, which share the first shards; or one, after three minutes.
 
         Raises `RuntimeError` if none gets so far.
         """

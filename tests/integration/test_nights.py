@@ -254,7 +254,8 @@ def test_a_night_that_is_retried_goes_on_with_the_runs_of_its_suites(
     with get_client(sync_client=True) as client:
         night = client.create_flow_run(nightly, parameters=parameters, state=Pending())
         reports = []
-        for state in (Pending(), AwaitingRetry()):
+        attempts: list[State[Any]] = [Pending(), AwaitingRetry()]
+        for state in attempts:
             client.set_flow_run_state(night.id, state, force=True)
             again = client.read_flow_run(night.id)
             run_flow(nightly, flow_run=again, parameters=parameters, return_type="state")

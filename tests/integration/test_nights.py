@@ -14,7 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flow_engine import run_flow
-from prefect.states import Pending
+from prefect.states import AwaitingRetry, Pending
 
 from evalcore.cli.main import call
 from evalcore.prefect.flows import evaluate
@@ -241,6 +241,29 @@ def test_a_night_whose_store_fails_says_how_its_run_goes_on(
     (spoiled,) = store.glob("runs/*/*/results")
     spoiled.unlink()
     assert call([*resume]) == 0
+
+
+def test_a_night_that_is_retried_goes_on_with_the_runs_of_its_suites(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_ALLOW_STORES", str(tmp_path))
+    monkeypatch.chdir(deployed.folder)
+    address = str(tmp_path / "store")
+    parameters = {"suites": ["*.eval.yaml"], "store": address}
+    store = open_store(address)
+    with get_client(sync_client=True) as client:
+        night = client.create_flow_run(nightly, parameters=parameters, state=Pending())
+        reports = []
+        attempts: list[State[Any]] = [Pending(), AwaitingRetry()]
+        for state in attempts:
+            client.set_flow_run_state(night.id, state, force=True)
+            again = client.read_flow_run(night.id)
+            run_flow(nightly, flow_run=again, parameters=parameters, return_type="state")
+            reports.append(str(artifacts(night.id)[REPORT_KEY]))
+            runs = [(run.id, run.suite) for run in list_runs(store)]
+            assert sorted(suite for _, suite in runs) == ["bad", "good"]
+        assert all(run in report for run, _ in runs for report in reports)
+        assert client.read_flow_run(night.id).run_count == 2
 
 
 def test_a_suite_alone_that_does_not_load_is_told(

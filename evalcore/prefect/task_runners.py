@@ -334,7 +334,7 @@ class _DaskProcesses:
         return process
 
     def wait_until_ready(self) -> None:
-        """Return once all workers are ready, which share the first shards; or one, after three minutes.
+        """Return once all workers are ready, which share the first shards, or one in time.
 
         Raises `RuntimeError` if none gets so far.
         """

@@ -11,7 +11,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
 
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
@@ -24,10 +26,10 @@ from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, p
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
-from evalcore.pipeline.early_stop import left_out_of
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
+
+
+RUN_TERMS: Final = "EVALCORE_RUN_TERMS"
+"""The variable with the terms (`run_terms`) of a process that was started for a run."""
 
 
 class ShardCall(NamedTuple):
@@ -142,17 +148,33 @@ def _shard_of(opened: OpenRun, call: ShardCall) -> int:
     return shards.plan.shard_of(call.first_item)
 
 
-def started_process(
-    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
-) -> ShardProcess:
-    """Start a child process for shards of the run; it may do what `options` allow this one."""
-    terms = {
+def run_terms(options: ExecuteOptions) -> dict[str, Any]:
+    """Return, as JSON values, what this process may do with a run: one that it starts may, too."""
+    return {
         "roots": list(map(str, options.imports.roots)),
         "allowed": list(options.imports.allowed),
         "isolation": options.isolation,
         "keep_workspaces": options.keep_workspaces,
-        "share": list(share),
     }
+
+
+def options_of(terms: Mapping[str, Any]) -> ExecuteOptions:
+    """Return the options of a process that was started with these terms, or with none."""
+    settings = read_settings(os.environ, Path.cwd())
+    roots, allowed = terms.get("roots", ()), terms.get("allowed", ())
+    return ExecuteOptions(
+        imports=ImportPolicy(roots=tuple(map(Path, roots)), allowed=tuple(allowed)),
+        settings=settings,
+        keep_workspaces=terms.get("keep_workspaces", False),
+        isolation=Isolation(terms.get("isolation", settings.isolation)),
+    )
+
+
+def started_process(
+    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+) -> ShardProcess:
+    """Start a child process for shards of the run; it may do what `options` allow this one."""
+    terms = {**run_terms(options), "share": list(share)}
     return ShardProcess(run, terms, Told(options.progress, options.warn, options.waits))
 
 
@@ -212,12 +234,12 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
             f"{VERSION}: install the same version"
         )
     if options is None:
-        settings = read_settings(os.environ, Path.cwd())
+        options = options_of(orjson.loads(os.environ.get(RUN_TERMS, "{}")))
+        settings = options.settings
         settings = replace(settings, rate_limits=settings.rate_limits or call.rates or None)
         # Nobody knows which one of them this is: the last one has the smallest part.
         share = ConcurrencyShare(call.processes - 1, call.processes)
-        isolation = Isolation(settings.isolation)
-        options = ExecuteOptions(settings=settings, isolation=isolation, share=share)
+        options = replace(options, settings=settings, share=share)
     planned = find_run(open_store(call.store), call.run_id)
     accepting = AcceptingWorker(Path.cwd(), options.settings, options.imports.allowed)
     run, imports = accept_plan(planned, accepting)
@@ -225,7 +247,7 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
         imports = replace(imports, roots=options.imports.roots)
     options = replace(options, imports=imports, concurrency=call.concurrency or None)
     manifest = run.manifest()
-    session = RunSession(run, options, manifest, left_out_of(run, manifest))
+    session = RunSession(run, options, manifest, _left_out_of(run, manifest))
     opened = session.open(worker)
     watch = LeaseWatch(run, call.epoch, opened.stop)
     session.closing.append(watch.close)
@@ -234,6 +256,17 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
         opened.stop("another process coordinates the run")
     watch.start()
     return opened
+
+
+def _left_out_of(run: StoredRun, manifest: Manifest) -> Callable[[WorkItem], bool] | None:
+    """Return what says which items no process executes, whatever is decided; None for none.
+
+    In a run that adds iterations by itself, a quarantined case is run once.
+    """
+    quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
+    if not run.definition.policy.auto_iterations or not quarantined:
+        return None
+    return lambda item: item.iteration > 0 and item.case.id in quarantined
 
 
 @contextmanager

@@ -19,8 +19,10 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import Executor
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.machines import MachinesExecutor
+from evalcore.prefect.parameters import RunnerChoice
 from evalcore.prefect.publish import RunProgress, logged
 from evalcore.prefect.rate_limits import PrefectRates
+from evalcore.prefect.task_runners import open_runner
 from evalcore.prefect.tasks import TasksExecutor
 from evalcore.storage.runs import StoredRun
 
@@ -28,17 +30,25 @@ from evalcore.storage.runs import StoredRun
 class FlowExecution:
     """A run that a flow executes as tasks, or as flow runs of `machines`.
 
+    `processes` is how many a cluster of its own has, one for each processor if nobody says it.
     `refusal` is why it came to no decision, in words that are not escaped for Prefect's pages.
     `decided` is set once the report is written: what follows only tells Prefect of it.
     """
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions, machines: int = 1) -> None:
+    def __init__(
+        self,
+        run: StoredRun,
+        options: ExecuteOptions,
+        machines: int = 1,
+        processes: int | None = None,
+    ) -> None:
         self.run, self.options, self.machines = run, options, machines
+        self._processes = processes
         self.receipts: tuple[ShardReceipt, ...] = ()
         self.refusal: EvalError | None = None
         self.decided = threading.Event()
 
-    def execute(self) -> None:
+    def execute(self, choice: RunnerChoice) -> None:
         """Execute what has no result, as `execute_run`; to be called in the flow's thread."""
         run, plan = self.run, self.run.manifest().plan
         written = [shard for shard in run.written_shards() if shard < plan.shards]
@@ -58,7 +68,8 @@ class FlowExecution:
         def make_executor(opened: OpenRun, given: ExecuteOptions) -> Executor:
             if self.machines > 1:
                 return MachinesExecutor(opened, given, self.machines, progress)
-            return TasksExecutor(opened, given, progress)
+            runner = open_runner(choice, run, given, self._processes)
+            return TasksExecutor(opened, given, runner, progress)
 
         with RunProgress(run.definition.name, plan.items, committed) as progress:
             self.receipts = execute_run(run, options, make_executor)

@@ -19,7 +19,7 @@ from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalcore.errors import EvalError, RunConflictError
+from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.adaptive import FIRST
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.shards import ShardReceipt
@@ -43,7 +43,6 @@ from evalcore.prefect.parameters import (
     PLAN_WORKERS,
     EvaluateParameters,
     RunnerChoice,
-    describe_replacement,
     load_options,
     parse_runner,
     permitted_runner,
@@ -131,18 +130,20 @@ def evaluate(**fields: Any) -> State[Any]:
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice, clock = _runner(parameters), SteadyClock()
     execution = local_execution() or _plan(parameters, now=clock.now())
+    with resumable(execution.run.run_id):
+        return _carry_out(execution, choice, clock)
+
+
+def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyClock) -> State[Any]:
     run = execution.run
     introduce(run)
     if is_complete(run) and not reopen_refused(run):
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)
-    if message := describe_replacement(choice):
-        get_run_logger().warning("%s", logged(message))
-        execution.options.warn(message)
     try:
         with rare_collections():
-            execution.execute()
+            execution.execute(choice)
     except RunConflictError:  # another process executes the run
         raise
     # Terminated, or out of luck with the store: what is committed stays.

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
@@ -43,6 +44,15 @@ _FORMATS = Literal[
     "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
 ]
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
+StoreAddress = Annotated[
+    str,
+    Field(
+        max_length=1000,
+        description="The store: a folder or `s3://bucket/prefix` that the worker allows "
+        "(EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
+        examples=["s3://evals/production"],
+    ),
+]
 
 
 class EvaluateParameters(BaseModel):
@@ -173,9 +183,9 @@ class EvaluateParameters(BaseModel):
         str,
         Field(
             pattern=r"^(auto|threads|(dask|ray)(=[a-z]+://\S{1,200})?)$",
-            description="What executes the shards: `threads` of the flow run. The others are "
-            "accepted, executed alike in this version, and warned of; the address of a cluster has "
-            "to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
+            description="What executes the shards: `threads` of the flow run, or the processes of "
+            "a Dask or a Ray cluster, which the flow run starts if it has no address; an address "
+            "has to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
             examples=["dask", "dask=tcp://dask-scheduler:8786"],
         ),
     ] = "auto"
@@ -195,15 +205,7 @@ class EvaluateParameters(BaseModel):
     strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
         False
     )
-    store: Annotated[
-        str,
-        Field(
-            max_length=1000,
-            description="Where runs are stored: a folder or `s3://bucket/prefix` that the worker "
-            "allows (EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
-            examples=["s3://evals/production"],
-        ),
-    ] = ""
+    store: StoreAddress = ""
 
 
 def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
@@ -415,11 +417,11 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def describe_replacement(choice: RunnerChoice) -> str:
-    """Return the warning of a runner that this version has threads for; or ""."""
-    if choice.is_cluster:
-        return f"runner '{choice}' executes in the flow's process in this version"
-    return ""
+def require_installed(choice: RunnerChoice) -> None:
+    """Raise `UsageError` for a cluster whose package is not installed."""
+    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
+        extra = f"pip install 'evalcore-pipeline[{choice.kind}]'"
+        raise UsageError(f"the runner '{choice.kind}' needs the extra '{choice.kind}': {extra}")
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import RunConflictError
 from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.executors import usable_cores
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
@@ -45,15 +46,16 @@ class PrefectRunner:
         """Whether PREFECT_API_URL names a server."""
         return bool(os.environ.get("PREFECT_API_URL"))
 
-    def prepare(self, runner: str, processes: int | None = None) -> int:  # noqa: ARG002
+    def prepare(self, runner: str, processes: int | None = None) -> int:
         """Return for how many processes a run of this task runner is planned.
 
-        Raises `UsageError` if there is none of this name.
+        Raises `UsageError` if there is none of this name, or its extra is not installed.
         """
-        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner
+        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner, require_installed
 
-        parse_runner(runner)
-        return PLAN_WORKERS
+        choice = parse_runner(runner)
+        require_installed(choice)
+        return processes or usable_cores() if choice.is_cluster else PLAN_WORKERS
 
     def submit(self, run: StoredRun) -> None:
         """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
@@ -78,7 +80,7 @@ class PrefectRunner:
         run: StoredRun,
         options: ExecuteOptions,
         runner: str = "auto",
-        processes: int | None = None,  # noqa: ARG002
+        processes: int | None = None,
     ) -> None:
         """Return when the run has its final state, or was stopped through `options.stopper`.
 
@@ -87,12 +89,12 @@ class PrefectRunner:
         """
         from evalcore.prefect.server import configure, reach_server
 
-        configure()
+        configure()  # before Prefect is imported
         from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
         from evalcore.prefect.flows import evaluate
 
         reach_server()
-        execution = FlowExecution(run, options)
+        execution = FlowExecution(run, options, processes=processes)
         self._executions[run.run_id] = execution
         given = {"suite": run.definition.name[:1000], "resume": run.run_id, "runner": runner}
 

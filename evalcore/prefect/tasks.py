@@ -11,7 +11,6 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Cancelled, Completed, Failed
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, ExitCode, StoreError
 from evalcore.execution.adaptive import FIRST
@@ -25,6 +24,7 @@ from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT
 from evalcore.prefect.covering import covered
 from evalcore.prefect.publish import RunProgress
+from evalcore.prefect.task_runners import MOST_THREADS, ShardRunner
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
 
@@ -34,7 +34,6 @@ _RETRY_DELAYS_S = [1.0, 5.0]
 _BURST = 100
 _STARTS_PER_S = 30.0
 
-_MOST_THREADS = 64
 # While one shard is committed and one drains, the items of a third one begin.
 SHARDS_AHEAD = 3
 RATES = "prefect"
@@ -93,14 +92,16 @@ class ShardFailedError(EvalError):
 
 
 class TasksExecutor:
-    """Executes shards as Prefect tasks in threads of this process (`pipeline.executors.Executor`).
+    """Executes shards as Prefect tasks of a `runner` (`pipeline.executors.Executor`).
 
     To be made and called in a flow's thread, as what the tasks belong to. `progress` is told what
     is committed.
     """
 
-    def __init__(self, opened: OpenRun, options: ExecuteOptions, progress: RunProgress) -> None:
-        self._opened, self._stopper = opened, options.stopper
+    def __init__(
+        self, opened: OpenRun, options: ExecuteOptions, runner: ShardRunner, progress: RunProgress
+    ) -> None:
+        self._runner, self._opened, self._stopper = runner, opened, options.stopper
         self._progress = progress
         definition = opened.shards.run.definition
         self._concurrency = options.concurrency or definition.limits.concurrency or FIRST
@@ -108,17 +109,16 @@ class TasksExecutor:
         self._name = shard_namer(opened.shards.run, opened.shards.plan)
         self._began = time.monotonic()
         self._submitted = 0
-        self._runner = ThreadPoolTaskRunner[ShardReceipt | None](max_workers=_MOST_THREADS)
-        self._runner.__enter__()
         self._is_closed = False
 
     @property
     def slots(self) -> int:
-        """As many shards as use all places of items; each of them has a thread."""
+        """As many shards as use all places of items in each process; each of them has a thread."""
         # Shards that wait for nothing would only take the interpreter from each other.
         limit = 0 if self._is_instant else self._opened.limit or self._concurrency
         size = max(1, self._opened.shards.plan.shard_size)
-        return min(_MOST_THREADS, SHARDS_AHEAD + limit // size)
+        at_once = min(MOST_THREADS, SHARDS_AHEAD + limit // size)
+        return min(self._runner.slots, self._runner.processes * at_once)
 
     def submit(self, call: ShardCall) -> Future[Ended]:
         """Begin a shard as a task run; wait as long as the server needs to keep its history."""
@@ -129,8 +129,10 @@ class TasksExecutor:
         if self._stopper.draining:
             ended.set_result(Stopped(shard))
             return ended
-        parameters = {"call": call, "name": self._name(plan, shard)}
-        task_run = self._runner.submit(execute_shard, parameters)
+        call = call._replace(processes=self._runner.processes, rates=RATES)
+        task_run = self._runner.submit(
+            execute_shard, {"call": call, "name": self._name(plan, shard)}
+        )
         self._submitted += 1
 
         def pass_on(done: Future[Any]) -> None:
@@ -145,7 +147,7 @@ class TasksExecutor:
                     self._progress.add(outcome.items)
                 ended.set_result(outcome)
 
-        task_run.wrapped_future.add_done_callback(pass_on)
+        task_run.add_done_callback(pass_on)
         return ended
 
     def _wait_for_turn(self) -> None:
@@ -158,7 +160,7 @@ class TasksExecutor:
             self._opened.stop()
         if not self._is_closed:
             self._is_closed = True
-            self._runner.__exit__(None, None, None)
+            self._runner.close()
 
 
 def outcome_of(shard: int, state: State[Any]) -> Ended:

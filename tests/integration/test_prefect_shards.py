@@ -245,17 +245,6 @@ def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
     assert run.manifest().decision == "pass"
 
 
-def test_a_runner_that_this_version_has_threads_for_is_warned_of_once(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello"))
-    run = planned(suite, open_store(str(tmp_path / "store")))
-    warnings: list[str] = []
-    PrefectRunner().start(run, ExecuteOptions(warn=warnings.append), "dask", 2)
-    assert warnings == ["runner 'dask' executes in the flow's process in this version"]
-    assert run.manifest().decision == "pass"
-
-
 def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:

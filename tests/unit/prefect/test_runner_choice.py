@@ -1,13 +1,17 @@
-"""Which runner a text names, whether a parameter may name it, what executes in its place."""
+"""Which runner a text names, whether a parameter may name it, what it refuses."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from evalcore.errors import NotAllowedError, UsageError
+from evalcore.errors import NotAllowedError, StoreError, UsageError
+from evalcore.pipeline.plan import load
+from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect import parameters
 from evalcore.prefect.parameters import (
     EvaluateParameters,
     RunnerChoice,
@@ -16,7 +20,11 @@ from evalcore.prefect.parameters import (
     permitted_runner,
 )
 from evalcore.prefect.runner import PrefectRunner
+from evalcore.prefect.task_runners import open_runner
 from evalcore.settings import Settings
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.support.prefect_runs import planned, write_suite
 
 
 @pytest.mark.parametrize(
@@ -78,8 +86,36 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
             permitted_runner(parse_runner(text), settings)
 
 
-def test_a_run_is_planned_alike_for_every_runner() -> None:
-    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "dask")}
-    assert len(plans) == 1
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    return planned(suite, LocalStore(tmp_path / "store"))
+
+
+def test_a_run_is_planned_for_the_processes_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: True)
+    assert [PrefectRunner().prepare(name, 4) for name in ("dask", "ray")] == [4, 4]
+    assert PrefectRunner().prepare("threads", 4) == PrefectRunner().prepare("auto")
     with pytest.raises(UsageError, match="no runner 'spark'"):
         PrefectRunner().prepare("spark")
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_cluster_whose_package_is_missing_is_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=rf"pip install 'evalcore-pipeline\[{kind}\]'"):
+        PrefectRunner().prepare(kind)
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_suite_of_python_objects_and_a_store_without_conditions_have_no_cluster(
+    monkeypatch: pytest.MonkeyPatch, run: StoredRun, kind: str
+) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: True)
+    with pytest.raises(UsageError, match="Python objects of this one: use the runner 'threads'"):
+        open_runner(parse_runner(kind), run, ExecuteOptions(objects={"f": print}), 2)
+    monkeypatch.setattr(LocalStore, "probe_conditional_writes", lambda _: False)
+    with pytest.raises(StoreError, match=r"If-Match\), so processes cannot share a run there"):
+        open_runner(parse_runner(kind), run, ExecuteOptions(), 2)

@@ -102,26 +102,35 @@ def reach_server() -> Callable[[], bool]:
 
     if get_current_settings().api.url is None:
         start_embedded_server()
+    failure: BaseException | None
     try:
         with (
             temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-            get_client(sync_client=True) as client,  # asks for the server's version
+            get_client(sync_client=True) as client,
         ):
             address = f"{client.api_url}".rstrip("/")
             failure = client.api_healthcheck()
+            if failure is None:
+                client.raise_for_api_version_mismatch()
     except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
-        failure = error
+        failure = error.__cause__ or error
     if failure is None:
         return lambda: answers(f"{address}/health")
-    raise UsageError(_describe_unreached(f"{get_current_settings().api.url}".rstrip("/"), failure))
+    raise UsageError(_describe_unreached(f"{get_current_settings().api.url}", failure))
 
 
-def _describe_unreached(url: str, failure: Exception) -> str:
-    reason = _one_line(failure.__cause__ or failure)
-    if not url.endswith("/api") and answers(f"{url}/api/health"):
-        return f"PREFECT_API_URL {url} is not the address of Prefect's API: set it to {url}/api"
+def _describe_unreached(url: str, failure: BaseException) -> str:
+    parts = urlsplit(url)
+    for address in (f"{url.rstrip('/')}/api", f"{parts.scheme}://{parts.netloc}/api"):
+        if address != url.rstrip("/") and answers(f"{address}/health"):
+            return f"PREFECT_API_URL {url} is not the address of Prefect's API: set it to {address}"
+    reason = f"{type(failure).__name__}: {f'{failure}'.partition(chr(10))[0]}"
+    if "401" in reason:
+        return f"Prefect's server at {url} refuses: set PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
+    if isinstance(failure, ValueError):
+        reason = "what answers is not Prefect"
     return (
-        f"Prefect's server at {url} does not answer ({reason}); start it with `prefect server "
+        f"Prefect's server at {url} does not answer ({reason}): start it with `prefect server "
         "start`, or unset PREFECT_API_URL to use the embedded one"
     )
 

@@ -6,7 +6,8 @@ One tree under `EvalError`. Each error says where, what, and what would work, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -267,3 +268,16 @@ class TargetError(KindError):
     """A target gave no output: the item ends in lifecycle `error` with this kind and message."""
 
     exit_code = ExitCode.ERRORS
+
+
+@contextmanager
+def resumable(run_id: str) -> Iterator[None]:
+    """Let what ends a run that was planned, a store that is away above all, say how it goes on."""
+    try:
+        yield
+    except (DamagedRunError, RunConflictError, _RunError):  # they say what would work
+        raise
+    except EvalError as error:
+        if error.exit_code is not ExitCode.ERRORS or "--resume" in str(error):
+            raise
+        raise WorkersFailedError(run_id, str(error)) from error

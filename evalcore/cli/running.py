@@ -19,7 +19,7 @@ from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper
-from evalcore.errors import ExitCode, UsageError
+from evalcore.errors import ExitCode, UsageError, resumable
 from evalcore.execution.shards import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
@@ -218,6 +218,7 @@ def _execute(
     quiet = log.startswith("json")
     log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
     with (
+        resumable(run.run_id),
         ProgressDisplay(
             manifest.suite, manifest.plan.items, quiet=quiet, log_run=log_run
         ) as progress,
@@ -241,4 +242,5 @@ def _execute(
         return None
     from evalcore.cli.run_end import end_run
 
-    return end_run(run, receipts, options, execute, append=append)
+    with resumable(run.run_id):
+        return end_run(run, receipts, options, execute, append=append)

@@ -17,9 +17,8 @@ from evalcore.cli.run_options import RunOptions
 from evalcore.cli.running import resume_run
 from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
-from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
+from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan, read_seal
 from evalcore.pipeline.integrity import verify_run
-from evalcore.pipeline.plan import read_seal
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun

@@ -7,24 +7,29 @@ more. In both cases the process executes what it has looked at: the run is seale
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
-from evalcore.errors import Damage, DamagedRunError, EvalError, NotAllowedError, UsageError
-from evalcore.formats.parts.targets_file import FILE_NAMES
-from evalcore.formats.text.documents import read_document
+import orjson
+
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    EvalError,
+    NotAllowedError,
+    ObjectNotFoundError,
+    UsageError,
+)
 from evalcore.model.assertion import Assertion
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline.integrity import require_planned
-from evalcore.pipeline.plan import read_seal
-from evalcore.providers.chat import BASE_URLS
 from evalcore.repository import find_upward
-from evalcore.scripts.builtin_tools import built_in_program
 from evalcore.settings import Settings
 from evalcore.storage.layout import suite_key
 from evalcore.storage.manifests import Seal, digest_of, frozen_fields
@@ -32,8 +37,11 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.addresses import folder_of_store, is_allowed_address
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import LOCAL
-from evalcore.trust.plan_keys import PLAN_KEY, read_plan_keys
+from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
 
+_SIGNATURE_SCHEMA = 1
+_SIGNATURE = "plan/signature.json"
+_REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 _LISTED = 5
 _BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
 
@@ -81,6 +89,80 @@ def accept_plan(run: StoredRun, worker: AcceptingWorker) -> Accepted:
     trusted = keys.of_user or _lies_below(folder, own_folder)
     roots = (folder, own_folder) if trusted else (own_folder,)
     return Accepted(run, replace(worker.policy, roots=roots, commands=True))
+
+
+def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:
+    """Store the seal of a plan that has just been written, signed with the run's own key."""
+    key = keys.of_run(run.run_id)
+    if key is None:
+        return
+    signed = {
+        "schema": _SIGNATURE_SCHEMA,
+        "algorithm": "hmac-sha256",
+        "key": key_id(key),
+        "signature": signature_of(key, seal.canonical()),
+        "manifest": seal.manifest,
+        "parts": seal.parts,
+    }
+    data = orjson.dumps(signed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    run.store.put_if_absent(run.keys.plan_signature, data)
+
+
+def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None:
+    """Return the seal that one of this process's keys has signed; None if there is none.
+
+    Raises `NotAllowedError` if there is none and `keys` require it, `DamagedRunError` if the
+    plan is not what was signed.
+    """
+    key = keys.of_run(run.run_id)
+    signed = _read_signed(run)
+    if signed is None or key is None:
+        _refuse_unsigned(run, keys, "is not signed")
+        return None
+    seal = Seal(signed["manifest"], signed["parts"])
+    if seal.manifest.get("id") != run.run_id:
+        _refuse_signature(run, "is the signature of another run")
+    if signed["key"] != key_id(key):
+        _refuse_unsigned(run, keys, "is signed with another key")
+        return None
+    if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
+        _refuse_signature(run, "does not hold: what it lists is not what was signed")
+    seal.check_manifest(manifest)
+    prefix = run.keys.plan_prefix
+    names = {info.key.removeprefix(prefix) for info in run.store.list(prefix)}
+    seal.check_names(names - {run.keys.plan_signature.removeprefix(prefix)})
+    return seal
+
+
+def _read_signed(run: StoredRun) -> dict[str, Any] | None:
+    try:
+        data = run.store.get(run.keys.plan_signature).data
+    except ObjectNotFoundError:
+        return None
+    try:
+        signed = orjson.loads(data)
+        sound = (
+            signed["schema"] == _SIGNATURE_SCHEMA
+            and isinstance(signed["manifest"], dict)
+            and isinstance(signed["parts"], dict)
+            and signed["signature"].isascii()
+            and isinstance(signed["key"], str)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        _refuse_signature(run, "is no signature that this version reads")
+    result: dict[str, Any] = signed
+    return result
+
+
+def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
+    if keys.required:
+        raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
+
+
+def _refuse_signature(run: StoredRun, reason: str) -> NoReturn:
+    raise DamagedRunError(run.run_id, (Damage(_SIGNATURE, reason),))
 
 
 def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPolicy) -> None:
@@ -186,6 +268,10 @@ def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
 
 def _own_addresses(worker: AcceptingWorker) -> Iterator[str]:
     """Yield the addresses that this process's own configuration names."""
+    from evalcore.formats.parts.targets_file import FILE_NAMES
+    from evalcore.formats.text.documents import read_document
+    from evalcore.providers.chat import BASE_URLS
+
     yield from BASE_URLS.values()
     yield from worker.settings.allow_addresses
     yield from filter(None, map(worker.environment.get, _BASE_URLS))
@@ -355,6 +441,8 @@ def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:
     reference = tool.get("import_tool")
     if not isinstance(reference, str):
         return
+    from evalcore.scripts.builtin_tools import built_in_program
+
     if reference.startswith(_TOOLS_OF_SCRIPTS) and built_in_program(reference):
         yield Demand(DemandKind.COMMAND, f"the tool {reference}", where)
     elif "fetch" in reference and reference.startswith(_TOOLS_OF_SCRIPTS):

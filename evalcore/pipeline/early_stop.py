@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
@@ -140,16 +140,6 @@ def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | N
     if not policy.ends_when_decided or manifest.settings.get("reuse") not in {None, HISTORY}:
         return None
     return RoundRule(run, manifest) if policy.auto_iterations else StopRule(run, manifest)
-
-
-def left_out_of(run: StoredRun, manifest: Manifest) -> Callable[[WorkItem], bool] | None:
-    """Return what says which items no process executes, whatever is decided; None if there are
-    none: in a run that adds iterations by itself, a quarantined case is run once.
-    """
-    quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
-    if not run.definition.policy.auto_iterations or not quarantined:
-        return None
-    return lambda item: item.iteration > 0 and item.case.id in quarantined
 
 
 class StopRule:

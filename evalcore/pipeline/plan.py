@@ -1,25 +1,16 @@
-"""PLAN: a loaded suite becomes a run in the store; its plan is signed, and recognized by that."""
+"""PLAN: a loaded suite becomes a run in the store."""
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
-
-import orjson
+from typing import Any
 
 from evalcore.checks.registry import HEAVY
-from evalcore.errors import (
-    Damage,
-    DamagedRunError,
-    NotAllowedError,
-    ObjectNotFoundError,
-    UsageError,
-)
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
@@ -30,6 +21,7 @@ from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.pipeline.acceptance import sign_plan
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.reuse import (
     check_kept_evidence,
@@ -56,7 +48,7 @@ from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, lis
 from evalcore.storage.store import ObjectStore
 from evalcore.targets.registry import SCRIPT
 from evalcore.targets.registry import is_instant as is_instant_target
-from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
+from evalcore.trust.plan_keys import read_plan_keys
 from evalcore.version import VERSION
 
 DEFAULT_CONCURRENCY = 16
@@ -65,9 +57,6 @@ _MIN_LOCAL_SHARD_ITEMS = 1_000
 # Those whose grading takes a while gain from cores.
 _MIN_HEAVY_SHARD_ITEMS = 50
 _GUESSED_LATENCY_S = 1.0
-_SIGNATURE_SCHEMA = 1
-_SIGNATURE = "plan/signature.json"
-_REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 
 ANNOTATION_SINCE = "annotation_since"
 """In a manifest's settings: when people could begin to answer, if that was in an earlier run."""
@@ -356,77 +345,3 @@ def _latency_in_history(store: ObjectStore, definition: SuiteDefinition) -> floa
     measured = None if newest is None else newest.execution.get("p50_latency_ms")
     # Instant answers (another target, other fixtures) say nothing of targets that call something.
     return measured / 1000 if measured is not None and measured >= 1 else None
-
-
-def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:
-    """Store the seal of a plan that has just been written, signed with the run's own key."""
-    key = keys.of_run(run.run_id)
-    if key is None:
-        return
-    signed = {
-        "schema": _SIGNATURE_SCHEMA,
-        "algorithm": "hmac-sha256",
-        "key": key_id(key),
-        "signature": signature_of(key, seal.canonical()),
-        "manifest": seal.manifest,
-        "parts": seal.parts,
-    }
-    data = orjson.dumps(signed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    run.store.put_if_absent(run.keys.plan_signature, data)
-
-
-def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None:
-    """Return the seal that one of this process's keys has signed; None if there is none.
-
-    Raises `NotAllowedError` if there is none and `keys` require it, `DamagedRunError` if the
-    plan is not what was signed.
-    """
-    key = keys.of_run(run.run_id)
-    signed = _read_signed(run)
-    if signed is None or key is None:
-        _refuse_unsigned(run, keys, "is not signed")
-        return None
-    seal = Seal(signed["manifest"], signed["parts"])
-    if seal.manifest.get("id") != run.run_id:
-        _refuse_signature(run, "is the signature of another run")
-    if signed["key"] != key_id(key):
-        _refuse_unsigned(run, keys, "is signed with another key")
-        return None
-    if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
-        _refuse_signature(run, "does not hold: what it lists is not what was signed")
-    seal.check_manifest(manifest)
-    prefix = run.keys.plan_prefix
-    names = {info.key.removeprefix(prefix) for info in run.store.list(prefix)}
-    seal.check_names(names - {run.keys.plan_signature.removeprefix(prefix)})
-    return seal
-
-
-def _read_signed(run: StoredRun) -> dict[str, Any] | None:
-    try:
-        data = run.store.get(run.keys.plan_signature).data
-    except ObjectNotFoundError:
-        return None
-    try:
-        signed = orjson.loads(data)
-        sound = (
-            signed["schema"] == _SIGNATURE_SCHEMA
-            and isinstance(signed["manifest"], dict)
-            and isinstance(signed["parts"], dict)
-            and signed["signature"].isascii()
-            and isinstance(signed["key"], str)
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        _refuse_signature(run, "is no signature that this version reads")
-    result: dict[str, Any] = signed
-    return result
-
-
-def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
-    if keys.required:
-        raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
-
-
-def _refuse_signature(run: StoredRun, reason: str) -> NoReturn:
-    raise DamagedRunError(run.run_id, (Damage(_SIGNATURE, reason),))

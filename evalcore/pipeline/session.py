@@ -24,10 +24,10 @@ from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, p
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
-from evalcore.pipeline.early_stop import left_out_of
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
@@ -217,7 +217,7 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
         imports = replace(imports, roots=options.imports.roots)
     options = replace(options, imports=imports, concurrency=call.concurrency or None)
     manifest = run.manifest()
-    session = RunSession(run, options, manifest, left_out_of(run, manifest))
+    session = RunSession(run, options, manifest, _left_out_of(run, manifest))
     opened = session.open(worker)
     watch = LeaseWatch(run, call.epoch, opened.stop)
     session.closing.append(watch.close)
@@ -226,6 +226,17 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
         opened.stop("another process coordinates the run")
     watch.start()
     return opened
+
+
+def _left_out_of(run: StoredRun, manifest: Manifest) -> Callable[[WorkItem], bool] | None:
+    """Return what says which items no process executes, whatever is decided; None for none.
+
+    In a run that adds iterations by itself, a quarantined case is run once.
+    """
+    quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
+    if not run.definition.policy.auto_iterations or not quarantined:
+        return None
+    return lambda item: item.iteration > 0 and item.case.id in quarantined
 
 
 @contextmanager

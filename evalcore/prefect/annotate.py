@@ -14,7 +14,7 @@ from uuid import UUID
 
 from prefect import flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from prefect.states import Cancelled, Completed, Scheduled
@@ -34,7 +34,12 @@ from evalcore.pipeline.gates import annotation_deadline
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import states
 from evalcore.prefect.covering import covered
-from evalcore.prefect.parameters import permitted_store, takes_parameters, this_worker
+from evalcore.prefect.parameters import (
+    StoreAddress,
+    permitted_store,
+    takes_parameters,
+    this_worker,
+)
 from evalcore.prefect.publish import publish
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
@@ -76,14 +81,7 @@ class AnnotateParameters(BaseModel):
         UUID | None,
         Field(description="The flow run that waits for a form; set by follow-up runs."),
     ] = None
-    store: Annotated[
-        str,
-        Field(
-            max_length=1000,
-            description="The store: a folder or `s3://bucket/prefix` that the worker allows "
-            "(EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
-        ),
-    ] = ""
+    store: StoreAddress = ""
 
 
 @flow(
@@ -140,14 +138,13 @@ def _wait_for_answers(
         raise UsageError("the flow `annotate` waits for people: start its deployment")
     if not _suspended_batches(flow_run_id):
         _follow_up(parameters, flow_run_id, deadline)
-    while tasks := list(islice(_open_tasks(queue), parameters.batch)):
-        progress = queue.progress
-        get_run_logger().info("%d labels are missing, %d asked", progress.missing, len(tasks))
+    # Lazily: the labels of a task are read when it is looked at.
+    while tasks := list(
+        islice((task for task in queue.tasks if queue.state(task).missing), parameters.batch)
+    ):
+        missing = queue.progress.missing
+        get_run_logger().info("%d labels are missing, %d asked", missing, len(tasks))
         _ask(queue, tasks)
-
-
-def _open_tasks(queue: AnnotationQueue) -> Any:
-    return (task for task in queue.tasks if queue.state(task).missing)
 
 
 def _store_answers(queue: AnnotationQueue) -> None:
@@ -213,24 +210,27 @@ def annotation_form(queue: AnnotationQueue, tasks: Sequence[AnnotationTask]) -> 
     return create_model("Answers", __base__=RunInput, **fields)
 
 
-def _suspended_batches(flow_run_id: UUID) -> set[str]:
+def _flow_run(flow_run_id: UUID) -> FlowRun:
     with get_client(sync_client=True) as client:
-        return set(client.read_flow_run(flow_run_id).empirical_policy.pause_keys or ())
+        return client.read_flow_run(flow_run_id)
+
+
+def _suspended_batches(flow_run_id: UUID) -> set[str]:
+    return set(_flow_run(flow_run_id).empirical_policy.pause_keys or ())
 
 
 def _is_waiting(flow_run_id: UUID) -> bool:
-    with get_client(sync_client=True) as client:
-        state = client.read_flow_run(flow_run_id).state
+    state = _flow_run(flow_run_id).state
     return state is not None and not state.is_final()
 
 
 def _end_waiting(flow_run_id: UUID) -> bool:
     """End the flow run whose form is needed no more; return whether it waited."""
+    state = _flow_run(flow_run_id).state
+    if state is None or not state.is_paused():
+        return False
+    ended: State[Any] = Cancelled(message="the run is decided: a follow-up run says how")
     with get_client(sync_client=True) as client:
-        state = client.read_flow_run(flow_run_id).state
-        if state is None or not state.is_paused():
-            return False
-        ended: State[Any] = Cancelled(message="the run is decided: a follow-up run says how")
         client.set_flow_run_state(flow_run_id, ended, force=True)
     return True
 

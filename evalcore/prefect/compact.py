@@ -15,7 +15,12 @@ from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
 from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
-from evalcore.prefect.parameters import permitted_store, takes_parameters, this_worker
+from evalcore.prefect.parameters import (
+    StoreAddress,
+    permitted_store,
+    takes_parameters,
+    this_worker,
+)
 from evalcore.prefect.publish import best_effort, logged
 
 LEAST_AGE_DAYS = 7
@@ -26,14 +31,7 @@ class CompactParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: Annotated[
-        str,
-        Field(
-            max_length=1000,
-            description="The store: a folder or `s3://bucket/prefix` that the worker allows "
-            "(EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
-        ),
-    ] = ""
+    store: StoreAddress = ""
     drop_results_older_than_days: Annotated[
         int | None,
         Field(

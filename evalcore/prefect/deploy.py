@@ -14,6 +14,7 @@ _TYPES = ("process", "docker", "kubernetes")
 _KEEP_HELP = "--suites, --cron and --timezone count only for a nightly that is not there yet."
 _RESET_HELP = "Overwrite parameters, schedules and variables that are there."
 _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
+_STORE_HELP = "The block `evalcore store` that says where flow runs store, and with which keys."
 _WEBHOOK_HELP = "Called when a gate fails or a flow run crashes."
 
 
@@ -23,6 +24,7 @@ _WEBHOOK_HELP = "Called when a gate fails or a flow run crashes."
 @click.option("--image", metavar="IMAGE", help="Image of flow runs in docker and kubernetes.")
 @click.option("--folder", metavar="DIR", help="Folder that workers run in (default: this one).")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help=_ENV_HELP)
+@click.option("--store-block", metavar="NAME", help=_STORE_HELP)
 @click.option("--suites", multiple=True, metavar="PATTERN", help="Nightly suites; repeatable.")
 @click.option("--cron", metavar="CRON", help="When the nightly runs (default: 0 2 * * *).")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron (default: UTC).")

@@ -14,7 +14,7 @@ from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 
-from evalcore.errors import EvalError, RunConflictError
+from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
@@ -109,6 +109,16 @@ def evaluate(**fields: Any) -> State[Any]:
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice, clock = _runner(parameters), SteadyClock()
     execution = local_execution() or _plan(parameters, now=clock.now())
+    with resumable(execution.run.run_id):
+        return _carry_out(execution, parameters, choice, clock)
+
+
+def _carry_out(
+    execution: FlowExecution,
+    parameters: EvaluateParameters,
+    choice: RunnerChoice,
+    clock: SteadyClock,
+) -> State[Any]:
     run = execution.run
     execution.flow_run = UUID(str(runtime.flow_run.id))
     introduce(run)

@@ -46,7 +46,7 @@ from evalcore.prefect.publish import (
     flow_links,
     listening,
     logged,
-    tell_night,
+    tell,
     trend_step,
 )
 from evalcore.redaction.exceptions import cover_exception
@@ -213,7 +213,7 @@ def _with_history(end: SuiteEnd) -> SuiteEnd:
 def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
     policy = this_worker().settings.notify
     if policy is not None and policy.to and is_night_due(policy, ends):
-        tell_night(night_message(ends, state, flow_links()), policy)
+        tell(night_message(ends, state, flow_links()), policy)
 
 
 def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:

@@ -43,6 +43,15 @@ _FORMATS = Literal[
     "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
 ]
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
+StoreAddress = Annotated[
+    str,
+    Field(
+        max_length=1000,
+        description="The store: a folder or `s3://bucket/prefix` that the worker allows "
+        "(EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
+        examples=["s3://evals/production"],
+    ),
+]
 
 
 class EvaluateParameters(BaseModel):
@@ -195,15 +204,7 @@ class EvaluateParameters(BaseModel):
     strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
         False
     )
-    store: Annotated[
-        str,
-        Field(
-            max_length=1000,
-            description="Where runs are stored: a folder or `s3://bucket/prefix` that the worker "
-            "allows (EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
-            examples=["s3://evals/production"],
-        ),
-    ] = ""
+    store: StoreAddress = ""
 
 
 def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:

@@ -358,25 +358,18 @@ def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
     Each kind of `on` is due: a suite that does not load is a failure, and a change.
     """
     policy = settings.notify
-    if is_listened_to() or policy is None or not policy.to:
+    if policy is None or not policy.to or is_listened_to():
         return
-    with best_effort("tell of the suite without a decision"):
-        for warning in send(refusal_message(suite, state), configured_receivers(policy)):
-            get_run_logger().warning("%s", logged(warning))
-
-
-def refusal_message(suite: str, state: State[Any]) -> Notice:
-    """Return the message of a suite without a decision: why, and the flow run."""
     title = plain(f"{suite}: {named(state)}")
     body, text = (
         "\n".join([form.safe(state.message or ""), *(form.link(*link) for link in flow_links())])
         for form in (MARKDOWN, PLAIN)
     )
-    return Notice(title, body, text)
+    tell(Notice(title, body, text), policy)
 
 
-def tell_night(message: Notice, policy: NotifyPolicy) -> None:
-    """Send the message of a night to the receivers of the configuration."""
-    with best_effort("tell of the night"):
+def tell(message: Notice, policy: NotifyPolicy) -> None:
+    """Send a message to the receivers of the configuration."""
+    with best_effort("tell of the decision"):
         for warning in send(message, configured_receivers(policy)):
             get_run_logger().warning("%s", logged(warning))

@@ -28,6 +28,7 @@ from pydantic import SecretStr
 
 from evalcore.errors import UsageError
 from evalcore.model.suite import ProviderLimits
+from evalcore.prefect.collection import VARIABLES
 from evalcore.prefect.suites import missing_suites
 from evalcore.version import VERSION
 
@@ -50,6 +51,7 @@ class DeployOptions:
     image: str | None
     folder: Path
     env: Mapping[str, str]
+    store_block: str | None
     suites: tuple[str, ...]
     times: Mapping[str, str]
     webhook: str | None
@@ -82,7 +84,25 @@ class Registrar:
         self.night_suites: list[str] = []
         self._client = client
         self._options = options
+        self._env = {**self._store_variables(), **options.env}
         self._pool = options.pool if options.type == "process" else f"{options.pool}-{options.type}"
+
+    def _store_variables(self) -> dict[str, str]:
+        """Return variables of flow runs that Prefect's workers fill from a block."""
+        if (name := self._options.store_block) is None:
+            return {}
+        try:
+            block = self._client.read_block_document_by_name(name, "evalcore-store")
+        except ObjectNotFound:
+            raise UsageError(
+                f"--store-block {name}: no such block; `prefect block register -m "
+                "evalcore.prefect.collection`, then `prefect block create evalcore-store`"
+            ) from None
+        return {
+            variable: f"{{{{ prefect.blocks.evalcore-store.{name}.{field} }}}}"
+            for variable, field in VARIABLES.items()
+            if block.data.get(field) is not None
+        }
 
     def register_all(self, providers: Mapping[str, ProviderLimits]) -> None:
         """Register everything; raise `UsageError` for a mistake before anything is registered."""
@@ -153,7 +173,7 @@ class Registrar:
         schema = flow.parameters.model_dump(mode="json", exclude_unset=True)
         # The server refuses other parameters with a list of these.
         schema["propertyNames"] = {"enum": list(schema["properties"])}
-        env = {"env": {**row["work_pool"]["job_variables"]["env"], **options.env}}
+        env = {"env": {**row["work_pool"]["job_variables"]["env"], **self._env}}
         bound = row.get("concurrency_limit", {})
         return name, {
             "version": VERSION,
@@ -237,7 +257,7 @@ class Registrar:
         ]
         begins = times or (suites and not before["parameters"].get("suites"))
         variables = before["job_variables"] or {}
-        env = {**own["job_variables"]["env"], **variables.get("env", {}), **options.env}
+        env = {**own["job_variables"]["env"], **variables.get("env", {}), **self._env}
         return {
             "parameters": before["parameters"] | suites,
             # Else a person has removed them.

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+import yaml
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from pydantic import SecretStr
 
-from tests.support.prefect_api import deployment
+from evalcore.prefect.collection import EvalcoreStore
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
+from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
 from tests.support.prefect_runs import run_flow, write_python_suite
 from tests.support.prefect_server import PrefectServer
@@ -258,6 +267,64 @@ def test_a_suite_that_the_worker_refuses_is_warned_of(
     ended = deploy(folder, "--dry-run", "--folder", str(tmp_path), "--suites", "own.eval.yaml")
     assert "a worker with this environment refuses own.eval.yaml: " in ended.stderr
     assert '`allow_imports = ["answering"]` in the evalcore.toml' in ended.stderr
+
+
+def prefect_command(server: PrefectServer, *arguments: str) -> str:
+    """Run the real `prefect` to its end; return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_flow_runs_store_where_a_block_says(
+    deployed: Project, working: Project, prefect: PrefectServer, folder: Path, tmp_path: Path
+) -> None:
+    prefect_command(prefect, "block", "register", "-m", "evalcore.prefect.collection")
+    assert "evalcore-store" in prefect_command(prefect, "block", "type", "ls")
+    EvalcoreStore(address=str(tmp_path / "named"), secret_access_key=SecretStr("hidden")).save(
+        "named"
+    )
+    deploy(folder, "--store-block", "named")
+    variables = deployment("evaluate/on-demand").job_variables["env"]
+    assert "hidden" not in str(variables)
+    state = ended_run(trigger("evaluate/on-demand", suite="good.eval.yaml"), working).state
+    assert state is not None
+    assert state.is_completed(), working.log
+    assert [run.suite for run in list_runs(open_store(str(tmp_path / "named")))] == ["good"]
+    deploy(folder, "--reset", *NIGHT, *ENVIRONMENT)
+
+
+def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> None:
+    told = deploy(folder, "--store-block", "nowhere", code=2).stderr
+    assert "--store-block nowhere: no such block; `prefect block register" in told
+
+
+@pytest.mark.parametrize("name", ["heartbeats", "gate-failed", "crashed"])
+def test_prefect_takes_the_files_of_automations(prefect: PrefectServer, name: str) -> None:
+    path = ROOT / "deployments" / "automations" / f"{name}.yaml"
+    wanted = yaml.safe_load(path.read_text())["name"]
+    with get_client(sync_client=True) as client:
+        before = {each.id for each in client.read_automations_by_name(wanted)}
+        if name == "heartbeats":
+            prefect_command(prefect, "automation", "create", "--from-file", str(path))
+        else:  # with the id of a block in the place of the null one
+            block = Webhook(url=SecretStr(SECRET_URL)).save("other", overwrite=True)
+            filled = path.read_text().replace(str(UUID(int=0)), str(block))
+            client.create_automation(AutomationCore.model_validate(yaml.safe_load(filled)))
+        made = [each for each in client.read_automations_by_name(wanted) if each.id not in before]
+        for each in made:
+            client.delete_automation(each.id)
+        for document in client.read_block_documents_by_type("webhook"):
+            if document.name == "other":
+                client.delete_block_document(document.id)
+    assert len(made) == 1
 
 
 # Messages, and other pools: last, because both stay registered

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.prefect.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
+from evalcore.prefect.dev_servers import BUCKET, LocalS3, start_s3
 from evalcore.storage.address import open_store
 from tests.support.servers import free_port
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 
 
 def while_it_runs(folder: Path, act: Callable[[LocalS3], None]) -> None:
-    store = start_s3(find_weed(), folder, free_port())
+    store = start_s3(folder, free_port())
     try:
         store.wait_until_ready()
         act(store)

@@ -14,8 +14,9 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flow_engine import run_flow
-from prefect.states import Pending
+from prefect.states import AwaitingRetry, Pending
 
+from evalcore.cli.main import call
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.nightly import GATES_KEY, REPORT_KEY, nightly
 from evalcore.storage.address import open_store
@@ -201,6 +202,68 @@ def test_every_night_says_what_still_fails_and_since_when(
     pages = {run: f"[{run}](http://viewer/runs/{run})" for run in (first, second, third)}
     assert f"| 0 of 1 | {pages[third]} |" in markdown
     assert f"| {pages[second]} (2 runs); last passed in {pages[first]} |" in markdown
+
+
+def test_a_night_whose_store_fails_says_how_its_run_goes_on(
+    deployed: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EVALCORE_ALLOW_COMMANDS", "1")
+    store = tmp_path / "store"
+    spoil = f"[ -e back ] || touch $(echo {store}/runs/*/*/)results; echo hello"
+    suite = {
+        "targets": [{"name": "spoils", "provider": "command", "command": ["sh", "-c", spoil]}],
+        "execution": {"target": "spoils"},
+        "tests": [
+            {"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "hello"}]}
+        ],
+    }
+    (tmp_path / "s.eval.yaml").write_bytes(orjson.dumps(suite))
+    night = night_here(tmp_path, suites=["s.eval.yaml"], store=str(store))
+    (run,) = list_runs(open_store(str(store)))
+    assert night.name == "Errors"
+    identity = night.state_details.flow_run_id
+    assert identity is not None
+    (of_suite,) = children(identity)
+    assert of_suite.state is not None
+    go_on = f"go on with: evalcore run --resume {run.id}"
+    assert go_on in (of_suite.state.message or "")
+    assert go_on in (night.message or "")
+    assert go_on in str(artifacts(identity)[REPORT_KEY])
+
+    resume = ("run", "--resume", run.id, "--store", str(store))
+    monkeypatch.chdir(tmp_path)
+    assert call([*resume]) == 4
+    assert go_on in capsys.readouterr().err
+    (tmp_path / "back").touch()
+    (spoiled,) = store.glob("runs/*/*/results")
+    spoiled.unlink()
+    assert call([*resume]) == 0
+
+
+def test_a_night_that_is_retried_goes_on_with_the_runs_of_its_suites(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_ALLOW_STORES", str(tmp_path))
+    monkeypatch.chdir(deployed.folder)
+    address = str(tmp_path / "store")
+    parameters = {"suites": ["*.eval.yaml"], "store": address}
+    store = open_store(address)
+    with get_client(sync_client=True) as client:
+        night = client.create_flow_run(nightly, parameters=parameters, state=Pending())
+        reports = []
+        attempts: list[State[Any]] = [Pending(), AwaitingRetry()]
+        for state in attempts:
+            client.set_flow_run_state(night.id, state, force=True)
+            again = client.read_flow_run(night.id)
+            run_flow(nightly, flow_run=again, parameters=parameters, return_type="state")
+            reports.append(str(artifacts(night.id)[REPORT_KEY]))
+            runs = [(run.id, run.suite) for run in list_runs(store)]
+            assert sorted(suite for _, suite in runs) == ["bad", "good"]
+        assert all(run in report for run, _ in runs for report in reports)
+        assert client.read_flow_run(night.id).run_count == 2
 
 
 def test_a_suite_alone_that_does_not_load_is_told(

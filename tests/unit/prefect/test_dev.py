@@ -1,11 +1,13 @@
-"""What `evalcore dev` says to try: commands that work, and why there are none for a suite."""
+"""What `evalcore dev` prints: commands that work, why there are none, how flow runs end."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
 
-from evalcore.prefect.dev_services import first_steps
+import pytest
+
+from evalcore.prefect.dev import ending, first_steps
 
 ENV = ".evalcore/dev/env"
 
@@ -33,3 +35,15 @@ def test_refused_suites_stand_before_the_commands_a_line_each(tmp_path: Path) ->
 
 def test_without_a_suite_the_command_that_writes_one_is_named(tmp_path: Path) -> None:
     assert "`evalcore init` writes one" in first_steps(ENV, tmp_path, [], {})[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ({"name": "Completed", "message": "score 1.0"}, "Finished in state Completed: score 1.0"),
+        ({"name": "Cancelled", "message": None}, "Finished in state Cancelled"),
+        ({"name": "Crashed", "message": "code -9"}, "Finished in state Crashed: code -9"),
+    ],
+)
+def test_a_flow_run_is_told_by_its_last_state(state: dict[str, str], line: str) -> None:
+    assert ending({"name": "own", "state": state}) == f"own - {line}"

@@ -1,0 +1,42 @@
+"""What evalcore adds to Prefect: the block `EvalcoreStore`. Prefect imports it, so it is light."""
+
+from __future__ import annotations
+
+from prefect.blocks.core import Block
+from pydantic import Field, SecretStr
+
+
+class EvalcoreStore(Block):
+    """Where evalcore stores runs, and how to reach it; workers without it use their environment."""
+
+    _block_type_name = "evalcore store"
+    _block_type_slug = "evalcore-store"
+
+    address: str = Field(
+        description="A folder, or s3://bucket/prefix.", examples=["s3://bucket/runs"]
+    )
+    endpoint: str | None = Field(
+        default=None, description="URL of an S3-compatible server; empty: AWS."
+    )
+    access_key_id: str | None = Field(default=None, description="Access key of the S3 server.")
+    secret_access_key: SecretStr | None = Field(default=None, description="Its secret.")
+    region: str | None = Field(default=None, description="Region of the bucket.")
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a worker's environment needs for this store."""
+        values = {name: getattr(self, field) for name, field in VARIABLES.items()}
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+# The fields of the block by the variables that they fill.
+VARIABLES = {
+    "EVALCORE_STORE": "address",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_REGION": "region",
+}

@@ -78,7 +78,7 @@ def configure() -> None:
     try:
         # Prefect prints and warns of some faults before it raises them.
         with warnings.catch_warnings(action="ignore"), redirect_stderr(printed):
-            import prefect.settings  # noqa: F401
+            import prefect.context  # noqa: F401
     except (ValueError, OSError) as error:  # also pydantic's and TOML's
         home = os.environ.get("PREFECT_HOME") or Path.home() / ".prefect"
         raise UsageError(

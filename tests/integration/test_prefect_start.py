@@ -227,6 +227,13 @@ def test_another_server_is_not_taken_for_prefects(other_server: str, tmp_path: P
     assert_one_message(ended, f"{other_server} does not answer", "not Prefect")
 
 
+def test_a_server_that_is_away_is_named(tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path / "home")
+    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
+    ended = run_through_prefect(tmp_path, environment)
+    assert_one_message(ended, "http://127.0.0.1:1/api does not answer", "prefect server start")
+
+
 def test_a_server_that_is_silent_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -36,7 +35,6 @@ from tests.support.prefect_runs import flow_run_of, only_run, write_suite
 from tests.support.prefect_server import (
     NewDatabase,
     PrefectServer,
-    clean_environment,
     prefect_server,
 )
 
@@ -416,42 +414,6 @@ def evalcore_run(
     )
 
 
-def test_without_a_server_the_embedded_one_is_started(
-    new_prefect_database: NewDatabase, tmp_path: Path
-) -> None:
-    suite = write_suite(tmp_path, "hello", "goodbye")
-    new_prefect_database.copy(tmp_path / "home")
-    ended = evalcore_run(tmp_path, clean_environment(tmp_path / "home"), suite)
-    assert ended.returncode == 1, ended.stderr
-    report = orjson.loads(ended.stdout)
-    assert (report["decision"], report["counts"]["planned"]) == ("fail", 2)
-    assert "Traceback" not in ended.stderr
-    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
-        assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
-
-
-@pytest.mark.parametrize(
-    ("broken", "reason"),
-    [("newer", "Can't locate revision identified by 'ffff'"), ("file", "unable to open database")],
-)
-def test_an_embedded_server_that_cannot_start_is_one_message(
-    broken: str, reason: str, new_prefect_database: NewDatabase, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    if broken == "file":
-        home.touch()
-    else:
-        new_prefect_database.copy(home)
-        with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
-            database.execute("UPDATE alembic_version SET version_num = 'ffff'")
-            database.commit()
-    ended = evalcore_run(tmp_path, clean_environment(home), write_suite(tmp_path, "hello"))
-    assert ended.returncode == 2
-    assert reason in ended.stderr
-    assert f"PREFECT_HOME, {home}" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
     suite = write_suite(tmp_path, "hello", name="history")
     ended = evalcore_run(tmp_path, prefect.environment, suite)
@@ -502,17 +464,6 @@ def test_an_interrupted_command_tells_prefect_and_prints_how_to_go_on(
     ]
     assert len(completed) == len(stored.written_shards())
     assert all(task.state is not None and task.state.is_final() for task in seen.tasks)
-
-
-def test_a_server_that_does_not_answer_is_named_with_what_would_help(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "hello")
-    environment = clean_environment(tmp_path / "home")
-    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
-    ended = evalcore_run(tmp_path, environment, suite)
-    assert ended.returncode == 2
-    assert "http://127.0.0.1:1/api does not answer" in ended.stderr
-    assert "prefect server start" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def test_finding_the_runner_does_not_import_prefect() -> None:

@@ -158,6 +158,9 @@ _TEARDOWN_S = 0.8
 
 def main() -> None:
     """Call the command line with the process's arguments and end the process."""
+    if sys.platform == "win32":
+        click.echo("evalcore runs on Linux and macOS; on Windows use it in WSL 2", err=True)
+        sys.exit(ExitCode.USAGE)
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
     _replace_closed_streams()

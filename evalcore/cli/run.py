@@ -22,7 +22,7 @@ from evalcore.isolation.mode import ISOLATIONS
 
 _WORDS = "evalcore.words"
 _WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
-_RUNNER_HELP = "With --prefect: what executes the tasks.  [threads]"
+_RUNNER_HELP = "With --prefect: what executes the tasks: threads, dask, ray.  [threads]"
 _WORKERS_HELP = (
     "Processes that share the run; auto: one for each core where many items wait for nothing, else "
     "none besides this one.  [auto]"

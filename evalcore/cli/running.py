@@ -230,7 +230,8 @@ def _execute(
         if options.prefect:
             from evalcore.runners import find_runner
 
-            find_runner("prefect").start(run, execute, options.runner, options.workers)
+            with stopper:
+                find_runner("prefect").start(run, execute, options.runner, options.workers)
         else:
             with stopper:
                 receipts = execute_run(run, execute)

@@ -8,6 +8,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import orjson
+
 from evalcore.execution.row import (
     INLINE_BYTES,
     FinishedItem,
@@ -39,6 +41,7 @@ class ShardReceipt(NamedTuple):
     """A committed shard. Times in seconds since the epoch.
 
     `committed` is False if another process's rows were there first: this copy was discarded.
+    `ended` is how the item of a shard of a single one ended: its outcome, else its status.
     """
 
     shard: int
@@ -46,6 +49,7 @@ class ShardReceipt(NamedTuple):
     started_at: float
     committed_at: float
     committed: bool
+    ended: str = ""
 
 
 @dataclass(slots=True)
@@ -167,8 +171,18 @@ class RunShards:
                 write_rows(shard.lines, path)
             etag = self.run.store.put_if_absent(self.run.keys.result(shard.number), path)
         return ShardReceipt(
-            shard.number, len(shard.lines), shard.started_at, time.time(), etag is not None
+            shard.number,
+            len(shard.lines),
+            shard.started_at,
+            time.time(),
+            etag is not None,
+            _end_of(shard.lines[0]) if len(shard.lines) == 1 else "",
         )
+
+
+def _end_of(line: bytes) -> str:
+    row = orjson.loads(line)
+    return str(row.get("outcome") or row["status"])
 
 
 def _mend(shard: OpenShard) -> None:

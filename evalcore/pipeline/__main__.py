@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
@@ -26,16 +26,14 @@ from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
 from evalcore.execution.worker import process_worker
-from evalcore.isolation.mode import Isolation
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,
     accepted_run,
     execute_shard,
+    options_of,
     run_item,
 )
-from evalcore.settings import read_settings
-from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
@@ -63,17 +61,11 @@ class _Child:
         if not first:
             return
         given = orjson.loads(first)
-        settings = read_settings(os.environ, Path.cwd())
-        options = ExecuteOptions(
-            imports=ImportPolicy(
-                roots=tuple(map(Path, given["roots"])), allowed=tuple(given["allowed"])
-            ),
+        options = replace(
+            options_of(given),
             progress=self._note,
-            settings=settings,
             warn=lambda text: self._answer({"warn": text}),
-            keep_workspaces=given["keep_workspaces"],
             waits=self._waits,
-            isolation=Isolation(given["isolation"]),
             share=ConcurrencyShare(*given["share"]),
         )
         self._answer({"ready": True})

@@ -140,10 +140,11 @@ def worker_count(suite: Suite, plan: Plan) -> int:
         return 1
     memory = total_memory()
     by_memory = _MOST_PROCESSES if memory is None else memory // _BYTES_OF_ONE
-    return max(1, min(_usable_cores(), by_memory, _MOST_PROCESSES))
+    return max(1, min(usable_cores(), by_memory, _MOST_PROCESSES))
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Return how many processors this process may use."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))

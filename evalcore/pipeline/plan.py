@@ -35,6 +35,7 @@ from evalcore.planning.shards import (
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
     count_shards,
+    has_single_items,
     most_shards,
     most_task_items,
     plan_rounds,
@@ -114,19 +115,23 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     items = cases * len(definition.variants) * iterations
     if not items:
         raise UsageError(f"suite '{definition.name}': no case is selected; check the filters")
-    guess = 0.0 if is_instant(definition) else _GUESSED_LATENCY_S
+    instant = is_instant(definition)
+    guess = 0.0 if instant else _GUESSED_LATENCY_S
+    concurrency = definition.limits.concurrency or DEFAULT_CONCURRENCY
     by_round = definition.policy.auto_iterations
     pilot = 0
     if latency_s is None and guess and not by_round and items > SINGLE_ITEM_LIMIT:
         # So many that no place is empty while the first of them show how long an item takes.
-        concurrency = definition.limits.concurrency or DEFAULT_CONCURRENCY
         pilot = max(PILOT_ITEMS, min(2 * concurrency, items // 2))
     size = shard_size(
         items,
-        concurrency=definition.limits.concurrency or DEFAULT_CONCURRENCY,
+        concurrency=concurrency,
         latency_s=guess if latency_s is None else latency_s,
         workers=options.workers,
-        single_items=options.single_items,
+        single_items=options.single_items
+        and has_single_items(
+            items, is_instant=instant, rate=concurrency / latency_s if latency_s else None
+        ),
         min_items=1 if options.single_items else _least_items(suite),
         max_shards=_most_shards(items, definition, options),
         max_items=_most_items(suite, options),

@@ -83,7 +83,7 @@ class ShardProcess:
                 _COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=_environment(run, signed=bool(terms["roots"])),
+                env=run_environment(run, signed=bool(terms["roots"])),
                 # Terminals signal the whole group.
                 start_new_session=True,
             )
@@ -219,7 +219,7 @@ class ShardProcess:
         return f"signal {-code}"
 
 
-def _environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
+def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
     """Return the environment of a process: with the run's own key if its plan is signed.
 
     It signs and recognises no other run. A suite's Python there cannot read the key that signs

@@ -11,7 +11,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
 
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
@@ -53,12 +55,18 @@ if TYPE_CHECKING:
     from evalcore.workspaces.manager import Workspaces
 
 
+RUN_TERMS: Final = "EVALCORE_RUN_TERMS"
+"""The variable with the terms (`run_terms`) of a process that was started for a run."""
+
+
 class ShardCall(NamedTuple):
     """All that travels to the process that executes a shard: less than 1 kB, and no code.
 
     `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
     its items one by one in a child process, because processes have died with it. `concurrency` is
-    how many items the executing process runs at once, 0 if nobody has chosen it.
+    how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
+    what providers allow at once; `rates` names the package that keeps their rates if the settings
+    of the executing process name none.
     """
 
     store: str
@@ -69,6 +77,8 @@ class ShardCall(NamedTuple):
     items: int
     alone: bool = False
     concurrency: int = 0
+    processes: int = 1
+    rates: str = ""
 
     @property
     def key(self) -> Key:
@@ -138,17 +148,33 @@ def _shard_of(opened: OpenRun, call: ShardCall) -> int:
     return shards.plan.shard_of(call.first_item)
 
 
-def started_process(
-    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
-) -> ShardProcess:
-    """Start a child process for shards of the run; it may do what `options` allow this one."""
-    terms = {
+def run_terms(options: ExecuteOptions) -> dict[str, Any]:
+    """Return, as JSON values, what this process may do with a run: one that it starts may, too."""
+    return {
         "roots": list(map(str, options.imports.roots)),
         "allowed": list(options.imports.allowed),
         "isolation": options.isolation,
         "keep_workspaces": options.keep_workspaces,
-        "share": list(share),
     }
+
+
+def options_of(terms: Mapping[str, Any]) -> ExecuteOptions:
+    """Return the options of a process that was started with these terms, or with none."""
+    settings = read_settings(os.environ, Path.cwd())
+    roots, allowed = terms.get("roots", ()), terms.get("allowed", ())
+    return ExecuteOptions(
+        imports=ImportPolicy(roots=tuple(map(Path, roots)), allowed=tuple(allowed)),
+        settings=settings,
+        keep_workspaces=terms.get("keep_workspaces", False),
+        isolation=Isolation(terms.get("isolation", settings.isolation)),
+    )
+
+
+def started_process(
+    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+) -> ShardProcess:
+    """Start a child process for shards of the run; it may do what `options` allow this one."""
+    terms = {**run_terms(options), "share": list(share)}
     return ShardProcess(run, terms, Told(options.progress, options.warn, options.waits))
 
 
@@ -208,8 +234,12 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
             f"{VERSION}: install the same version"
         )
     if options is None:
-        settings = read_settings(os.environ, Path.cwd())
-        options = ExecuteOptions(settings=settings, isolation=Isolation(settings.isolation))
+        options = options_of(orjson.loads(os.environ.get(RUN_TERMS, "{}")))
+        settings = options.settings
+        settings = replace(settings, rate_limits=settings.rate_limits or call.rates or None)
+        # Nobody knows which one of them this is: the last one has the smallest part.
+        share = ConcurrencyShare(call.processes - 1, call.processes)
+        options = replace(options, settings=settings, share=share)
     planned = find_run(open_store(call.store), call.run_id)
     accepting = AcceptingWorker(Path.cwd(), options.settings, options.imports.allowed)
     run, imports = accept_plan(planned, accepting)

@@ -8,7 +8,10 @@ from dataclasses import replace
 
 from evalcore.model.run import Plan
 
-SINGLE_ITEM_LIMIT = 100
+SINGLE_ITEM_LIMIT = 500
+"""Up to so many items a person looks at each of them, and a run has no pilot."""
+_INSTANT_SINGLE_ITEMS = 100
+_SINGLE_ITEMS_PER_S = 20.0
 # Of a run through an orchestrator: a shard is one task run there.
 MAX_SHARDS = 2_000
 # Where a shard costs its worker a few requests to the store.
@@ -24,6 +27,18 @@ MAX_TASK_ITEMS = 12_500
 _TASK_BYTES = 16 * 1024 * 1024
 
 
+def has_single_items(items: int, *, is_instant: bool, rate: float | None) -> bool:
+    """Whether an orchestrator shows each item of a run as a task of its own.
+
+    `rate` is how many items end in a second, None where nobody knows it: an orchestrator keeps the
+    history of so many tasks only.
+    """
+    if is_instant:
+        return items <= _INSTANT_SINGLE_ITEMS
+    is_slow = rate is None or rate <= _SINGLE_ITEMS_PER_S
+    return items <= SINGLE_ITEM_LIMIT if is_slow else items <= _INSTANT_SINGLE_ITEMS
+
+
 def shard_size(
     items: int,
     *,
@@ -37,12 +52,12 @@ def shard_size(
 ) -> int:
     """Return the items of a shard, at least 1.
 
-    `latency_s` is the median time of an item. `single_items` gives each item of a small run a shard
-    of its own, so that an orchestrator shows each case by name. Else a shard holds about twenty
+    `latency_s` is the median time of an item. `single_items` gives each item a shard of its own
+    (`has_single_items`). Else a shard holds about twenty
     seconds of work, so little that each worker gets four shards (but at least `min_items` where
     items take no time) and `max_items` at most, and there are at most `max_shards` shards.
     """
-    if single_items and items <= SINGLE_ITEM_LIMIT:
+    if single_items:
         return 1
     by_time = math.ceil(SHARD_SECONDS * concurrency / latency_s) if latency_s > 0 else items
     by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)

@@ -1,4 +1,7 @@
-"""The flow `evaluate`: plan → shards as tasks → aggregate → decide → publish → state."""
+"""The flow `evaluate`: plan → shards as tasks → aggregate → decide → publish → state.
+
+And `evaluate-shards`, which executes a range of its shards on another machine.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,31 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from uuid import UUID
+from typing import Annotated, Any
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Cancelled, Completed
+from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
+from evalcore.execution.adaptive import FIRST
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import Stopped
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
+from evalcore.mistakes.wording import counted
 from evalcore.model.mode import HISTORY
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
-from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
 from evalcore.prefect.covering import covered
@@ -34,7 +43,6 @@ from evalcore.prefect.parameters import (
     PLAN_WORKERS,
     EvaluateParameters,
     RunnerChoice,
-    describe_replacement,
     load_options,
     parse_runner,
     permitted_runner,
@@ -54,7 +62,8 @@ from evalcore.prefect.publish import (
     tell_decision,
     tell_refusal,
 )
-from evalcore.prefect.retried import earlier_run, end_earlier_shards
+from evalcore.prefect.retried import earlier_run
+from evalcore.prefect.tasks import RATES, SHARDS_AHEAD, execute_shard, outcome_of, shard_namer
 from evalcore.storage.runs import StoredRun, find_run
 
 
@@ -76,6 +85,17 @@ def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
         _note_stop(run, ())
 
 
+def note_crash(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
+    """Write into the store that the process of a flow run died, unless another one goes on."""
+    with get_client(sync_client=True) as client:
+        labels = client.read_flow_run(flow_run.id).labels
+    if RUN_LABEL in labels:
+        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
+        with suppress(EvalError):  # the store may be what failed
+            if is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
+                _note_stop(run, ())
+
+
 def _labelled_run(store: str, run_id: str) -> StoredRun:
     """Return the run that a flow run's labels name; others than its own process may set those."""
     execution = local_execution()
@@ -89,6 +109,7 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
     description="Evaluate a suite: plan it, execute its shards as tasks, decide, publish.",
     flow_run_name=first_name,
     on_cancellation=[note_cancellation],
+    on_crashed=[note_crash],
     persist_result=False,
 )
 @takes_parameters(EvaluateParameters)
@@ -110,50 +131,96 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice, clock = _runner(parameters), SteadyClock()
     execution = local_execution() or _plan(parameters, now=clock.now())
     with resumable(execution.run.run_id):
-        return _carry_out(execution, parameters, choice, clock)
+        return _carry_out(execution, choice, clock)
 
 
-def _carry_out(
-    execution: FlowExecution,
-    parameters: EvaluateParameters,
-    choice: RunnerChoice,
-    clock: SteadyClock,
-) -> State[Any]:
+def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyClock) -> State[Any]:
     run = execution.run
-    execution.flow_run = UUID(str(runtime.flow_run.id))
     introduce(run)
-    with best_effort("end the shards of the attempt before"):
-        end_earlier_shards()
     if is_complete(run) and not reopen_refused(run):
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)
-    if message := describe_replacement(choice, parameters.lanes):
-        get_run_logger().warning("%s", logged(message))
-        execution.options.warn(message)
     try:
         with rare_collections():
-            execution.execute()
-    except KeyboardInterrupt:
-        execution.stopper.stop()
+            execution.execute(choice)
     except RunConflictError:  # another process executes the run
         raise
     # Terminated, or out of luck with the store: what is committed stays.
     except BaseException:
-        if not execution.left:
-            _note_stop(run, execution.receipts)
+        _note_stop(run, execution.receipts)
         raise
-    if execution.left:
-        return states.left(run.run_id)
-    if execution.stopper.stopped:
+    if execution.options.stopper.stopped:
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
     options = execution.options
     decide = DecideOptions(options.imports, isolation=options.isolation)
     with finish_run(run, execution.receipts, now=clock.now(), options=decide) as view:
+        execution.decided.set()
         publish(view)
         tell_decision(view, this_worker().settings)
         return states.decided(view.report)
+
+
+class ShardsParameters(BaseModel):
+    """A range of a run's shards for one machine; the flow run that coordinates the run sets it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: Annotated[str, Field(max_length=1000, description="The store's address.")]
+    run: Annotated[str, Field(description="The id of the run.")]
+    epoch: Annotated[int, Field(description="The epoch of the run's lease.")]
+    engine_version: Annotated[str, Field(description="The version that the shards are made for.")]
+    shards: Annotated[list[int], Field(min_length=1, description="Numbers of the shards.")]
+    concurrency: Annotated[int | None, Field(description="Items at the same time.")] = None
+    machines: Annotated[int, Field(ge=1, description="How many machines share the run.")] = 1
+
+
+@flow(
+    name="evaluate-shards",
+    description="Execute a part of a run for `evaluate` with machines, which starts it by itself.",
+    persist_result=False,
+)
+@takes_parameters(ShardsParameters)
+def evaluate_shards(**fields: Any) -> State[Any]:
+    """Execute a range of shards; the flow run that coordinates the run decides it."""
+    parameters = ShardsParameters(**fields)
+    try:
+        with covered():
+            return _evaluate_shards(parameters)
+    except EvalError as error:
+        return states.refused(error)
+
+
+def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:
+    run = find_run(permitted_store(parameters.store, this_worker().settings), parameters.run)
+    plan = run.manifest().plan
+    name = shard_namer(run, plan)
+    at_once = SHARDS_AHEAD + 2 * (parameters.concurrency or FIRST) // plan.shard_size
+    stopped = False
+    with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=at_once) as runner:
+        tasks = []
+        for shard in parameters.shards:
+            items = plan.shard_items(shard)
+            call = ShardCall(
+                run.store.url,
+                run.run_id,
+                parameters.epoch,
+                parameters.engine_version,
+                items.start,
+                len(items),
+                concurrency=parameters.concurrency or 0,
+                processes=parameters.machines,
+                rates=RATES,
+            )
+            given = {"call": call, "name": name(plan, shard)}
+            tasks.append((shard, runner.submit(execute_shard, given)))
+        for shard, task in tasks:
+            task.wait()
+            stopped = isinstance(outcome_of(shard, task.state), Stopped) or stopped
+    if stopped:
+        return Cancelled(message=f"run {run.run_id} was stopped or goes on without this machine")
+    return Completed(message=counted(len(tasks), "shard"))
 
 
 def _runner(parameters: EvaluateParameters) -> RunnerChoice:
@@ -197,7 +264,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         isolation=Isolation(settings.isolation),
         warn=lambda _: None,  # the flow run's log has it
     )
-    return FlowExecution(run, execute)
+    return FlowExecution(run, execute, parameters.machines)
 
 
 def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...]) -> None:

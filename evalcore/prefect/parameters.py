@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
@@ -168,23 +169,23 @@ class EvaluateParameters(BaseModel):
             examples=[32],
         ),
     ] = None
-    lanes: Annotated[
+    machines: Annotated[
         int,
         Field(
-            ge=0,
+            ge=1,
             le=64,
-            description="Accepted and without effect in this version, which executes all shards in "
-            "the flow run's process; more than 0 is warned of.",
+            description="How many flow runs of `evaluate-shards` on the work pool execute the "
+            "shards; 1 means this flow run's own process.",
             examples=[4],
         ),
-    ] = 0
+    ] = 1
     runner: Annotated[
         str,
         Field(
-            pattern=r"^(auto|threads|lanes|(dask|ray)(=[a-z]+://\S{1,200})?)$",
-            description="What executes the shards: `threads` of the flow run. The others are "
-            "accepted, executed alike in this version, and warned of; the address of a cluster has "
-            "to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
+            pattern=r"^(auto|threads|(dask|ray)(=[a-z]+://\S{1,200})?)$",
+            description="What executes the shards: `threads` of the flow run, or the processes of "
+            "a Dask or a Ray cluster, which the flow run starts if it has no address; an address "
+            "has to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
             examples=["dask", "dask=tcp://dask-scheduler:8786"],
         ),
     ] = "auto"
@@ -369,17 +370,16 @@ def _matching(pattern: str, folder: Path) -> list[str]:
 
 # The plan of each run is cut for as many processes.
 PLAN_WORKERS: Final = 2
-FORMS: Final = "threads, lanes, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
+FORMS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
 _SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
 _ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)
 
 
 class RunnerKind(StrEnum):
-    """What executes shards; AUTO is threads, or lanes where a deployment has them and they pay."""
+    """What executes shards; AUTO is threads."""
 
     AUTO = "auto"
     THREADS = "threads"
-    LANES = "lanes"
     DASK = "dask"
     RAY = "ray"
 
@@ -417,15 +417,11 @@ def parse_runner(text: str) -> RunnerChoice:
     return choice
 
 
-def describe_replacement(choice: RunnerChoice, processes: int) -> str:
-    """Return the warning of a runner, or of processes, that this version has threads for; or ""."""
-    if choice.is_cluster or choice.kind is RunnerKind.LANES:
-        what = f"runner '{choice}'"
-    elif processes:
-        what = f"a run of {processes} processes"
-    else:
-        return ""
-    return f"{what} executes in the flow's process in this version"
+def require_installed(choice: RunnerChoice) -> None:
+    """Raise `UsageError` for a cluster whose package is not installed."""
+    if choice.is_cluster and find_spec(f"prefect_{choice.kind}") is None:
+        extra = f"pip install 'evalcore-pipeline[{choice.kind}]'"
+        raise UsageError(f"the runner '{choice.kind}' needs the extra '{choice.kind}': {extra}")
 
 
 def permitted_runner(choice: RunnerChoice, settings: Settings) -> RunnerChoice:

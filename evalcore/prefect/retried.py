@@ -1,4 +1,4 @@
-"""What a flow run had before it was retried: its run, and shards that were being executed."""
+"""The run that a flow run had before it was retried."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterParentFlowRunId,
 )
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
-from prefect.states import Crashed
 
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL
-from evalcore.prefect.stopped import unfinished_task_runs
 from evalcore.storage.store import ObjectStore
 
 
@@ -36,17 +34,6 @@ def earlier_run(store: ObjectStore) -> str | None:
         return own
     earlier = (_labelled_run(each, store) for each in _earlier_of_suite(context.flow_run))
     return next((run for run in earlier if run is not None), None)
-
-
-def end_earlier_shards() -> None:
-    """End the task runs of an attempt that was killed as `Crashed`: nothing else ever would."""
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or (context.flow_run.run_count or 0) < 2:
-        return
-    crashed: State[Any] = Crashed(message="the process that executed it was killed")
-    with get_client(sync_client=True) as client:
-        for task_run in unfinished_task_runs(client, context.flow_run.id):
-            client.set_task_run_state(task_run.id, crashed, force=True)
 
 
 def _labelled_run(flow_run: FlowRun, store: ObjectStore) -> str | None:

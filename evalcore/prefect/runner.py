@@ -6,45 +6,34 @@ of Prefect is imported before a run starts.
 
 from __future__ import annotations
 
+import contextvars
+import logging
+import math
 import os
-import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from evalcore.errors import (
-    EvalError,
-    InterruptedRunError,
-    RunConflictError,
-    StoreError,
-    UsageError,
-)
-from evalcore.execution.shards import ShardReceipt
-from evalcore.model.run import State
+from evalcore.errors import RunConflictError
 from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.executors import usable_cores
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.pipeline.states import cancel_run
-from evalcore.prefect.server import configure, reach_server
 from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.prefect.attended import AttendedFlow
     from evalcore.prefect.execution import FlowExecution
 
-# How long Prefect may take to note that a run was stopped, to be told so without its flow, and to
-# send the rest of its history: together with the end of the process (`evalcore.cli.main`) three
-# seconds.
-_NOTE_STOP_S = 1.2
-_TELL_STOP_S = 0.4
-_SEND_STOPPED_S = 0.4
-_SEND_S = 15.0
+_LOOK_S: Final = 0.2
+# How long a flow may take to return after a stop, and to tell its server of a decision.
+_STOP_S: Final = 3.0
+_TELL_S: Final = 20.0
+_SEND_STOPPED_S: Final = 0.4
+_SEND_S: Final = 5.0
 
 
 class PrefectRunner:
@@ -57,15 +46,16 @@ class PrefectRunner:
         """Whether PREFECT_API_URL names a server."""
         return bool(os.environ.get("PREFECT_API_URL"))
 
-    def prepare(self, runner: str, processes: int | None = None) -> int:  # noqa: ARG002
+    def prepare(self, runner: str, processes: int | None = None) -> int:
         """Return for how many processes a run of this task runner is planned.
 
-        Raises `UsageError` if there is none of this name.
+        Raises `UsageError` if there is none of this name, or its extra is not installed.
         """
-        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner
+        from evalcore.prefect.parameters import PLAN_WORKERS, parse_runner, require_installed
 
-        parse_runner(runner)
-        return PLAN_WORKERS
+        choice = parse_runner(runner)
+        require_installed(choice)
+        return processes or usable_cores() if choice.is_cluster else PLAN_WORKERS
 
     def submit(self, run: StoredRun) -> None:
         """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
@@ -94,53 +84,36 @@ class PrefectRunner:
     ) -> None:
         """Return when the run has its final state, or was stopped through `options.stopper`.
 
-        Task runners other than threads, and `processes`, are accepted and warned of.
-
-        Raises `UsageError` if the server cannot be reached, `InterruptedRunError` after Ctrl-C, and
-        another `EvalError` if the run came to no decision.
+        Raises `UsageError` if the server cannot be reached, and another `EvalError` if the run came
+        to no decision.
         """
-        configure()
-        try:
-            with _terminated_like_interrupted():
-                self._start(run, options, {"runner": runner, "lanes": processes or 0})
-        except KeyboardInterrupt:
-            # Before the flow began, or a second time.
-            _note_stop(run, ())
-            raise InterruptedRunError(run.run_id) from None
+        from evalcore.prefect.server import configure, reach_server
 
-    def _start(
-        self, run: StoredRun, options: ExecuteOptions, parameters: Mapping[str, object]
-    ) -> None:
-        from evalcore.prefect.attended import AttendedFlow, Ending
+        configure()  # before Prefect is imported
         from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
         from evalcore.prefect.flows import evaluate
-        from evalcore.prefect.unsent import send_unsent
 
-        server_answers = reach_server()
-        execution = FlowExecution(run, options)
+        reach_server()
+        execution = FlowExecution(run, options, processes=processes)
         self._executions[run.run_id] = execution
-        name = run.definition.name[:1000]
+        given = {"suite": run.definition.name[:1000], "resume": run.run_id, "runner": runner}
 
         def call() -> Any:
             with brought_along(execution):
-                return evaluate(suite=name, resume=run.run_id, **parameters, return_state=True)
+                return evaluate(**given, return_state=True)
 
-        flow = AttendedFlow(call, server_answers)
         try:
-            flow.start()
-            away_s = options.settings.stall_s
-            ending = flow.attend(run, away_s=away_s)
-            if ending is Ending.ORPHANED:
-                _finish_alone(run, execution, options)
-            elif ending is Ending.RETURNED:
-                send_unsent(_SEND_S)
-        except KeyboardInterrupt:
-            _stop(run, execution, flow)
-            raise InterruptedRunError(run.run_id) from None
+            ended = _flow_ended(call, execution)
         finally:
             del self._executions[run.run_id]
-        if not is_complete(run) and not execution.stopper.stopped:
-            raise _error(flow.state.name, execution.refusal or flow.state.message)
+        _send_history(_SEND_STOPPED_S if options.stopper.stopped else _SEND_S)
+        if is_complete(run) or options.stopper.stopped:
+            return
+        if execution.refusal is not None:
+            raise execution.refusal
+        if isinstance(ended, BaseException) and not _is_of_connection(ended):
+            raise ended
+        _finish_alone(run, options)
 
     def cancel(self, run: StoredRun) -> None:
         """Stop a run that this runner executes, or cancel the flow run that it was submitted as.
@@ -149,7 +122,7 @@ class PrefectRunner:
         """
         execution = self._executions.get(run.run_id)
         if execution is not None:
-            execution.stopper.stop()
+            execution.options.stopper.stop()
             return
         from evalcore.prefect.submitted import cancel_submitted
 
@@ -160,63 +133,63 @@ class PrefectRunner:
             )
 
 
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does; the flow's own handler needs the main thread."""
+def _flow_ended(call: Callable[[], Any], execution: FlowExecution) -> Any:
+    """Call a flow in a thread of its own; return what it returned or raised, or None.
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    Signals stay the command's. A flow that only tells its server of the end, which does not
+    answer, is left: None.
+    """
+    results: list[Any] = []
+    over = threading.Event()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def run_flow() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            results.append(error)
+        finally:
+            over.set()
 
-
-def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
-    """End a run whose user has interrupted it; a second interrupt leaves at once."""
-    from evalcore.prefect.stopped import end_stopped
-    from evalcore.prefect.unsent import send_unsent, silence_log_handlers
-
-    click.echo("stopping (again to leave at once) …", err=True)
-    silence_log_handlers()
-    execution.stopper.stop()
-    execution.wait_until_idle()
-    flow.join(_NOTE_STOP_S)
-    _note_stop(run, execution.receipts)
-    if not flow.has_ended:
-        end_stopped(execution.flow_run, run.run_id, within_s=_TELL_STOP_S)
-    send_unsent(_SEND_STOPPED_S)
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run_flow,), name="flow", daemon=True).start()
+    leave_at = math.inf
+    while not over.wait(_LOOK_S) and time.monotonic() < leave_at:
+        if execution.options.stopper.stopped:
+            leave_at = min(leave_at, time.monotonic() + _STOP_S)
+        elif execution.decided.is_set():
+            leave_at = min(leave_at, time.monotonic() + _TELL_S)
+    return results[0] if results else None
 
 
-def _note_stop(run: StoredRun, receipts: Sequence[ShardReceipt]) -> None:
-    """Note in the store that a run was stopped, unless its flow has done so."""
-    if run.manifest().state is State.RUNNING:
-        cancel_run(run, receipts, now=datetime.now(UTC))
+def _send_history(within_s: float) -> None:
+    """Wait until Prefect's client has sent the events and log records of the flow run, or so long.
+
+    What was not sent by then is lost for Prefect's history.
+    """
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    logging.raiseExceptions = False  # of records that a server does not take
+    until = time.monotonic() + within_s
+    for service in (EventsWorker, APILogWorker):
+        service.drain_all(timeout=max(0.0, until - time.monotonic()))
 
 
-def _finish_alone(run: StoredRun, execution: FlowExecution, options: ExecuteOptions) -> None:
+def _is_of_connection(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is of Prefect's HTTP client."""
+    while error is not None:
+        if type(error).__module__.partition(".")[0] in {"httpx", "httpcore"}:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _finish_alone(run: StoredRun, options: ExecuteOptions) -> None:
     """Execute what is left of a run whose server is gone, decide it and write its report."""
-    from evalcore.prefect.execution import is_complete
-
-    if is_complete(run):
-        return
     options.warn("Prefect's server does not answer any more: the run goes on without it")
-    execution.leave()
-    receipts = (*execution.receipts, *execute_run(run, options))
-    if is_complete(run):  # the flow that was left to itself came first
+    receipts = execute_run(run, options)
+    if options.stopper.stopped:
         return
     now, decide = datetime.now(UTC), DecideOptions(options.imports, isolation=options.isolation)
     with finish_run(run, receipts, now=now, options=decide):
         pass
-
-
-def _error(name: str | None, message: EvalError | str | None) -> EvalError:
-    from evalcore.prefect.states import NOT_ALLOWED, REFUSED
-
-    text = f"Prefect ended the run as {name}: {message}"
-    return UsageError(text) if name in (REFUSED, NOT_ALLOWED) else StoreError(text)

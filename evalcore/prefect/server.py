@@ -7,16 +7,23 @@ module imports Prefect in its functions.
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import unquote, urlsplit
+
+import click
 
 from evalcore.errors import UsageError
 from evalcore.trust.watchdog import MARK_NAME, watchdog
@@ -26,11 +33,12 @@ from evalcore.trust.watchdog import MARK_NAME, watchdog
 _SETTINGS: Final = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     # Else each event of a server that is gone is printed whole.
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
+    # A call of a server that is gone is repeated after 2, 4 and 8 s; by default for a minute.
+    "PREFECT_CLIENT_MAX_RETRIES": "3",
+    "PREFECT_API_REQUEST_TIMEOUT": "20",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -41,8 +49,7 @@ _SETTINGS: Final = {
 _APP: Final = "prefect.server.api.server:create_app"
 _START_S: Final = 120.0
 _ANSWER_S: Final = 5.0
-# How many ports are tried, should another program take them first.
-_PORTS: Final = 5
+_LEAVE_S: Final = 5.0
 _WORDS_BYTES: Final = 65_536
 # What it says is shown if it does not start.
 _LEVELS: Final = ("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "PREFECT_INTERNAL_LOGGING_LEVEL")
@@ -51,10 +58,10 @@ _REASON: Final = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b")
 
 
 def configure() -> None:
-    """Configure Prefect, which reads the environment when it is imported.
+    """Configure Prefect, which reads the environment when it is imported, and import it.
 
     It asks for the user's home directory then, also where PREFECT_HOME is given. Raises
-    `UsageError` if there is neither.
+    `UsageError` if there is neither, or if its settings cannot be read.
     """
     try:
         Path.home()
@@ -67,6 +74,18 @@ def configure() -> None:
         os.environ["HOME"] = str(Path(os.environ["PREFECT_HOME"]).absolute())
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    printed = io.StringIO()
+    try:
+        # Prefect prints and warns of some faults before it raises them.
+        with warnings.catch_warnings(action="ignore"), redirect_stderr(printed):
+            import prefect.context  # noqa: F401
+    except (ValueError, OSError) as error:  # also pydantic's and TOML's
+        home = os.environ.get("PREFECT_HOME") or Path.home() / ".prefect"
+        raise UsageError(
+            f"Prefect cannot read its settings: {_one_line(error)} (they are in variables "
+            f"PREFECT_…, in {home}/profiles.toml, and in prefect.toml, pyproject.toml or .env here)"
+        ) from None
+    click.echo(printed.getvalue(), err=True, nl=False)
 
 
 def reach_server() -> Callable[[], bool]:
@@ -75,84 +94,156 @@ def reach_server() -> Callable[[], bool]:
     The embedded one is started if none is configured. Raises `UsageError` if it does not answer.
     """
     from prefect.client.orchestration import get_client
-    from prefect.settings import get_current_settings
+    from prefect.settings import (
+        PREFECT_CLIENT_MAX_RETRIES,
+        get_current_settings,
+        temporary_settings,
+    )
 
-    url = get_current_settings().api.url
+    if get_current_settings().api.url is None:
+        start_embedded_server()
+    failure: BaseException | None
     try:
-        if url is None:
-            start_embedded_server()
-        with get_client(sync_client=True) as client:
-            failure = client.api_healthcheck()
+        with (
+            temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+            get_client(sync_client=True) as client,
+        ):
             address = f"{client.api_url}".rstrip("/")
+            failure = client.api_healthcheck()
+            if failure is None:
+                client.raise_for_api_version_mismatch()
     except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
-        failure = error
+        failure = error.__cause__ or error
     if failure is None:
         return lambda: answers(f"{address}/health")
-    if url is None:
-        settings = get_current_settings()
-        database = str(settings.server.database.connection_url or "").partition("@")[2]
-        raise UsageError(
-            f"Prefect's embedded server does not start: {failure}. Its data is in PREFECT_HOME, "
-            f"{settings.home}{database and f', its database at {database}'}: make that a folder "
-            "that can be written, or name another one; a database of a newer Prefect needs that "
-            "version, or another home"
-        )
-    raise UsageError(
-        f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); start "
-        "it with `prefect server start`, or unset PREFECT_API_URL to use the embedded one"
+    raise UsageError(_describe_unreached(f"{get_current_settings().api.url}", failure))
+
+
+def _describe_unreached(url: str, failure: BaseException) -> str:
+    parts = urlsplit(url)
+    for address in (f"{url.rstrip('/')}/api", f"{parts.scheme}://{parts.netloc}/api"):
+        if address != url.rstrip("/") and answers(f"{address}/health"):
+            return f"PREFECT_API_URL {url} is not the address of Prefect's API: set it to {address}"
+    reason = f"{type(failure).__name__}: {f'{failure}'.partition(chr(10))[0]}"
+    if "401" in reason:
+        return f"Prefect's server at {url} refuses: set PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
+    if isinstance(failure, ValueError):
+        reason = "what answers is not Prefect"
+    return (
+        f"Prefect's server at {url} does not answer ({reason}): start it with `prefect server "
+        "start`, or unset PREFECT_API_URL to use the embedded one"
     )
 
 
 def answers(url: str) -> bool:
-    """Whether a GET of this address has status 200 within 5 s."""
+    """Whether a GET of the address of a server's health says `true` within 5 s."""
     try:
         with urllib.request.urlopen(url, timeout=_ANSWER_S) as response:  # noqa: S310 - Prefect's own API
-            return bool(response.status == 200)
+            return bool(response.read(100) == b"true")
     except (OSError, ValueError):
         return False
 
 
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def start_embedded_server() -> None:
-    """Start the one embedded server that Prefect's clients in this process share.
+    """Start a server for this process and the processes that it starts, and name it to Prefect.
 
-    Prefect's own `start` takes every early end for a port that is taken, and tries without end.
-    This one returns when the server answers, and raises `RuntimeError` with its last words if it
-    ended. The server has a session of its own, so that the terminal's Ctrl-C does not end it before
-    the flow has told it that the run was stopped, and it ends with this process.
+    Prefect's own (`SubprocessASGIServer`) takes every early end for a port that is taken and tries
+    without end, and its import takes seconds. This one returns when the server answers, and raises
+    `UsageError` with the reason as soon as it has ended. The server has a session of its own, so
+    that the terminal's Ctrl-C does not end it before the flow has told it that the run was stopped,
+    and it ends with this process.
     """
-    from prefect.server.api.server import SubprocessASGIServer
+    from prefect.context import refresh_global_settings_context
 
-    server = SubprocessASGIServer()
-    if server.running:
-        return
+    _require_writable()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/api"
     deadline = time.monotonic() + _START_S
-    for _ in range(_PORTS):
-        server.port = server.find_available_port()
-        with tempfile.TemporaryFile() as errors:
-            server.server_process = process = _run_server(server.port, errors)
-            while process.poll() is None:
-                if answers(f"{server.api_url}/health"):
-                    server.running = True
-                    atexit.register(server.stop)
-                    return
-                if time.monotonic() > deadline:
-                    server.stop()
-                    raise RuntimeError(f"it does not answer within {_START_S:.0f} s")
-                time.sleep(0.1)
-            if server.is_port_available(server.port):
-                server.stop()
-                raise RuntimeError(_last_words(errors))
-    server.stop()
-    raise RuntimeError("other programs take its ports, 8000 to 8999")
+    with tempfile.TemporaryFile() as errors:
+        process = _run_server(url, errors)
+        atexit.register(_stop, process)
+        while not answers(f"{url}/health"):
+            if process.poll() is not None:
+                raise UsageError(_describe_unstarted(_last_words(errors)))
+            if time.monotonic() > deadline:
+                raise UsageError(_describe_unstarted(f"it is silent for {_START_S:.0f} s"))
+            time.sleep(0.1)
+    os.environ["PREFECT_API_URL"] = url
+    refresh_global_settings_context()
 
 
-def _run_server(port: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    with suppress(subprocess.TimeoutExpired):  # the watchdog kills it
+        server.wait(_LEAVE_S)
+
+
+def _require_writable() -> None:
+    """Raise `UsageError` if the embedded server's folder or its database is read-only.
+
+    A server that finds all tables in such a database starts, and then refuses each call.
+    """
+    from prefect.settings import get_current_settings
+
+    home = get_current_settings().home
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(_describe_unstarted(f"{home}: {error.strerror}")) from None
+    database = _database()
+    for path in (home, database.parent, database) if isinstance(database, Path) else (home,):
+        if not os.access(path, os.W_OK) and (path.exists() or path != database):
+            raise UsageError(_describe_unstarted(f"{path} cannot be written"))
+
+
+def _database() -> Path | str:
+    """Return where the embedded server has its database: a file, or a server without its user."""
+    from prefect.settings import get_current_settings
+
+    address = get_current_settings().server.database.connection_url
+    url = urlsplit(address.get_secret_value() if address else "")
+    if url.scheme.startswith("sqlite"):
+        return Path(unquote(url.path.removeprefix("/")))
+    return f"{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+def _describe_unstarted(reason: str) -> str:
+    from prefect import __version__
+
+    database = _database()
+    if "Can't locate revision" in reason:
+        hint = (
+            f"its database {database} was made by a newer Prefect than {__version__}: install that "
+            "version, or set PREFECT_HOME to another folder"
+        )
+    elif isinstance(database, Path):
+        hint = (
+            f"its database is {database}: make room and make it writable, or set PREFECT_HOME to "
+            "another folder"
+        )
+    else:
+        hint = (
+            f"its database is at {database}: start that, or unset "
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL to use a file"
+        )
+    return (
+        f"Prefect's embedded server does not start: {reason}; {hint} (without --prefect no server "
+        "is needed)"
+    )
+
+
+def _run_server(url: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     import prefect
     from prefect.settings import get_current_settings
 
     folder = str(Path(prefect.__file__).parents[1])
     command = [sys.executable, "-m", "uvicorn", "--app-dir", folder, "--factory", _APP]
-    options = ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    options = ["--host", "127.0.0.1", "--port", str(urlsplit(url).port), "--log-level", "error"]
     own = {
         "PREFECT_UI_ENABLED": "0",
         "PREFECT__SERVER_EPHEMERAL": "1",

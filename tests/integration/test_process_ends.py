@@ -15,6 +15,8 @@ from tests.support.shell import Ended, evalcore
 from tests.support.worker_runs import (
     LEASE_S,
     Command,
+    assert_named,
+    deadly_suite,
     open_gate,
     plan_shared,
     undisturbed_report,
@@ -23,24 +25,6 @@ from tests.support.worker_runs import (
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
-# The target ends its process in one way or another, at some of its items.
-DEADLY = """\
-import os, signal
-
-async def answer(question, *, context):
-    number = int(question.split()[-1])
-    if number in {items}:
-        {how}
-    return f"{{question}} is {{number}}"
-"""
-SUITE = """\
-name: deadly
-execution: {target: deadly, workers: 2}
-targets:
-  - {name: deadly, provider: python, callable: 'deadly_target:answer', isolation: inline}
-assertions: [{type: icontains, value: ' is '}]
-tests: cases.jsonl
-"""
 WAYS = {
     "segfault": ("os.kill(os.getpid(), signal.SIGSEGV)", "signal 11 (SIGSEGV)"),
     "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (SIGKILL)"),
@@ -48,32 +32,9 @@ WAYS = {
 }
 
 
-def deadly_suite(folder: Path, how: str, items: set[int], *, count: int = 20) -> None:
-    (folder / "deadly_target.py").write_text(DEADLY.format(how=how, items=items))
-    (folder / "deadly.eval.yaml").write_text(SUITE)
-    cases = ({"id": f"c{number}", "input": f"number {number}"} for number in range(count))
-    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
-
-
 def run_command(folder: Path, *arguments: str, **env: str) -> Ended:
     env = {"EVALCORE_LEASE_S": str(LEASE_S), **env}
     return evalcore("run", *arguments, "--json", store=folder / "store", cwd=folder, env=env)
-
-
-def assert_named(ended: Ended, told: str) -> None:
-    """Check that item 7 is in error, which says how its process ended, and the others passed."""
-    assert ended.code == 1, ended.err
-    items = {case["id"]: case["items"][0] for case in ended.report["cases"]}
-    broken = {name: item["error"] for name, item in items.items() if item["status"] == "error"}
-    assert list(broken) == ["c7"]
-    assert broken["c7"] == {
-        "kind": "process",
-        "message": (
-            f"the process that executed this item ended with {told}; it was executed alone, after "
-            "two processes had died that executed its shard"
-        ),
-    }
-    assert ended.report["counts"]["passed"] == 19
 
 
 @pytest.mark.parametrize(("how", "told"), WAYS.values(), ids=WAYS)
@@ -81,7 +42,7 @@ def test_an_item_that_ends_its_process_is_in_error_and_the_others_complete(
     tmp_path: Path, how: str, told: str
 ) -> None:
     deadly_suite(tmp_path, how, {7})
-    assert_named(run_command(tmp_path, "deadly.eval.yaml", "--workers", "2"), told)
+    assert_named(run_command(tmp_path, "deadly.eval.yaml", "--workers", "2").report, told)
 
 
 @pytest.mark.parametrize(("how", "told"), WAYS.values(), ids=WAYS)
@@ -94,7 +55,7 @@ def test_an_item_that_ends_the_command_twice_is_executed_alone_by_the_third(
         died = Command(tmp_path, run)
         died.end()
         assert "counts" not in died.said()
-    assert_named(run_command(tmp_path, "--resume", run.run_id), told)
+    assert_named(run_command(tmp_path, "--resume", run.run_id).report, told)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 from tests.support.reports import stable_report
-from tests.support.shell import environment
+from tests.support.shell import Json, environment
 
 LEASE_S = 1.0
 # The calls of a process until its next ones are held: more than the pilot, which has 32 items.
@@ -59,6 +59,49 @@ targets:
 tests: cases.jsonl
 assertions: [{type: icontains, value: ' is '}]
 """
+
+# The target ends its process in one way or another, at some of its items.
+DEADLY = """\
+import os, signal
+
+async def answer(question, *, context):
+    number = int(question.split()[-1])
+    if number in {items}:
+        {how}
+    return f"{{question}} is {{number}}"
+"""
+DEADLY_SUITE = """\
+name: deadly
+execution: {target: deadly, workers: 2}
+targets:
+  - {name: deadly, provider: python, callable: 'deadly_target:answer', isolation: inline}
+assertions: [{type: icontains, value: ' is '}]
+tests: cases.jsonl
+"""
+
+
+def deadly_suite(folder: Path, how: str, items: set[int], *, count: int = 20) -> None:
+    """Write the suite `deadly.eval.yaml`: `how` ends the process at these items."""
+    (folder / "deadly_target.py").write_text(DEADLY.format(how=how, items=items))
+    (folder / "deadly.eval.yaml").write_text(DEADLY_SUITE)
+    cases = ({"id": f"c{number}", "input": f"number {number}"} for number in range(count))
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
+def assert_named(report: Json, told: str) -> None:
+    """Check that item 7 is in error, which says how its process ended, and the others passed."""
+    assert report["decision"] == "fail"
+    items = {case["id"]: case["items"][0] for case in report["cases"]}
+    broken = {name: item["error"] for name, item in items.items() if item["status"] == "error"}
+    assert list(broken) == ["c7"]
+    assert broken["c7"] == {
+        "kind": "process",
+        "message": (
+            f"the process that executed this item ended with {told}; it was executed alone, after "
+            "two processes had died that executed its shard"
+        ),
+    }
+    assert report["counts"]["passed"] == 19
 
 
 def write_suite(
@@ -136,6 +179,7 @@ class Command:
         run: StoredRun | None = None,
         *,
         workers: int = 1,
+        options: Sequence[str] = (),
         before: str = "",
         lease_s: float = LEASE_S,
         **environ: str,
@@ -143,10 +187,11 @@ class Command:
         self.folder = folder
         self.out = folder / f"command-{len(list(folder.glob('command-*.txt')))}.txt"
         code = f"{before}\nfrom evalcore.cli.main import main; main()"
+        count = ("--workers", str(workers))
         what = ("shared.eval.yaml",) if run is None else ("--resume", run.run_id)
         with self.out.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", code, "run", *what, "--json", "--workers", str(workers)],
+                [sys.executable, "-c", code, "run", *what, "--json", *count, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -202,7 +202,7 @@ def test_the_pilot_settles_the_shards_and_others_begin_before_its_last_item_ends
     tmp_path: Path,
 ) -> None:
     limits = {"concurrency": 40}
-    run = planned(tmp_path, function="last_waits", number=200, plan=PlanOptions(), limits=limits)
+    run = planned(tmp_path, function="last_waits", number=600, plan=PlanOptions(), limits=limits)
     provisional = run.manifest().plan
     assert (provisional.pilot, provisional.settled) == (80, False)
     ends: list[int] = []
@@ -212,21 +212,21 @@ def test_the_pilot_settles_the_shards_and_others_begin_before_its_last_item_ends
     plan = run.manifest().plan
     assert plan.settled
     assert sorted(receipt.shard for receipt in receipts) == list(range(plan.shards))
-    assert sum(receipt.items for receipt in receipts) == 200
-    assert sorted(ends) == list(range(200))
+    assert sum(receipt.items for receipt in receipts) == 600
+    assert sorted(ends) == list(range(600))
     assert ends.index(90) < ends.index(79)
     assert set(calls(tmp_path).values()) == {1}
 
 
 def test_a_run_that_is_stopped_in_its_pilot_keeps_its_provisional_plan(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=200, plan=PlanOptions())
+    run = planned(tmp_path, number=600, plan=PlanOptions())
     provisional = run.manifest().plan
     stopping = options(tmp_path)
     first = options(tmp_path, stopper=stopping.stopper, progress=lambda _: stopping.stopper.stop())
     assert execute_run(run, first) == ()
     assert run.manifest().plan == provisional
     receipts = execute_run(run, options(tmp_path))
-    assert sum(receipt.items for receipt in receipts) == 200
+    assert sum(receipt.items for receipt in receipts) == 600
 
 
 # What ends early

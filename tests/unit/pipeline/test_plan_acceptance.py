@@ -290,7 +290,7 @@ def test_what_changes_after_it_was_accepted_is_not_executed(keyed: Project) -> N
 
 
 def unsettled(project: Project) -> StoredRun:
-    tests = "\n".join(f"  - {{id: c{n}, input: b}}" for n in range(200))
+    tests = "\n".join(f"  - {{id: c{n}, input: b}}" for n in range(600))
     target = "targets: [{name: default, provider: mock, response: x, latency_ms: 1}]"
     run = project.plan(
         f"name: many\n{target}\nassertions: [{{type: contains, value: x}}]\ntests:\n{tests}\n"
@@ -312,7 +312,7 @@ def test_a_plan_that_its_pilot_has_settled_is_the_one_that_was_signed(project: P
     assert project.accept(run).run.manifest().plan.shard_size == 7
 
 
-@pytest.mark.parametrize("values", [{"shards": 1}, {"shard_size": 0}, {"items": 199}, {"pilot": 0}])
+@pytest.mark.parametrize("values", [{"shards": 1}, {"shard_size": 0}, {"items": 599}, {"pilot": 0}])
 def test_a_plan_that_no_pilot_settles_like_that_is_damage(project: Project, values: Json) -> None:
     run = unsettled(project)
     run.update(lambda manifest: replace(manifest, plan=settle(manifest.plan, 7)))

@@ -27,7 +27,7 @@ def planned(folder: Path, *, single_items: bool = False) -> StoredRun:
         "assertions: [{type: contains, value: hello}]\n"
         "tests: cases.jsonl\n"
     )
-    lines = (json.dumps({"id": f"c{number}", "input": "x"}) for number in range(150))
+    lines = (json.dumps({"id": f"c{number}", "input": "x"}) for number in range(550))
     (folder / "cases.jsonl").write_text("\n".join(lines))
     options = PlanOptions(workers=30, single_items=single_items)
     return plan_run(load(folder / "s.eval.yaml"), LocalStore(folder / "store"), options, now=NOW)
@@ -40,10 +40,10 @@ def test_a_run_notes_how_many_shards_it_may_have(
     monkeypatch.setattr(shards, "MAX_SHARDS", 10)
     monkeypatch.setattr(shards, "MAX_SHARD_ITEMS", 5)
     manifest = planned(tmp_path, single_items=single_items).manifest()
-    assert manifest.settings["max_shards"] == (10 if single_items else 30)
+    assert manifest.settings["max_shards"] == (10 if single_items else 110)
 
 
-@pytest.mark.parametrize(("most", "count"), [(3, 4), (MAX_LANE_SHARDS, 119)])
+@pytest.mark.parametrize(("most", "count"), [(3, 4), (MAX_LANE_SHARDS, 105)])
 def test_the_shards_after_the_pilot_are_no_more_than_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
 ) -> None:

@@ -9,6 +9,7 @@ from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     MAX_SHARDS,
     MAX_TASK_ITEMS,
+    has_single_items,
     most_shards,
     most_task_items,
     plan_rounds,
@@ -16,7 +17,6 @@ from evalcore.planning.shards import (
 )
 
 RULE = [
-    ("small runs show each case", 100, 16, 1.0, 2, 1),
     ("twenty seconds of work", 10_000, 10, 2.0, 1, 100),
     ("four shards for each worker", 1_000, 100, 1.0, 5, 50),
     ("at most 2000 shards", 1_000_000, 1, 20.0, 1, 500),
@@ -32,10 +32,33 @@ RULE = [
 )
 def test_size(items: int, concurrency: int, latency_s: float, workers: int, expected: int) -> None:
     size = shard_size(
-        items, concurrency=concurrency, latency_s=latency_s, workers=workers, single_items=True
+        items, concurrency=concurrency, latency_s=latency_s, workers=workers, single_items=False
     )
     assert size == expected
     assert -(-items // size) <= MAX_SHARDS
+
+
+@pytest.mark.parametrize(
+    ("items", "is_instant", "rate", "shown"),
+    [
+        (500, False, None, True),
+        (501, False, None, False),
+        (500, False, 20.0, True),
+        (500, False, 20.1, False),
+        (100, False, 900.0, True),
+        (100, True, None, True),
+        (101, True, None, False),
+    ],
+)
+def test_each_item_is_a_task_of_its_own_as_long_as_a_person_and_the_server_can_follow(
+    items: int, is_instant: bool, rate: float | None, shown: bool
+) -> None:
+    assert has_single_items(items, is_instant=is_instant, rate=rate) is shown
+
+
+def test_a_shard_of_single_items_holds_one() -> None:
+    size = shard_size(400, concurrency=16, latency_s=1.0, workers=2, single_items=True)
+    assert size == 1
 
 
 @pytest.mark.parametrize(

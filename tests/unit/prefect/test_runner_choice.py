@@ -1,23 +1,30 @@
-"""Which runner a text names, whether a parameter may name it, what executes in its place."""
+"""Which runner a text names, whether a parameter may name it, what it refuses."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from evalcore.errors import NotAllowedError, UsageError
+from evalcore.errors import NotAllowedError, StoreError, UsageError
+from evalcore.pipeline.plan import load
+from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect import parameters
 from evalcore.prefect.parameters import (
     EvaluateParameters,
     RunnerChoice,
     RunnerKind,
-    describe_replacement,
     parse_runner,
     permitted_runner,
 )
 from evalcore.prefect.runner import PrefectRunner
+from evalcore.prefect.task_runners import open_runner
 from evalcore.settings import Settings
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.support.prefect_runs import planned, write_suite
 
 
 @pytest.mark.parametrize(
@@ -25,7 +32,6 @@ from evalcore.settings import Settings
     [
         ("auto", RunnerChoice()),
         ("threads", RunnerChoice(RunnerKind.THREADS)),
-        ("lanes", RunnerChoice(RunnerKind.LANES)),
         ("dask", RunnerChoice(RunnerKind.DASK)),
         (
             "dask=tcp://dask-scheduler:8786",
@@ -45,7 +51,7 @@ def test_a_runner_is_a_name_or_a_name_with_an_address(text: str, choice: RunnerC
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("spark", "no runner 'spark'; would work: threads, lanes, dask, dask=tcp"),
+        ("spark", "no runner 'spark'; would work: threads, dask, dask=tcp"),
         ("", "no runner ''"),
         ("Dask", "no runner 'Dask'"),
         ("threads=4", "the runner 'threads' takes no address"),
@@ -80,24 +86,36 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
             permitted_runner(parse_runner(text), settings)
 
 
-@pytest.mark.parametrize(
-    ("runner", "processes", "what"),
-    [
-        ("auto", 0, ""),
-        ("threads", 0, ""),
-        ("threads", 4, "a run of 4 processes"),
-        ("lanes", 4, "runner 'lanes'"),
-        ("dask", 0, "runner 'dask'"),
-        ("ray=ray://head:10001", 2, "runner 'ray=ray://head:10001'"),
-    ],
-)
-def test_what_this_version_has_threads_for_is_named(runner: str, processes: int, what: str) -> None:
-    told = describe_replacement(parse_runner(runner), processes)
-    assert told == (what and f"{what} executes in the flow's process in this version")
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    return planned(suite, LocalStore(tmp_path / "store"))
 
 
-def test_a_run_is_planned_alike_for_every_runner() -> None:
-    plans = {PrefectRunner().prepare(name, 4) for name in ("auto", "threads", "lanes", "dask")}
-    assert len(plans) == 1
+def test_a_run_is_planned_for_the_processes_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: True)
+    assert [PrefectRunner().prepare(name, 4) for name in ("dask", "ray")] == [4, 4]
+    assert PrefectRunner().prepare("threads", 4) == PrefectRunner().prepare("auto")
     with pytest.raises(UsageError, match="no runner 'spark'"):
         PrefectRunner().prepare("spark")
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_cluster_whose_package_is_missing_is_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=rf"pip install 'evalcore-pipeline\[{kind}\]'"):
+        PrefectRunner().prepare(kind)
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_a_suite_of_python_objects_and_a_store_without_conditions_have_no_cluster(
+    monkeypatch: pytest.MonkeyPatch, run: StoredRun, kind: str
+) -> None:
+    monkeypatch.setattr(parameters, "find_spec", lambda _: True)
+    with pytest.raises(UsageError, match="Python objects of this one: use the runner 'threads'"):
+        open_runner(parse_runner(kind), run, ExecuteOptions(objects={"f": print}), 2)
+    monkeypatch.setattr(LocalStore, "probe_conditional_writes", lambda _: False)
+    with pytest.raises(StoreError, match=r"If-Match\), so processes cannot share a run there"):
+        open_runner(parse_runner(kind), run, ExecuteOptions(), 2)

@@ -1,0 +1,258 @@
+"""How `evalcore run --prefect` starts, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from tests.support.prefect_server import NewDatabase, PrefectServer, clean_environment
+
+_SUITE: Final = """
+tests:
+  - id: hello
+    input: hello
+    fixtures: {output: hello}
+    assertions: [{type: contains, value: hello}]
+"""
+# Limits the size of a file that the server writes, as a full disk does.
+_SMALL_FILES: Final = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+os.execv(sys.executable, [sys.executable, "-m", "evalcore", *sys.argv[1:]])
+"""
+
+
+def run_through_prefect(
+    folder: Path, environment: dict[str, str], *start: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a suite of one case that passes; `start` is what calls evalcore."""
+    (folder / "suite.eval.yaml").write_text(_SUITE, encoding="utf-8")
+    called = start or (sys.executable, "-m", "evalcore")
+    return subprocess.run(
+        [*called, "run", "--prefect", "--json", "--store", "store", "suite.eval.yaml"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def assert_one_message(ended: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Exit code 2, nothing on standard output, one line on standard error with these parts."""
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+    assert [part for part in parts if part not in ended.stderr] == [], ended.stderr
+
+
+# The embedded server
+
+
+def test_without_a_server_an_embedded_one_keeps_the_history_and_ends_with_the_command(
+    new_prefect_database: NewDatabase, tmp_path: Path
+) -> None:
+    new_prefect_database.copy(tmp_path / "home")
+    environment = clean_environment(tmp_path / "home") | {"OWNER_OF_TEST": str(tmp_path)}
+    ended = run_through_prefect(tmp_path, environment)
+    assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
+    assert orjson.loads(ended.stdout)["counts"]["planned"] == 1
+    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
+        assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
+    mark = f"OWNER_OF_TEST={tmp_path}\0".encode()
+    left = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)]
+    assert left == []
+
+
+def _read(path: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def test_missing_folders_of_its_home_are_made(tmp_path: Path) -> None:
+    home = tmp_path / "a" / "b"
+    ended = run_through_prefect(tmp_path, clean_environment(home))
+    assert ended.returncode == 0, ended.stderr
+    assert (home / "prefect.db").exists()
+
+
+def test_a_database_of_a_newer_prefect_is_named(
+    new_prefect_database: NewDatabase, tmp_path: Path
+) -> None:
+    database = tmp_path / "home" / "prefect.db"
+    new_prefect_database.copy(database.parent)
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        opened.execute("UPDATE alembic_version SET version_num = 'ffff'")
+        opened.commit()
+    ended = run_through_prefect(tmp_path, clean_environment(database.parent))
+    assert_one_message(ended, str(database), "newer Prefect", "PREFECT_HOME")
+
+
+def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    ended = run_through_prefect(tmp_path, clean_environment(home))
+    assert_one_message(ended, f"{home}: File exists", "PREFECT_HOME")
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    start = (sys.executable, "-c", _SMALL_FILES)
+    ended = run_through_prefect(tmp_path, clean_environment(home), *start)
+    assert_one_message(ended, str(home / "prefect.db"), "make room")
+
+
+def test_a_database_server_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path / "home")
+    address = "postgresql+asyncpg://anna:hidden-word@127.0.0.1:1/prefect"
+    environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = address
+    ended = run_through_prefect(tmp_path, environment)
+    assert_one_message(ended, "127.0.0.1:1/prefect", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
+    assert "hidden-word" not in ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take another user's id")
+class TestAUserWithoutPasswdEntry:
+    """A user id that no passwd file has, as OpenShift gives; it may read all, and write nothing."""
+
+    _START = (
+        "setpriv --reuid=12345 --regid=12345 --clear-groups "
+        "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+    )
+
+    def _run(self, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        folder.chmod(0o777)
+        for parent in folder.parents[:-2]:
+            parent.chmod(parent.stat().st_mode | 0o011)
+        start = (*self._START.split(), sys.executable, "-m", "evalcore")
+        return run_through_prefect(folder, {"PATH": os.environ["PATH"]} | environment, *start)
+
+    def test_is_told_that_prefect_needs_a_home(self, tmp_path: Path) -> None:
+        assert_one_message(self._run(tmp_path), "PREFECT_HOME")
+
+    def test_runs_with_prefect_home(
+        self, new_prefect_database: NewDatabase, tmp_path: Path
+    ) -> None:
+        home = tmp_path / "home"
+        new_prefect_database.copy(home)
+        home.chmod(0o777)
+        (home / "prefect.db").chmod(0o666)
+        ended = self._run(tmp_path, PREFECT_HOME=str(home), DO_NOT_TRACK="1")
+        assert ended.returncode == 0, ended.stderr
+
+    def test_is_told_of_a_database_that_cannot_be_written(
+        self, new_prefect_database: NewDatabase, tmp_path: Path
+    ) -> None:
+        home = tmp_path / "home"
+        new_prefect_database.copy(home)
+        (home / "prefect.db").chmod(0o444)
+        home.chmod(0o777)
+        ended = self._run(tmp_path, PREFECT_HOME=str(home))
+        assert_one_message(ended, f"{home / 'prefect.db'} cannot be written")
+
+    def test_is_told_of_a_home_that_cannot_be_written(self, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o755)
+        assert_one_message(self._run(tmp_path, HOME=str(home)), str(home / ".prefect"))
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("profiles", "variables", "part"),
+    [
+        ("", {"PREFECT_API_REQUEST_TIMEOUT": "soon"}, "request_timeout"),
+        ("active = [", {}, "profiles.toml"),
+    ],
+    ids=["variable", "profile"],
+)
+def test_settings_that_prefect_cannot_read_are_named(
+    profiles: str, variables: dict[str, str], part: str, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.toml").write_text(profiles, encoding="utf-8")
+    ended = run_through_prefect(tmp_path, clean_environment(tmp_path) | variables)
+    assert_one_message(ended, "Prefect cannot read its settings", part)
+
+
+# A server that PREFECT_API_URL names
+
+
+def test_an_address_without_api_is_answered_with_the_one_that_works(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    environment = prefect.environment
+    for address in (prefect.url.removesuffix("/api"), prefect.url + "s"):
+        environment["PREFECT_API_URL"] = address
+        ended = run_through_prefect(tmp_path, environment)
+        assert_one_message(ended, f"PREFECT_API_URL {address} ", f"set it to {prefect.url}\n")
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        page = b"<html></html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def other_server() -> Iterator[str]:
+    """The address of a server that answers every request with a page."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api"
+        server.shutdown()
+
+
+def test_another_server_is_not_taken_for_prefects(other_server: str, tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path / "home") | {"PREFECT_API_URL": other_server}
+    ended = run_through_prefect(tmp_path, environment)
+    assert_one_message(ended, f"{other_server} does not answer", "not Prefect")
+
+
+def test_a_server_that_is_away_is_named(tmp_path: Path) -> None:
+    environment = clean_environment(tmp_path / "home")
+    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
+    ended = run_through_prefect(tmp_path, environment)
+    assert_one_message(ended, "http://127.0.0.1:1/api does not answer", "prefect server start")
+
+
+def test_a_server_that_is_silent_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+        environment = clean_environment(tmp_path / "home") | {"PREFECT_API_URL": address}
+        environment["PREFECT_API_REQUEST_TIMEOUT"] = "2"
+        ended = run_through_prefect(tmp_path, environment)
+    assert_one_message(ended, f"{address} does not answer", "prefect server start")
+
+
+# The system
+
+
+def test_windows_is_refused_with_what_would_work() -> None:
+    code = (
+        "import click, sys; sys.platform = 'win32'\n"
+        "sys.modules |= dict.fromkeys(('fcntl', 'resource', 'pwd', 'grp', 'termios'))\n"
+        "from evalcore.cli.main import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert_one_message(ended, "Linux and macOS", "WSL")

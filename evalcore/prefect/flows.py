@@ -32,6 +32,7 @@ from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
+from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.pipeline.states import cancel_run, reopen_refused
@@ -84,6 +85,17 @@ def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
         _note_stop(run, ())
 
 
+def note_crash(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
+    """Write into the store that the process of a flow run died, unless another one goes on."""
+    with get_client(sync_client=True) as client:
+        labels = client.read_flow_run(flow_run.id).labels
+    if RUN_LABEL in labels:
+        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
+        with suppress(EvalError):  # the store may be what failed
+            if is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
+                _note_stop(run, ())
+
+
 def _labelled_run(store: str, run_id: str) -> StoredRun:
     """Return the run that a flow run's labels name; others than its own process may set those."""
     execution = local_execution()
@@ -97,7 +109,7 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
     description="Evaluate a suite: plan it, execute its shards as tasks, decide, publish.",
     flow_run_name=first_name,
     on_cancellation=[note_cancellation],
-    on_crashed=[note_cancellation],
+    on_crashed=[note_crash],
     persist_result=False,
 )
 @takes_parameters(EvaluateParameters)

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -37,6 +38,8 @@ RANGE_S: Final = 300.0
 # A full work pool must not let the run wait for itself.
 START_S: Final = 120.0
 _LOOK_S: Final = 2.0
+# Of an item, where no run of the suite has shown it.
+_LATENCY_S: Final = 1.0
 # Shards that a machine may have begun when its process died: it begins them in their order.
 _BEGUN: Final = 4
 
@@ -82,14 +85,19 @@ class MachinesExecutor:
                     f"Prefect has no deployment '{DEPLOYMENT}', which machines need: `evalcore "
                     "deploy` registers it"
                 ) from None
-        self._thread = threading.Thread(target=self._look, name="machines", daemon=True)
+        # Which server it is stands in the context.
+        context = copy_context()
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._look), name="machines", daemon=True
+        )
         self._thread.start()
 
     @property
     def _range_shards(self) -> int:
         """How many shards are five minutes of work for one machine."""
         run, plan = self._opened.shards.run, self._opened.shards.plan
-        latency_s = run.known_manifest().settings.get("latency_s") or 0.0
+        latency_s = run.known_manifest().settings.get("latency_s")
+        latency_s = _LATENCY_S if latency_s is None else latency_s
         concurrency = self._options.concurrency or run.definition.limits.concurrency
         per_s = (concurrency or DEFAULT_CONCURRENCY) / max(latency_s, 0.001)
         return max(1, math.ceil(RANGE_S * per_s / plan.shard_size))

@@ -89,11 +89,15 @@ def artifact_key(suite: str, kind: str) -> str:
 def introduce(run: StoredRun) -> None:
     """Name the flow run after the run, and note on it where the run stands."""
     flow_run_id = UUID(runtime.flow_run.id)
-    with best_effort("name the flow run"), get_client(sync_client=True) as client:
-        name = inert_message(f"{run.definition.name} {run.run_id}")
-        client.set_flow_run_name(flow_run_id, name)
-        labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
-        client.update_flow_run_labels(flow_run_id, labels)
+    labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
+    name = inert_message(f"{run.definition.name} {run.run_id}")
+
+    def send() -> None:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run_labels(flow_run_id, labels)
+            client.set_flow_run_name(flow_run_id, name)
+
+    deliver([Step("label and name the flow run", send)])
 
 
 def note_flow_run(run: StoredRun) -> None:

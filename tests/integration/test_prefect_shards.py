@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evalcore.errors import StoreError
+from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
@@ -22,7 +22,6 @@ from evalcore.pipeline.plan import load, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.compact import compact_history
 from evalcore.prefect.runner import PrefectRunner
-from evalcore.prefect.tasks import ShardFailedError
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
@@ -75,7 +74,7 @@ def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
     run = planned(suite, store)
     store.faults = 100
     with pytest.raises(
-        ShardFailedError, match=r"shard \d could not be executed in 3 attempts: .* hiccuped"
+        WorkersFailedError, match=r"shard \d could not be executed in 3 attempts: .* hiccuped"
     ):
         PrefectRunner().start(run, ExecuteOptions())
     assert run.manifest().state is RunState.CANCELLED

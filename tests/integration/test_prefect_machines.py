@@ -1,0 +1,175 @@
+"""Runs with machines: ranges of shards as flow runs of `evaluate-shards`, executed by a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+
+import orjson
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateName,
+)
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelled
+
+from evalcore.pipeline.plan import load
+from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect import machines
+from evalcore.prefect.execution import FlowExecution, brought_along
+from evalcore.prefect.flows import evaluate
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.support.prefect_project import Project, deploy
+from tests.support.prefect_runs import planned as plan_suite
+from tests.support.prefect_runs import stored_report
+from tests.support.prefect_server import PrefectServer
+
+pytestmark = [
+    pytest.mark.prefect,
+    pytest.mark.slow,
+    pytest.mark.multiprocess,
+    pytest.mark.xdist_group("prefect"),
+]
+
+ITEMS = 24
+_PATIENCE_S = 300.0
+
+
+def planned(folder: Path, command: str) -> StoredRun:
+    """Plan a run whose items call a program, four at a time; each notes its number in `calls`."""
+    noted = f'echo "$0" >> "{folder}/calls"; {command}; echo hello'
+    target = {"name": "noting", "provider": "command", "command": ["sh", "-c", noted, "{prompt}"]}
+    tests = [
+        {
+            "id": f"c{number}",
+            "input": f"{number}",
+            "assertions": [{"type": "contains", "value": "hello"}],
+        }
+        for number in range(ITEMS)
+    ]
+    suite = {"targets": [target], "execution": {"target": "noting", "workers": 4}, "tests": tests}
+    (folder / "noting.eval.yaml").write_bytes(orjson.dumps(suite))
+    return plan_suite(load(folder / "noting.eval.yaml"), LocalStore(folder / "store"))
+
+
+def execute(run: StoredRun) -> None:
+    """Let a flow in this process coordinate the run with two machines."""
+    execution = FlowExecution(run, ExecuteOptions(), machines=2)
+    with brought_along(execution):
+        evaluate(suite=run.definition.name, resume=run.run_id, return_state=True)
+
+
+def children(*states: str) -> list[FlowRun]:
+    """Return the flow runs of `evaluate-shards`, those in the states if any are named."""
+    named = FlowRunFilterState(name=FlowRunFilterStateName(any_=list(states))) if states else None
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(state=named),
+            deployment_filter=DeploymentFilter(name=DeploymentFilterName(any_=["evaluate-shards"])),
+        )
+
+
+def calls(folder: Path) -> Counter[str]:
+    return Counter((folder / "calls").read_text().split())
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.fixture(autouse=True)
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of two seconds' work, which are eight items here."""
+    monkeypatch.setattr(machines, "RANGE_S", 2.0)
+
+
+def test_machines_execute_ranges_of_a_run_and_its_coordinator_decides_it(
+    prefect: PrefectServer, working: Project, tmp_path: Path
+) -> None:
+    deploy(working.folder)
+    before = {each.id for each in children()}
+    run = planned(tmp_path, "sleep 0.1")
+    execute(run)
+    ranges = [each for each in children() if each.id not in before]
+    assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS, working.log
+    assert set(calls(tmp_path).values()) == {1}
+    assert len(ranges) == ITEMS // 8
+    shards = sorted(shard for each in ranges for shard in each.parameters["shards"])
+    assert shards == list(range(ITEMS))
+
+
+def test_what_a_machine_that_died_has_not_committed_is_executed_by_another(
+    prefect: PrefectServer, working: Project, tmp_path: Path
+) -> None:
+    deploy(working.folder)
+    gate = tmp_path / "gate"
+    run = planned(tmp_path, f'[ "$0" != 5 ] || while [ ! -e "{gate}" ]; do sleep 0.1; done')
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(copy_context().run, execute, run)
+        until(lambda: (tmp_path / "calls").exists() and "5" in calls(tmp_path))
+        (killed,) = kill_flow_run_with(run, shard=5)
+        gate.touch()
+        ended.result()
+    assert killed
+    assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS, working.log
+    repeated = [number for number, count in calls(tmp_path).items() if count > 1]
+    assert "5" in repeated
+    assert len(repeated) <= 8
+
+
+def kill_flow_run_with(run: StoredRun, shard: int) -> list[int]:
+    """Kill the process of the flow run that executes a shard of the run."""
+    ids = {
+        str(each.id)
+        for each in children("Running")
+        if each.parameters["run"] == run.run_id and shard in each.parameters["shards"]
+    }
+    killed = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (place / "environ").read_bytes()
+            command = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"engine" in command and any(
+            f"PREFECT__FLOW_RUN_ID={each}".encode() in environment for each in ids
+        ):
+            killed.append(int(place.name))
+            os.kill(killed[-1], signal.SIGKILL)
+    return killed
+
+
+def test_a_work_pool_that_nobody_serves_does_not_hold_the_run_up(
+    prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(project.folder)
+    monkeypatch.setattr(machines, "START_S", 3.0)
+    with get_client(sync_client=True) as client:
+        pool = client.read_work_pool("evalcore")
+        from prefect.client.schemas.actions import WorkPoolUpdate
+
+        client.update_work_pool(pool.name, WorkPoolUpdate(is_paused=True))
+        try:
+            run = planned(tmp_path, "true")
+            execute(run)
+        finally:
+            client.update_work_pool(pool.name, WorkPoolUpdate(is_paused=False))
+    assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS
+    assert set(calls(tmp_path).values()) == {1}
+    mine = [each for each in children() if each.parameters["run"] == run.run_id]
+    assert {each.state_name for each in mine} == {Cancelled().name}

@@ -447,7 +447,7 @@ class _Ray(_Cluster):
             self._actors = [kind.remote() for _ in range(self.processes)]
             ready, _ = ray.wait([each.ready.remote() for each in self._actors], timeout=_START_S)
             if not ready:
-                raise TimeoutError("it has no free processor")
+                raise TimeoutError(f"none of its processes begins within {_START_S:.0f} s")
             ray.get(ready)
         except BaseException:
             self._runner.__exit__(None, None, None)

@@ -44,6 +44,9 @@ class Runner(Protocol):
         `processes` are those that were asked for. Raises `UsageError` if it cannot be used.
         """
 
+    def connect(self) -> None:
+        """Reach the orchestrator's server, before anything is planned; raise `UsageError`."""
+
     def start(
         self,
         run: StoredRun,

@@ -126,6 +126,10 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         from evalcore.execution.readiness import check_ready
 
         check_ready(suite, mode=options.mode, reuse=options.reuse is not None)
+    if options.prefect:
+        from evalcore.runners import find_runner
+
+        find_runner("prefect").connect()
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=options.clock.now())
@@ -238,9 +242,9 @@ def _execute(
     if stopper.stopped:
         from evalcore.pipeline.states import cancel_run
 
-        cancel_run(run, receipts, now=options.clock.now())
-        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
-        return None
+        if cancel_run(run, receipts, now=options.clock.now()).state is not State.COMPLETED:
+            click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
+            return None
     from evalcore.cli.run_end import end_run
 
     with resumable(run.run_id):

@@ -189,7 +189,8 @@ class MachinesExecutor:
             self._attempts.update(ended.shards)
             begun = left[:_BEGUN] if state.is_crashed() else []
             for shard in begun:
-                died = ProcessDiedError(f"flow run {ended.flow_run}: {state.message}")
+                reason = str(state.message).partition(". ")[0]
+                died = ProcessDiedError(f"flow run {ended.flow_run}: {reason}")
                 self._futures.pop(shard).set_exception(died)
             self._waiting.extendleft(reversed([shard for shard in left if shard not in begun]))
         if left and state.is_failed():

@@ -57,6 +57,13 @@ class PrefectRunner:
         require_installed(choice)
         return processes or usable_cores() if choice.is_cluster else PLAN_WORKERS
 
+    def connect(self) -> None:
+        """Reach the server, or start the embedded one. Raises `UsageError`."""
+        from evalcore.prefect.server import configure, reach_server
+
+        configure()  # before Prefect is imported
+        reach_server()
+
     def submit(self, run: StoredRun) -> None:
         """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
         from evalcore.prefect.submitted import submit_run
@@ -87,13 +94,10 @@ class PrefectRunner:
         Raises `UsageError` if the server cannot be reached, and another `EvalError` if the run came
         to no decision.
         """
-        from evalcore.prefect.server import configure, reach_server
-
-        configure()  # before Prefect is imported
+        self.connect()
         from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
         from evalcore.prefect.flows import evaluate
 
-        reach_server()
         execution = FlowExecution(run, options, processes=processes)
         self._executions[run.run_id] = execution
         given = {"suite": run.definition.name[:1000], "resume": run.run_id, "runner": runner}
@@ -150,6 +154,7 @@ def _flow_ended(call: Callable[[], Any], execution: FlowExecution) -> Any:
         finally:
             over.set()
 
+    logging.raiseExceptions = False  # of records that a server does not take
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(run_flow,), name="flow", daemon=True).start()
     leave_at = math.inf
@@ -169,7 +174,6 @@ def _send_history(within_s: float) -> None:
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 
-    logging.raiseExceptions = False  # of records that a server does not take
     until = time.monotonic() + within_s
     for service in (EventsWorker, APILogWorker):
         service.drain_all(timeout=max(0.0, until - time.monotonic()))

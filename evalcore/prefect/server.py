@@ -36,8 +36,8 @@ _SETTINGS: Final = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     # Else each event of a server that is gone is printed whole.
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
-    # A call of a server that is gone is repeated after 2, 4 and 8 s; by default for a minute.
-    "PREFECT_CLIENT_MAX_RETRIES": "3",
+    # A call of a server that is gone is repeated after 2 and 4 s; by default for a minute.
+    "PREFECT_CLIENT_MAX_RETRIES": "2",
     "PREFECT_API_REQUEST_TIMEOUT": "20",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",

@@ -19,7 +19,8 @@ def test_a_module_that_the_page_names_exists(module: str) -> None:
 
 
 def test_the_layers_are_those_of_the_import_contract() -> None:
-    (shown,) = re.findall(r"^```\n(prefect \| cli > .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    block = r"^```\n(__main__ > prefect \| cli > .*?)^```$"
+    (shown,) = re.findall(block, PAGE, re.MULTILINE | re.DOTALL)
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     (inner,) = [one for one in contracts["contracts"] if one["type"] == "layers"]
     assert " ".join(shown.split()) == " > ".join(inner["layers"])

@@ -62,6 +62,7 @@ ALL = {
     "deployment compact/compact",
     "deployment annotate/annotate",
     "deployment evaluate/benchmark",
+    "deployment evaluate-shards/evaluate-shards",
     "rate limit evalcore-gpt-requests",
     "rate limit evalcore-gpt-tokens",
     f"automation {LOST}",

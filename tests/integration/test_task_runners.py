@@ -55,9 +55,10 @@ def command(prefect: PrefectServer, folder: Path, kind: str, run: StoredRun) -> 
 
 
 def assert_no_process_left(processes: list[psutil.Process]) -> None:
-    # Ray's agents look for their parent now and then.
-    _, left = psutil.wait_procs(processes, 60)
-    assert [process.cmdline() for process in left] == []
+    _, left = psutil.wait_procs(processes, 20)
+    # Two agents of Ray's, which execute nothing, may outlive a command that was killed for minutes.
+    names = [process.cmdline()[:1] for process in left]
+    assert [name for name in names if not str(name).endswith("Agent']")] == []
 
 
 @pytest.mark.parametrize("kind", RUNNERS)

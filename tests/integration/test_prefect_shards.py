@@ -140,8 +140,10 @@ def test_a_larger_suite_has_a_task_run_for_each_shard(
 
 
 def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
-    prefect: PrefectServer, tmp_path: Path
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A command waits for three seconds; a loaded server takes longer.
+    monkeypatch.setattr("evalcore.prefect.runner._STOP_S", 300.0)
     suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner = PrefectRunner()

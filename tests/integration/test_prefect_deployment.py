@@ -357,6 +357,7 @@ def ended_again(identity: UUID, project: Project) -> FlowRun:
     return ended_run(identity, project)
 
 
+@pytest.mark.extended
 def test_a_command_whose_server_is_gone_for_good_ends_with_its_report(
     new_prefect_database: NewDatabase, tmp_path: Path
 ) -> None:

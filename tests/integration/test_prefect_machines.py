@@ -114,6 +114,7 @@ def test_machines_execute_ranges_of_a_run_and_its_coordinator_decides_it(
     assert shards == list(range(ITEMS))
 
 
+@pytest.mark.extended
 def test_what_a_machine_that_died_has_not_committed_is_executed_by_another(
     prefect: PrefectServer, working: Project, tmp_path: Path
 ) -> None:

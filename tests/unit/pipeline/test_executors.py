@@ -34,7 +34,7 @@ def count(folder: Path, **more: Any) -> int:
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few items be worth a process, on a machine with four cores."""
     monkeypatch.setattr(executors, "_MANY_ITEMS", CASES)
-    monkeypatch.setattr(executors, "_usable_cores", lambda: 4)
+    monkeypatch.setattr(executors, "usable_cores", lambda: 4)
 
 
 @pytest.mark.usefixtures("many")

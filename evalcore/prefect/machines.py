@@ -208,7 +208,7 @@ class MachinesExecutor:
                 shards = tuple(self._waiting.popleft() for _ in range(count))
             try:
                 self._ranges.append(self._begin(client, shards))
-            except Exception:
+            except Exception:  # whatever it was, the shards wait for the next look
                 with self._lock:
                     self._waiting.extendleft(reversed(shards))
                 raise

@@ -218,7 +218,7 @@ class _Dask(_Cluster):
             else:
                 self.processes = min(len(threads), most)
                 self.slots = min(sum(threads.values()), most * MOST_THREADS)
-        except BaseException:
+        except BaseException:  # raised again: what was started ends first
             self._close()
             raise
 
@@ -449,7 +449,7 @@ class _Ray(_Cluster):
             if not ready:
                 raise TimeoutError(f"none of its processes begins within {_START_S:.0f} s")
             ray.get(ready)
-        except BaseException:
+        except BaseException:  # raised again: what was started ends first
             self._runner.__exit__(None, None, None)
             raise
         self._loads = dict.fromkeys(range(self.processes), 0)

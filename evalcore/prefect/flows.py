@@ -76,10 +76,7 @@ def first_name() -> str:
 
 def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
     """Write into the store that the run was stopped; its flow run may have been killed."""
-    with get_client(sync_client=True) as client:
-        labels = client.read_flow_run(flow_run.id).labels
-    if RUN_LABEL in labels:
-        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
+    if (run := _run_of(flow_run)) is not None:
         with suppress(EvalError):  # the store may be what failed
             run.request_cancel()
         _note_stop(run, ())
@@ -87,21 +84,23 @@ def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
 
 def note_crash(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
     """Write into the store that the process of a flow run died, unless another one goes on."""
-    with get_client(sync_client=True) as client:
-        labels = client.read_flow_run(flow_run.id).labels
-    if RUN_LABEL in labels:
-        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
+    if (run := _run_of(flow_run)) is not None:
         with suppress(EvalError):  # the store may be what failed
             if is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
                 _note_stop(run, ())
 
 
-def _labelled_run(store: str, run_id: str) -> StoredRun:
+def _run_of(flow_run: FlowRun) -> StoredRun | None:
     """Return the run that a flow run's labels name; others than its own process may set those."""
+    with get_client(sync_client=True) as client:
+        labels = client.read_flow_run(flow_run.id).labels
+    if RUN_LABEL not in labels:
+        return None
+    run_id = str(labels[RUN_LABEL])
     execution = local_execution()
     if execution is not None and execution.run.run_id == run_id:
         return execution.run
-    return find_run(permitted_store(store, this_worker().settings), run_id)
+    return find_run(permitted_store(str(labels[STORE_LABEL]), this_worker().settings), run_id)
 
 
 @flow(

@@ -23,7 +23,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
-from evalcore.errors import StoreError, UsageError
+from evalcore.errors import StoreError, UsageError, WorkersFailedError
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped
 from evalcore.pipeline.executors import Ended, InlineExecutor
@@ -42,6 +42,8 @@ _LOOK_S: Final = 2.0
 _LATENCY_S: Final = 1.0
 # Shards that a machine may have begun when its process died: it begins them in their order.
 _BEGUN: Final = 4
+# A range that ends so often without its results does so again.
+_ATTEMPTS: Final = 3
 
 
 @dataclass
@@ -68,7 +70,8 @@ class MachinesExecutor:
         self._opened, self._options, self._progress = opened, options, progress
         self._machines = machines
         self._inline = InlineExecutor(opened, options.concurrency)
-        self._lock = threading.Lock()
+        # A future that has ended calls back in the thread that holds the lock.
+        self._lock = threading.RLock()
         self._futures: dict[int, Future[Ended]] = {}
         self._calls: dict[int, ShardCall] = {}
         self._waiting: deque[int] = deque()
@@ -192,9 +195,17 @@ class MachinesExecutor:
                 reason = str(state.message).partition(". ")[0]
                 died = ProcessDiedError(f"flow run {ended.flow_run}: {reason}")
                 self._futures.pop(shard).set_exception(died)
-            self._waiting.extendleft(reversed([shard for shard in left if shard not in begun]))
+            left = [shard for shard in left if shard not in begun]
+            if left and not begun and self._attempts[left[0]] >= _ATTEMPTS:
+                run_id = self._opened.shards.run.run_id
+                reason = f"{_ATTEMPTS} flow runs of {DEPLOYMENT} ended without results, the last"
+                failed = f"{reason} one as {state.name}: {logged(state.message or '')}"
+                for shard in left:
+                    self._futures.pop(shard).set_exception(WorkersFailedError(run_id, failed))
+                return
+            self._waiting.extendleft(reversed(left))
         if left and state.is_failed():
-            self._options.warn(f"a flow run of {DEPLOYMENT} failed: {state.message}")
+            self._options.warn(f"a flow run of {DEPLOYMENT} failed: {logged(state.message or '')}")
 
     def _begin_ranges(self, client: SyncPrefectClient) -> None:
         while not self._is_alone and len(self._ranges) < self._machines:

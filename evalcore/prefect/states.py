@@ -103,11 +103,6 @@ def stopped(run_id: str) -> State[Any]:
     return Cancelled(message=f"stopped; `evalcore run --resume {run_id}` goes on")
 
 
-def left(run_id: str) -> State[Any]:
-    """Return the state of a flow run whose run went on without it."""
-    return Cancelled(message=f"run {run_id} went on without this flow run: the server was away")
-
-
 def _one_line(message: str) -> str:
     """Return a message without secrets, as plain text that is no Markdown either."""
     return inert_message(PROCESS.message(message))

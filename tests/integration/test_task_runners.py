@@ -55,10 +55,9 @@ def command(prefect: PrefectServer, folder: Path, kind: str, run: StoredRun) -> 
 
 
 def assert_no_process_left(processes: list[psutil.Process]) -> None:
-    _, left = psutil.wait_procs(processes, 20)
-    # Two agents of Ray's, which execute nothing, may outlive a command that was killed for minutes.
-    names = [process.cmdline()[:1] for process in left]
-    assert [name for name in names if not str(name).endswith("Agent']")] == []
+    # Two agents of Ray's, which execute nothing, end minutes after a command that was killed.
+    _, left = psutil.wait_procs(processes, 400)
+    assert left == []
 
 
 @pytest.mark.parametrize("kind", RUNNERS)

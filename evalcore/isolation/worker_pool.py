@@ -9,6 +9,7 @@ there is its result.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import pickle
 import threading
@@ -90,8 +91,13 @@ class WorkerPool:
         def note_loaded() -> None:
             loop.call_soon_threadsafe(lambda: None if loaded.done() else loaded.set_result(None))
 
+        context = contextvars.copy_context()
+
         async def answer(name: str, value: Any) -> Any:
-            future = asyncio.run_coroutine_threadsafe(_awaited(job.answer(name, value)), loop)
+            # In the context of this job: the process may have been started for another one.
+            future = context.copy().run(
+                asyncio.run_coroutine_threadsafe, _awaited(job.answer(name, value)), loop
+            )
             return await asyncio.wrap_future(future)
 
         called = asyncio.run_coroutine_threadsafe(

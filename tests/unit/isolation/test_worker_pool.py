@@ -14,7 +14,7 @@ _ITEM: ContextVar[str] = ContextVar("item")
 def test_each_jobs_questions_are_answered_in_the_context_of_its_own_call() -> None:
     """The second job uses the process that was started for the first one."""
 
-    async def item_of_call(name: str, value: Any) -> str:  # noqa: ARG001 - as `Answer`
+    async def item_of_call(name: str, value: Any) -> str:
         return _ITEM.get()
 
     async def called(pool: WorkerPool, item: str) -> Any:

@@ -14,7 +14,7 @@ class _CallableModule(ModuleType):
     """The package, which opens a store's history when it is called."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from evalcore.history.opened import History
+        from evalcore.history.query import History
 
         return History(*arguments, **options)
 

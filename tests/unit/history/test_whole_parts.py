@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import DamagedRunError, ResultsDroppedError
-from evalcore.history.closed import ask
-from evalcore.history.run_items import item_relation
+from evalcore.history.query import ask, item_relation
 from evalcore.history.whole_parts import check_parts
 from evalcore.storage.local import LocalStore
 from evalcore.storage.run_names import choose_run

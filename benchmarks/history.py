@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import duckdb
-from evalcore.history.data_files import Partition
 
 from benchmarks.measure import (
     EVALCORE,
@@ -36,7 +35,8 @@ from benchmarks.measure import (
     write_section,
 )
 from benchmarks.stored_runs import FIRST_RUN, copy_run, make_run
-from evalcore.history.columns import RUNS
+from evalcore.history.columns import RUNS, TABLES
+from evalcore.history.files import Partition, merged_name, single_name, store_files
 from evalcore.sql.connection import open_database
 from evalcore.storage.local import LocalStore
 
@@ -170,7 +170,7 @@ def know_runs(store: LocalStore, run: Path, count: int) -> None:
     with TemporaryDirectory(prefix="evalcore-bench-") as folder, open_database() as connection:
         # What a sync every night leaves: a file for each run of this month, one for each before.
         for month in sorted({run_id[:6] for run_id in ids}):
-            path = Path(folder) / "rows.parquet"
+            path = Path(folder) / f"{month}.parquet"
             runs = [run_id for run_id in ids if run_id.startswith(month)]
             values = ", ".join(f"('{run}', '{versions[run]:016}-001-{month}')" for run in runs)
             rows = f"SELECT *, {columns} FROM (VALUES {values}) AS runs(run_id, revision)"
@@ -193,7 +193,7 @@ def decide(folder: Path, sizes: Sizes) -> Row:
     for number in range(sizes.assertions // rows):
         run_id = f"20260101T{number:06}Z-000000"
         with open_database() as connection:
-            path = copy_rows(connection, assertion_rows(run_id, rows), folder / "rows.parquet")
+            path = copy_rows(connection, assertion_rows(run_id, rows), folder / f"{run_id}.parquet")
         files = dict.fromkeys(TABLES, path)
         name = single_name(run_id, REVISION)
         store_files(store, Partition("support", "2026-01"), name, files, lambda _: None)

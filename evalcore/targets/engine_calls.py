@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
-from evalcore.providers.chat import ChatModel
 from evalcore.targets.flow_context import ChatModels
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
+    from evalcore.providers.chat import ChatModel
 
 COMPLETE: Final = "complete"
 # The protocol of a request whose endpoint only the engine knows.
@@ -28,6 +28,9 @@ def default_provider(provider: str | None, model: str | None) -> str:
 
 def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
     """Return what stands for a model until the engine is asked."""
+    # Many functions call no model, and this is most of what a worker process would import.
+    from evalcore.providers.chat import ChatModel
+
     return ChatModel(Endpoint(_ENGINE, default_provider(provider, model), ""), model or "")
 
 

@@ -46,12 +46,12 @@ from evalcore.targets.node_run import NodeExecution
 from evalcore.targets.node_targets import NodeTargets
 from evalcore.targets.registry import KINDS, build
 from evalcore.targets.work import Work
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.isolation.pool import WorkerPool
     from evalcore.providers.chat import ChatModel
 
 _KIND: Final = "flow"

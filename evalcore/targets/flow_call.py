@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from evalcore.errors import TargetError
-from evalcore.isolation.worker_pool import Job, WorkerPool
+from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant

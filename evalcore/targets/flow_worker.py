@@ -22,7 +22,7 @@ from evalcore.workflow.events import Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 
 async def flow_in_worker(call: FlowCall, engine: Engine) -> dict[str, Any]:

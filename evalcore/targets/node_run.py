@@ -23,7 +23,7 @@ from evalcore.targets.flow_context import FlowContext
 from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion, log_call
 from evalcore.targets.node_flow import NO_INPUT, Edge, Node, NodeFlow
 from evalcore.targets.node_registry import NodeRegistry, node_arguments
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.workflow.conditions import Look
 from evalcore.workflow.events import EventType, Snapshot
 from evalcore.workflow.failure import BlockError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, no_answer
+from evalcore.isolation.pool import Job, no_answer
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case

@@ -23,11 +23,11 @@ from evalcore.targets.flow_context import (
     live_call,
     measured,
 )
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 KIND: Final = "python"
 _ENCODER: Final = JSONEncoder()

@@ -15,7 +15,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.iteration import Tool
 from evalcore.scripts.statements.statement import Statement
-from evalcore.trust.foreign_calls import in_thread
+from evalcore.trust.calls import in_thread
 
 if TYPE_CHECKING:
     from evalcore.scripts.iteration import Iteration, Scope

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError
-from evalcore.observability.observer import (
+from evalcore.observability.events import (
     BUDGET,
     CallEnded,
     CallRetried,

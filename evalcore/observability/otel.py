@@ -44,8 +44,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.span import Span
 
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
-from evalcore.observability.log import ShardSpans
-from evalcore.observability.observer import (
+from evalcore.observability.events import (
     CallEnded,
     CallRetried,
     ConcurrencyChanged,
@@ -57,6 +56,7 @@ from evalcore.observability.observer import (
     ShardBegun,
     ShardCommitted,
 )
+from evalcore.observability.log import ShardSpans
 from evalcore.version import VERSION
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Manifest, State
-from evalcore.observability.observer import Observer, RunEnded, RunScope
-from evalcore.observability.opening import import_telemetry, open_observer
+from evalcore.observability.events import (
+    Observer,
+    RunEnded,
+    RunScope,
+    import_telemetry,
+    open_observer,
+)
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import read_settings
 

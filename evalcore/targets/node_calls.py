@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request
-from evalcore.workflow.events import EventType
-from evalcore.workflow.log import EventLog
-from evalcore.workflow.usage import ProviderCall
+from evalcore.workflow.events import EventType, ProviderCall
+from evalcore.workflow.run_store import EventLog
 
 
 class NodeQuestion(NamedTuple):

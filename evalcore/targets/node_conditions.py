@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from evalcore.mistakes.wording import suggest
 from evalcore.targets.flow_answer import AnswerError
-from evalcore.workflow.conditions import OPERATORS, BlockCondition, Look, condition_holds
+from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
+from evalcore.workflow.definition import BlockCondition
 
 When = Callable[[Look], bool]
 """Whether the condition holds for what stands at its paths."""

@@ -25,12 +25,21 @@ from evalcore.targets.node_flow import NO_INPUT, Edge, Node, NodeFlow
 from evalcore.targets.node_registry import NodeRegistry, node_arguments
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.workflow.conditions import Look
-from evalcore.workflow.events import EventType, Snapshot
-from evalcore.workflow.failure import BlockError
-from evalcore.workflow.log import EventLog
-from evalcore.workflow.run_store import RunStore
-from evalcore.workflow.usage import ProviderCall, by_block
-from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
+from evalcore.workflow.events import (
+    BlockError,
+    EventType,
+    ProviderCall,
+    Snapshot,
+    by_block,
+)
+from evalcore.workflow.run_store import EventLog, RunStore
+from evalcore.workflow.values import (
+    MISSING,
+    WorkflowState,
+    at_path,
+    parsed,
+    text_of,
+)
 
 _KIND = "flow"
 # What is wrong with the run, not with the node.

@@ -16,7 +16,7 @@ from evalcore.targets.case_messages import json_text, messages_of, prompt_of
 from evalcore.targets.node_calls import NodeCalls, NodeQuestion, TargetAnswer
 from evalcore.targets.registry import build
 from evalcore.targets.work import Runnable, Work
-from evalcore.workflow.usage import ProviderCall
+from evalcore.workflow.events import ProviderCall
 
 _ALONE = ("prompt", "messages")
 

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, assert_never
+from typing import Any, NamedTuple, assert_never
 
-from evalcore.errors import SettingsError
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
-from evalcore.settings import Settings, parse_log
-
-if TYPE_CHECKING:
-    from evalcore.observability.otel import Telemetry
-
 
 BUDGET = "budget"
 
@@ -128,18 +122,14 @@ Event = (
 )
 
 
-class Observer(Protocol):
-    """Gets the events of one run, from any thread; raises nothing and does not block for long."""
+class Observer:
+    """Gets the events of one run, from any thread; raises nothing and does not block for long.
+
+    It has a method for each kind of event; those that it leaves out do nothing.
+    """
 
     def tell(self, event: Event) -> None:
-        """Take an event. `RunEnded` is the last one."""
-
-
-class EventObserver:
-    """An observer with a method for each kind of event; those that it leaves out do nothing."""
-
-    def tell(self, event: Event) -> None:
-        """Hand the event to its method."""
+        """Hand the event to its method. `RunEnded` is the last one."""
         match event:
             case ItemEnded():
                 self._item_ended(event)
@@ -170,7 +160,7 @@ class EventObserver:
     def _execution_begun(self, event: ExecutionBegun, /) -> None: ...
 
 
-class Observers:
+class Observers(Observer):
     """Several observers as one."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
@@ -180,38 +170,3 @@ class Observers:
         """Hand the event to all."""
         for observer in self._observers:
             observer.tell(event)
-
-
-_INSTALL = "`pip install 'evalcore-pipeline[otel]'` (or `uv sync --extra otel`)"
-
-
-def open_observer(scope: RunScope, settings: Settings, cover: Cover) -> Observer | None:
-    """Return the observer of a run; None without any. Contents pass through `cover`.
-
-    Raises `SettingsError` if OpenTelemetry is asked for and not installed.
-    """
-    observers: list[Observer] = []
-    log = None if settings.log is None else parse_log(settings.log)
-    if log is not None:
-        from evalcore.observability.log import LogObserver
-
-        observers.append(LogObserver(scope, *log))
-    if settings.otel:
-        observers.append(
-            import_telemetry().observer(scope, cover if settings.otel_content else None)
-        )
-    if not observers:
-        return None
-    return observers[0] if len(observers) == 1 else Observers(observers)
-
-
-def import_telemetry() -> Telemetry:
-    """Return the process's telemetry; raise `SettingsError` if what it needs is not installed."""
-    try:
-        from evalcore.observability.otel import telemetry
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"EVALCORE_OTEL: {error.name} is not installed: {_INSTALL}; EVALCORE_OTEL=0 "
-            "switches OpenTelemetry off"
-        ) from error
-    return telemetry()

@@ -59,9 +59,8 @@ from evalcore.targets.registry import KINDS, build_within
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
-from evalcore.workflow.events import Event, Snapshot
+from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.usage import ProviderCall
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker_program import Engine

@@ -25,12 +25,10 @@ from evalcore.targets.answers import (
 )
 from evalcore.targets.function_context import FlowContext
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
-from evalcore.workflow.conditions import OPERATORS, BlockCondition, Look, condition_holds
-from evalcore.workflow.events import EventType, Snapshot
-from evalcore.workflow.failure import BlockError
-from evalcore.workflow.log import EventLog
-from evalcore.workflow.run_store import RunStore
-from evalcore.workflow.usage import ProviderCall, by_block
+from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
+from evalcore.workflow.definition import BlockCondition
+from evalcore.workflow.events import BlockError, EventType, ProviderCall, Snapshot, by_block
+from evalcore.workflow.run_store import EventLog, RunStore
 from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
 
 When = Callable[[Look], bool]

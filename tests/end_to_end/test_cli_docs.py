@@ -22,7 +22,7 @@ from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import gates_table
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model, targets_table
-from evalcore.workflow.blocks.registry import blocks_table
+from evalcore.workflow.reading import blocks_table
 from tests.support.shell import ROOT, evalcore
 
 REFERENCE = ROOT / "docs/reference"

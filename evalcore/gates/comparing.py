@@ -29,9 +29,8 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
-from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.intervals import p_below
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.tests import iterations_to_decide, paired_moments
 
 if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule

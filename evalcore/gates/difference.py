@@ -67,7 +67,7 @@ def judge_difference(
         return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
     if not reaches(high, -margin):
         return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
-    from evalcore.statistics.remedies import iterations_to_decide, remedy
+    from evalcore.statistics.power import iterations_to_decide, remedy
 
     more = details["more_cases"] = cases_to_decide(moments, -margin, alpha)
     repeats = iterations_to_decide(
@@ -89,7 +89,7 @@ def held_together(
 
     `p_values` are the one-sided p of "the difference is at least −margin".
     """
-    from evalcore.statistics.multiplicity import holm
+    from evalcore.statistics.tests import holm
 
     rejected = holm([(p, 1) for p in p_values], alpha)
     return [

@@ -105,7 +105,7 @@ FROM variant_measures AS m
             few = f"{subject}: {self.metric} is measured in {len(values)} earlier runs"
             missing = " and not in this one" if last is None else ""
             return GateVerdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
-        from evalcore.statistics.cusum import cusum, self_starting
+        from evalcore.statistics.tests import cusum, self_starting
 
         mean = fsum(values) / len(values)
         rising = self.metric in {"latency", "cost"}

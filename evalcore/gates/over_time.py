@@ -193,7 +193,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     included, with the same probability: the number that fails in this one is binomial. Where no
     case failed in one of the earlier runs only, nothing shows that the suite is noisy.
     """
-    from evalcore.statistics.distributions import incomplete_beta
+    from evalcore.statistics.intervals import incomplete_beta
 
     if not failed_once:
         return False

@@ -80,7 +80,7 @@ FROM totals CROSS JOIN means
         return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        from evalcore.statistics.remedies import remedy_of_threshold
+        from evalcore.statistics.power import remedy_of_threshold
 
         k = int(self.k)
         (planned, measured, mean, *sums), *_ = self.rows(summary) or [(0, 0, 0.0)]

@@ -22,7 +22,7 @@ from evalcore.gates.sequential import (
 )
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.rounds import RoundMeanTest
+from evalcore.statistics.sequential import RoundMeanTest
 
 # Most runs are decided by their first round, or by none.
 _FIRST_ROUND = 0.5

@@ -12,9 +12,8 @@ from evalcore.model.comparison import (
     DifferenceKind,
     VariantComparison,
 )
-from evalcore.statistics.exact import mcnemar
 from evalcore.statistics.intervals import DIFFERENCES, bounded_interval
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.tests import mcnemar, paired_moments
 
 
 def comparison_entries(comparison: Comparison | None) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from evalcore.model.latency_text import latency_text
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary, VariantSummary
 from evalcore.report.costs import usd_text
-from evalcore.statistics.estimates import (
+from evalcore.statistics.intervals import (
     Estimate,
     estimate_amount,
     estimate_mean,

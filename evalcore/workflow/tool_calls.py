@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
-from evalcore.scripts.fetch_tools import page_text
+from evalcore.scripts.builtin_tools import page_text
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.failure import BlockError

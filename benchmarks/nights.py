@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 import numpy
 
 from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
-from evalcore.gates.drift import NoDrift
 from evalcore.gates.gate import Gate
-from evalcore.gates.over_time import NoDropFromHistory, NoNewFailures
-from evalcore.gates.rounds import RoundGates, RoundItem
-from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
+from evalcore.gates.over_time import NoDrift, NoDropFromHistory, NoNewFailures
+from evalcore.gates.sequential import (
+    CaseValue,
+    RoundGates,
+    RoundItem,
+    SeenValue,
+    SequentialGate,
+    SequentialRule,
+)
 from evalcore.model.comparison import (
     CaseState,
     Comparison,

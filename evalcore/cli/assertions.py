@@ -137,7 +137,7 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
     output = raw.get("output")
     if format_ != Format.SUITE:
         return output
-    from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
+    from evalcore.targets.answers import answer_evidence, is_whole_evidence
 
     return answer_evidence(output) if is_whole_evidence(output) else output
 

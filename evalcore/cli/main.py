@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except DamagedRunError as error:
             from evalcore.cli.options import AS_JSON
-            from evalcore.report.damaged import render_damaged
+            from evalcore.report.registry import render_damaged
 
             if ctx.meta.get(AS_JSON):
                 click.echo(render_damaged(error, "json"), nl=False)

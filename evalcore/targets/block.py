@@ -10,9 +10,8 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.work import Work
 from evalcore.targets.workflow import WorkflowOptions, WorkflowTarget
-from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError
+from evalcore.workflow.events import NO_EXECUTOR, NoExecutorError, sum_calls
 from evalcore.workflow.replay import replay_block
-from evalcore.workflow.usage import sum_calls
 from evalcore.workflow.values import text_of
 
 HANDLE_OUTPUTS: Final = "handle_outputs"

@@ -9,7 +9,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import ProviderError, SkippedError
 from evalcore.model.suite import Case
-from evalcore.targets.exchange_evidence import failed_call_of
+from evalcore.targets.answers import failed_call_of
 from evalcore.targets.work import Runnable, Work
 
 

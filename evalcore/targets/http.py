@@ -17,9 +17,9 @@ from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
 from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
+from evalcore.targets.answers import evidence_of
 from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
-from evalcore.targets.exchange_evidence import evidence_of
 from evalcore.targets.option_templates import (
     PLACEHOLDER,
     filled,

@@ -17,9 +17,9 @@ from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import AsksServers, Runnable, Work
-from evalcore.workflow.failure import NoExecutorError
-from evalcore.workflow.services import NO_OFFER, Offer, SoulAnswer
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.context import NO_OFFER, Offer, SoulAnswer
+from evalcore.workflow.definition import Soul
+from evalcore.workflow.events import NoExecutorError
 
 PROTOCOLS: Final = ("openai", "anthropic")
 # One of these set is a provider for souls that name none.

@@ -10,15 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
+    from evalcore.targets.build_context import BuildContext
     from evalcore.targets.work import Runnable
 
 
@@ -92,7 +93,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "config",
             takes_context=True,
             has_blocks=True,
-            preloads="evalcore.targets.flow_worker",
+            preloads="evalcore.targets.flow",
             item_timeout_s=OWN_CODE_S,
         ),
         "http": TargetKind(
@@ -112,7 +113,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "PythonOptions",
             "config",
             takes_context=True,
-            preloads="evalcore.targets.python_call",
+            preloads="evalcore.targets.python",
             item_timeout_s=OWN_CODE_S,
         ),
         "replay": TargetKind(
@@ -264,6 +265,37 @@ def build(
             for other in fallbacks
         ],
     )
+
+
+def build_within(
+    context: BuildContext,
+    target: Target,
+    variant: Variant = DEFAULT_VARIANT,
+    *,
+    what: str,
+    error_kind: str,
+) -> Runnable:
+    """Return a target that a target asks, ready to answer.
+
+    Raise `TargetError` of `error_kind` that names `what` (as "target 'x'") for options that do not
+    fit.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return build(target, variant, folder=context.folder, environment=context.surroundings)
+    except ValidationError as error:
+        raise TargetError(error_kind, f"{what}: {first_mistake(error)}") from error
+    except TargetError:
+        raise
+    except (EvalError, ValueError) as error:
+        raise TargetError(error_kind, f"{what}: {error}") from error
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return the place and the text of the first mistake in a target's options."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _built(

@@ -18,8 +18,8 @@ from evalcore.trust.attachments import with_file_texts
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.workflow.context import Check
     from evalcore.workflow.run_store import RunStore
-    from evalcore.workflow.services import Check
 
 
 @dataclass(frozen=True, slots=True)

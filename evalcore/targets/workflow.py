@@ -16,17 +16,27 @@ from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
-from evalcore.workflow.certain_souls import certain_souls
-from evalcore.workflow.definition import WorkflowDefinition
+from evalcore.workflow.context import EngineServices, Offer, SoulAnswer
+from evalcore.workflow.definition import (
+    PARTS,
+    SOUL_KEYS,
+    Soul,
+    WorkflowDefinition,
+    apply_variant,
+    certain_souls,
+    soul_fields,
+)
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
-from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError, WorkflowError
-from evalcore.workflow.read_definition import behaviour_of, read_definition
+from evalcore.workflow.events import (
+    NO_EXECUTOR,
+    NoExecutorError,
+    WorkflowError,
+    by_block,
+    sum_calls,
+)
+from evalcore.workflow.reading import behaviour_of, read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import EngineServices, Offer, SoulAnswer
-from evalcore.workflow.souls import Soul
-from evalcore.workflow.usage import by_block, sum_calls
 from evalcore.workflow.values import text_of
-from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant, soul_fields
 
 # Where the evidence of an execution that records its steps has them.
 STEPS: Final = "steps"

@@ -17,7 +17,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.flow_context import FlowContext, FlowVariant
+from evalcore.targets.function_context import FlowContext, FlowVariant
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

@@ -4,18 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.errors import TargetError
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Complete, Reply, Request
-from evalcore.targets.function_log import FunctionLogger, function_logger
+from evalcore.model.exchange import Complete, Endpoint, Reply, Request
+from evalcore.model.own_copy import own_copy
+from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.providers.chat import ChatModel
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.reasoning import strips_reasoning
+from evalcore.targets.registry import MODEL_KINDS, build_within
+from evalcore.targets.work import Work
+from evalcore.trust.foreign_calls import ForeignError, call_foreign
 
 if TYPE_CHECKING:
-    from evalcore.providers.chat import ChatModel
+    from evalcore.isolation.worker_program import Engine
+
+
+NAME: Final = "evalcore.target"
+FunctionLogger = logging.LoggerAdapter[logging.Logger]
+
+
+def function_logger(ids: Mapping[str, object]) -> FunctionLogger:
+    """Return the logger `evalcore.target` with these ids in each line.
+
+    A process that has set up no logging writes lines of level `info` and above to standard error.
+    """
+    logger = logging.getLogger(NAME)
+    if not logger.hasHandlers():
+        logger.addHandler(_StderrHandler())
+        logger.setLevel(logging.INFO)
+    return logging.LoggerAdapter(logger, {"item": dict(ids)})
+
+
+class _StderrHandler(logging.Handler):
+    """Writes each record as a line of evalcore's own log: secrets masked, long texts cut."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; a stream that is closed loses it."""
+        from evalcore.observability.log import log_line
+
+        try:
+            fields = {**getattr(record, "item", {}), "message": self.format(record)}
+            line = log_line(record.levelname.lower(), "target.log", fields, as_json=False)
+            sys.stderr.write(f"{line}\n")
+        except (OSError, ValueError, TypeError):
+            self.handleError(record)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +102,8 @@ class CountedCalls:
         return await self._complete(request)
 
 
-class ChatModels(Protocol):
-    """Finds a model by the names of its provider and its own; None is the default."""
-
-    def __call__(self, provider: str | None, model: str | None) -> ChatModel:
-        """Return the model; raise `TargetError` if there is none of these names."""
+ChatModels = Callable[[str | None, str | None], ChatModel]
+"""Returns a model by the names of its provider and its own; raises `TargetError` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +291,136 @@ def _of(context: FlowContext, name: str) -> Any:
     return context if name == "context" else getattr(context, name)
 
 
-def live_call(
-    complete: Complete, models: ChatModels, case_id: str, variant: str, iteration: int
-) -> LiveCall:
-    """Return what a call of a function of this item can do, from within the engine's loop."""
-    ids = {"case": case_id, "variant": str(variant), "iteration": iteration}
-    return LiveCall(complete, models, asyncio.get_running_loop(), function_logger(ids))
+def context_of(
+    work: Work, config: Mapping[str, Any], provider: str | None, model: str | None
+) -> FlowContext:
+    """Return the context of a work item; its values are the function's own to change."""
+    return FlowContext(
+        case_input=own_copy(work.case.input),
+        variant=FlowVariant(work.variant.id, provider, model, own_copy(config), work.variant.tags),
+        mode=work.mode,
+        case_id=work.case.id,
+        iteration=work.iteration,
+        metadata=own_copy(work.case.metadata),
+        expected_output=own_copy(work.case.expected_output),
+        messages=own_copy(work.messages),
+        workspace=None if work.workspace is None else str(work.workspace),
+    )
 
 
-def measured(evidence: Evidence, calls: CountedCalls, latency_ms: float) -> Evidence:
+def alive(context: FlowContext, complete: Complete, models: ChatModels) -> FlowContext:
+    """Return the context as a function is called with it, from within the engine's loop."""
+    ids = {"case": context.case_id, "variant": str(context.variant), "iteration": context.iteration}
+    live = LiveCall(complete, models, asyncio.get_running_loop(), function_logger(ids))
+    return replace(context, live=live)
+
+
+async def called(kind: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Return what a function returns; raise `TargetError` of `kind` for what it raises."""
+    try:
+        return await call_foreign(function, *arguments, **keywords)
+    except ForeignError as error:
+        cause = error.__cause__
+        if isinstance(cause, TargetError):
+            raise cause from None
+        raise TargetError(kind, str(error)) from cause
+
+
+def measured(evidence: Evidence, calls: CountedCalls, started: float) -> Evidence:
     """Return the evidence with its latency, unless it or its calls say what that is."""
     metrics = evidence.metrics
     if metrics.latency_ms is not None or calls.count:
         return evidence
+    latency_ms = round((perf_counter() - started) * 1000, 1)
     return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))
+
+
+COMPLETE: Final = "complete"
+# The protocol of a request whose endpoint only the engine knows.
+_ENGINE: Final = "engine"
+
+
+def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
+    """Return what stands for a model until the engine is asked."""
+    return ChatModel(Endpoint(_ENGINE, _provider_of(provider, model), ""), model or "")
+
+
+def complete_in_worker(engine: Engine) -> Complete:
+    """Return a function that has the engine make the call."""
+
+    async def complete(request: Request) -> Reply:
+        endpoint = request.endpoint
+        values = {
+            "endpoint": {
+                "protocol": endpoint.protocol,
+                "provider": endpoint.provider,
+                "base_url": endpoint.base_url,
+                "api_key": endpoint.api_key,
+                "headers": dict(endpoint.headers),
+                "values": dict(endpoint.values),
+            },
+            "model": request.model,
+            "messages": [dict(message) for message in request.messages],
+            "parameters": dict(request.parameters),
+            "tools": [dict(tool) for tool in request.tools],
+            "response_schema": request.response_schema,
+            "stream": request.stream,
+            "attempt_timeout_s": request.attempt_timeout_s,
+        }
+        reply: Reply = await engine.ask(COMPLETE, values)
+        return reply
+
+    return complete
+
+
+async def complete_in_engine(
+    raw: Mapping[str, Any], models: ChatModels, complete: Complete
+) -> Reply:
+    """Make the call that a worker asks for, with what only the engine knows of its model."""
+    endpoint = raw["endpoint"]
+    if endpoint["protocol"] != _ENGINE:
+        parts = {name: tuple(raw[name]) for name in ("messages", "tools")}
+        return await complete(Request(**{**raw, **parts, "endpoint": Endpoint(**endpoint)}))
+    chat = models(endpoint["provider"], raw["model"] or None)
+    request = chat.request(
+        raw["messages"], parameters=raw["parameters"], response_schema=raw["response_schema"]
+    )
+    if raw["tools"]:
+        request = replace(request, tools=tuple(raw["tools"]))
+    return chat.read(await complete(request))
+
+
+_PROTOCOLS: Final = ("openai", "anthropic")
+
+
+def _provider_of(provider: str | None, model: str | None) -> str:
+    return provider or ("anthropic" if (model or "").startswith("claude") else "openai")
+
+
+def chat_model_of(
+    provider: str | None,
+    model: str | None,
+    providers: Mapping[str, Mapping[str, Any]],
+    context: BuildContext,
+) -> ChatModel:
+    """Return the model: of an entry `{kind, options}` of `providers`, else of OpenAI or Anthropic.
+
+    Raise `TargetError` that says which provider or model is not known.
+    """
+    name = _provider_of(provider, model)
+    entry = providers.get(name)
+    if entry is None and name not in _PROTOCOLS:
+        names = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
+        hint = "a variant's 'provider' and the suite's own 'targets' are known here"
+        raise TargetError("provider", f"unknown provider '{name}'; known: {names} ({hint})")
+    kind, options = (name, {}) if entry is None else (entry["kind"], dict(entry["options"]))
+    if kind not in MODEL_KINDS:
+        raise TargetError("provider", f"provider '{name}' is of kind '{kind}', which has no chat")
+    if model is not None:
+        options["model"] = model
+    if not options.get("model"):
+        raise TargetError("provider", f"no model is named for provider '{name}'")
+    target = Target(name, kind, options)
+    built: Any = build_within(context, target, what=f"provider '{name}'", error_kind="provider")
+    chat: ChatModel = built.chat
+    return replace(chat, strips_reasoning=strips_reasoning(target, DEFAULT_VARIANT))

@@ -1,26 +1,75 @@
-"""A workflow made of the mapping that a plan stores, or that a suite's target holds."""
+"""The types of blocks, and a workflow read from the mapping that a plan or a target holds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from evalcore.declared.base import fields_cell, summary
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.evidence import NOTHING
-from evalcore.workflow.blocks.registry import block_class
+from evalcore.workflow import blocks
+from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (
     Block,
     Checks,
     Graph,
+    Interface,
+    ModelBlock,
+    Soul,
+    SoulTool,
     WorkflowDefinition,
+    WorkflowPart,
     WorkflowSections,
 )
-from evalcore.workflow.interface import Interface
-from evalcore.workflow.part import WorkflowPart
-from evalcore.workflow.soul_tools import SoulTool
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.events import BlockError
+
+
+class UnknownBlock(Block, extra="allow"):
+    """A block of a type that this version does not have; it fails where it runs."""
+
+    async def run(self, context: Context) -> Any:  # noqa: ARG002 - of a type
+        """Raise `BlockError`."""
+        raise BlockError("type", f"unknown type '{self.type}'; known: {', '.join(BLOCK_TYPES)}")
+
+
+BLOCK_TYPES: Final[Mapping[str, type[Block]]] = MappingProxyType(
+    {
+        "llm": blocks.LlmBlock,
+        "linear": blocks.LinearBlock,
+        "gate": blocks.GateBlock,
+        "synthesize": blocks.SynthesizeBlock,
+        "dispatch": blocks.DispatchBlock,
+        "code": blocks.CodeBlock,
+        "http": blocks.HttpBlock,
+        "loop": blocks.LoopBlock,
+        "workflow": blocks.SubworkflowBlock,
+    }
+)
+
+
+def block_class(kind: str) -> type[Block]:
+    """Return the class of a type."""
+    return BLOCK_TYPES.get(kind, UnknownBlock)
+
+
+def blocks_table() -> str:
+    """Return the table of block types in docs/reference/workflow-engine.md."""
+    rows = ["| type | own fields | does |", "|---|---|---|"]
+    for kind, block in BLOCK_TYPES.items():
+        # Keys that blocks of every type have are shown with those that need them.
+        shared = tuple(key for key in Block.model_fields if key not in block.needs)
+        rows.append(f"| `{kind}` | {fields_cell(block, shared)} | {summary(block)} |")
+    return "\n".join(rows)
+
+
+def asks_model(kind: object) -> bool:
+    """Whether blocks of a type ask a model; what is no type does not."""
+    return isinstance(kind, str) and issubclass(block_class(kind), ModelBlock)
+
 
 P = TypeVar("P", bound=WorkflowPart)
 _STORED: Final = (

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from evalcore.judging.texts import plain_messages
+from evalcore.judging.prompts import plain_messages
 
 Message = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded
-from evalcore.judging.texts import content_text
+from evalcore.judging.prompts import content_text
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.targets.case_messages import Message

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import parse, storable
-from evalcore.judging.texts import content_text
+from evalcore.judging.prompts import content_text
 from evalcore.mistakes.wording import path_text
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.targets.command_batch import EvidenceOf

@@ -145,6 +145,6 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
 def _judges(format_: str, raw: Mapping[str, Any]) -> Judges:
     if format_ != Format.WORKFLOW_EVALS or raw.get("judge") is None:
         return NO_JUDGES
-    from evalcore.judging.canned import CannedJudges
+    from evalcore.judging.asking import CannedJudges
 
     return CannedJudges(raw["judge"])

@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from evalcore.errors import TargetError
-from evalcore.judging.texts import conversation_text
+from evalcore.judging.prompts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics, sum_tokens
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case

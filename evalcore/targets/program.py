@@ -34,7 +34,7 @@ from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.jsonvalues import decoded, parse, storable
-from evalcore.judging.texts import content_text
+from evalcore.judging.prompts import content_text
 from evalcore.mistakes.wording import did_you_mean, path_text
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.model.suite import Case

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
-from evalcore.judging.texts import plain_messages
+from evalcore.judging.prompts import plain_messages
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, Endpoint, no_provider
 from evalcore.model.suite import Case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
@@ -122,18 +122,14 @@ Event = (
 )
 
 
-class Observer(Protocol):
-    """Gets the events of one run, from any thread; raises nothing and does not block for long."""
+class Observer:
+    """Gets the events of one run, from any thread; raises nothing and does not block for long.
+
+    It has a method for each kind of event; those that it leaves out do nothing.
+    """
 
     def tell(self, event: Event) -> None:
-        """Take an event. `RunEnded` is the last one."""
-
-
-class EventObserver:
-    """An observer with a method for each kind of event; those that it leaves out do nothing."""
-
-    def tell(self, event: Event) -> None:
-        """Hand the event to its method."""
+        """Hand the event to its method. `RunEnded` is the last one."""
         match event:
             case ItemEnded():
                 self._item_ended(event)
@@ -164,7 +160,7 @@ class EventObserver:
     def _execution_begun(self, event: ExecutionBegun, /) -> None: ...
 
 
-class Observers:
+class Observers(Observer):
     """Several observers as one."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:

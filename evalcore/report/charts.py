@@ -5,14 +5,18 @@ Values of the data never become parts of the chart's own expressions: names are 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
+from evalcore.errors import UsageError
 from evalcore.mistakes.foreign_text import shorten
-from evalcore.model.trend import Trend, TrendPoint
-from evalcore.report.charts.themes import LIGHT, ChartTheme
-from evalcore.report.escape import visible
+from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.report.escape import escape_data, visible
 
 Spec = dict[str, Any]
 
@@ -37,12 +41,46 @@ _DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
 _SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
 
 
+@dataclass(frozen=True, slots=True)
+class ChartTheme:
+    """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
+
+    ground: str
+    text: str
+    soft: str
+    line: str
+    grid: str
+    decisions: tuple[str, ...]
+    variants: tuple[str, ...]
+
+
+LIGHT: Final = ChartTheme(
+    ground="white",
+    text="#24292f",
+    soft="#57606a",
+    line="#8c959f",
+    grid="#eaeef2",
+    decisions=("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a"),
+    variants=("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989"),
+)
+DARK: Final = ChartTheme(
+    ground="#111418",
+    text="#e3e6ea",
+    soft="#a3adb9",
+    line="#6b7583",
+    grid="#2a3037",
+    decisions=("#5cc98a", "#ff8a83", "#e0b455", "#d295ee", "#a3adb9"),
+    variants=("#79b0ff", "#ffa657", "#56d4dd", "#d295ee", "#a3adb9", "#ff9bce"),
+)
+THEMES: Final[Mapping[str, ChartTheme]] = {"light": LIGHT, "dark": DARK}
+
+
 def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
     """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
     import altair
 
     rows = [_row(trend, point) for point in trend.points if point.value is not None]
-    dense = max((_count(trend, variant) for variant in trend.variants), default=0) > _MOST_BARS
+    dense = max((_count(trend, variant) for variant in trend.variants), default=0) > _MOST_SPARKS
     base = _chart(rows)
     span_s = _span_s(trend)
     decisions = {row["decision"] for row in rows}
@@ -279,3 +317,132 @@ def _chart(rows: list[dict[str, Any]]) -> Any:
 
     data: Any = altair.Data
     return altair.Chart(data(values=rows))
+
+
+_SCALE: Final = 2.0
+
+
+def chart_svg(spec: Spec) -> bytes:
+    """Return the chart as SVG."""
+    import vl_convert
+
+    text: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return text.encode()
+
+
+def chart_png(spec: Spec) -> bytes:
+    """Return the chart as PNG, at twice its size for screens of today."""
+    import vl_convert
+
+    data: bytes = vl_convert.vegalite_to_png(spec, scale=_SCALE, allowed_base_urls=[])
+    return data
+
+
+def chart_html(spec: Spec) -> bytes:
+    """Return a page that shows the chart with its tooltips; it loads nothing."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(_SNIPPET)
+    # `<script` and `</script` within the bundle would end or nest the element.
+    bundle = bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    data = escape_data(orjson.dumps(spec).decode())
+    return _PAGE.format(data=data, bundle=bundle).encode()
+
+
+_SNIPPET: Final = """
+const spec = JSON.parse(document.getElementById("chart-data").textContent);
+vegaEmbed("#chart", spec, {mode: "vega-lite", actions: false, ast: true});
+"""
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
+ script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>Trend</title>
+<body style="margin:1rem;background:white">
+<div id="chart"></div>
+<script type="application/json" id="chart-data">{data}</script>
+<script type="module">{bundle}</script>
+</body>
+</html>
+"""
+
+CHART_FORMS: Final[Mapping[str, Callable[[Spec], bytes]]] = {
+    ".svg": chart_svg,
+    ".png": chart_png,
+    ".html": chart_html,
+}
+
+
+def check_chart_path(path: Path) -> None:
+    """Raise `UsageError` unless a chart can be written to the file."""
+    if path.suffix.lower() not in CHART_FORMS:
+        raise UsageError(f"--chart: '{path}' ends in none of {', '.join(CHART_FORMS)}")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"--chart: {path}: {reason}")
+
+
+def draw_chart(spec: Spec, path: Path) -> None:
+    """Write a chart to a file, of the form that the name's end says."""
+    check_chart_path(path)
+    data = CHART_FORMS[path.suffix.lower()](spec)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"--chart: {path} cannot be written: {error.strerror}") from error
+
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_GAP: Final = "·"
+_MOST_SPARKS: Final = 80
+
+
+def sparkline(values: list[float | None], most: int = _MOST_SPARKS) -> str:
+    """Return one bar for each of the last values, from the least to the largest; `·` for None."""
+    bars = values[-most:]
+    measured = [value for value in bars if value is not None]
+    if not measured:
+        return _GAP * len(bars)
+    low, width = min(measured), max(measured) - min(measured)
+    top = len(_BARS) - 1
+    return "".join(
+        _GAP if value is None else _BARS[round((value - low) / width * top) if width else top // 2]
+        for value in bars
+    )
+
+
+def interval_text(metric: Metric, point: TrendPoint) -> str:
+    """Return the 95 % interval of a point; empty where it has none."""
+    if point.low is None or point.high is None:
+        return ""
+    return f"{metric.text(point.low)}–{metric.text(point.high)}"
+
+
+def trend_summaries(trend: Trend) -> Iterator[str]:
+    """Yield a text for each variant: its last, least and largest value; for pictures of a trend."""
+    for variant in trend.variants:
+        name = f"{variant}: " if len(trend.variants) > 1 else ""
+        yield f"{name}{_summary(trend, variant)}"
+
+
+def _summary(trend: Trend, variant: str) -> str:
+    metric = trend.metric
+    values = [point.value for point in trend.points if point.variant == variant]
+    measured = [value for value in values if value is not None]
+    if not measured:
+        return f"{metric.heading}: not measured"
+    return (
+        f"{metric.text(measured[-1])} last, {metric.text(min(measured))} least, "
+        f"{metric.text(max(measured))} most"
+    )
+
+
+def trend_headings(trend: Trend) -> Iterator[str]:
+    """Yield a line for each variant: its sparkline, its least, largest and last value."""
+    for variant in trend.variants:
+        values = [point.value for point in trend.points if point.variant == variant]
+        name = f"{variant}  " if len(trend.variants) > 1 else ""
+        bars = "" if all(value is None for value in values) else f"{sparkline(values)}  "
+        yield f"{name}{bars}{_summary(trend, variant)}"

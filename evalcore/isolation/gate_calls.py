@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.gates.own_functions import CustomGate, GateFunctions
+from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.trust.foreign_calls import in_thread

@@ -29,7 +29,7 @@ from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
-from evalcore.observability.observer import ExecutionBegun
+from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told

@@ -46,7 +46,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
-from evalcore.targets.flow_answer import sum_metrics
+from evalcore.targets.answers import sum_metrics
 from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.events import NO_EXECUTOR
 from evalcore.workflow.reading import behaviour_of

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ class Isolation(StrEnum):
 
 
 ISOLATIONS: Final = tuple(map(str, Isolation))
-_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +56,3 @@ def own_workers(isolation: str) -> Iterator[Workers]:
     finally:
         for started in pools:
             started.close()
-
-
-def total_memory() -> int | None:
-    """Return how many bytes of memory the machine has, or the container; None if not known."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-    try:
-        return min(total, int(_CGROUP.read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit (`max`)
-        return total

@@ -18,10 +18,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.isolation.mode import total_memory
 from evalcore.isolation.protocol import (
     ASK,
     BROKEN,
@@ -60,6 +60,7 @@ _LEAVE_S: Final = 2.0
 # Of the machine's memory: what the data of one process may take.
 _MEMORY_SHARE: Final = 0.75
 _LEAST_MEMORY: Final = 1 << 30
+_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 Answer = Callable[[str, Any], Awaitable[Any]]
 
@@ -492,3 +493,15 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
 
 async def _awaited(answer: Awaitable[Any]) -> Any:
     return await answer
+
+
+def total_memory() -> int | None:
+    """Return how many bytes of memory the machine has, or the container; None if not known."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+    try:
+        return min(total, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit (`max`)
+        return total

@@ -7,8 +7,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from evalcore.analytics.named import read_rows
-from evalcore.gates.rounds import RoundItem
-from evalcore.gates.sequential import DIFFERENCES, CaseValue, SeenValue, SequentialRule
+from evalcore.gates.sequential import DIFFERENCES, CaseValue, RoundItem, SeenValue, SequentialRule
 from evalcore.sql.connection import BoundedConnection
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from evalcore.cli.options import (
 from evalcore.cli.showing import present, print_terminal
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline.finish import RunView, view_run
-from evalcore.report.damaged import render_damaged
-from evalcore.report.registry import JSON, check_form, find_form
+from evalcore.report.registry import JSON, check_form, find_form, render_damaged
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 

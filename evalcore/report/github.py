@@ -13,7 +13,7 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
-from evalcore.report.changes import REGRESSION, CaseChange, changes
+from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
 from evalcore.report.view import ReportView, SourceLine

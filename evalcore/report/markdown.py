@@ -10,7 +10,7 @@ from evalcore.model.failure import FailedAssertion, Failure, cut_mark
 from evalcore.model.gate import GateOutcome
 from evalcore.model.latency_text import latency_text
 from evalcore.model.run import NOT_FOR_TARGET
-from evalcore.report.changes import (
+from evalcore.report.comparison import (
     MISSING,
     REGRESSION,
     CaseChange,
@@ -22,21 +22,23 @@ from evalcore.report.changes import (
     measure_changes,
     no_comparison,
 )
-from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
-from evalcore.report.durations import duration_text
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
-from evalcore.report.intervals import (
+from evalcore.report.figures import (
+    duration_text,
     latency_ends_text,
+    measure_columns,
+    note_lines,
+    quarantine_lines,
+    quarantine_mark,
     rate_text,
     score_text,
+    tokens_text,
     total_text,
+    usd_text,
     variant_texts,
 )
-from evalcore.report.notes import note_lines
-from evalcore.report.quarantine import quarantine_lines, quarantine_mark
-from evalcore.report.variant_measures import measure_columns
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}

@@ -11,7 +11,7 @@ from evalcore.model.failure import Failure
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, visible
-from evalcore.report.quarantine import quarantine_lines
+from evalcore.report.figures import quarantine_lines
 
 LISTED_CASES: Final = 10
 _MOST: Final = 300

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from evalcore.mistakes.wording import counted, outcomes_text
 from evalcore.model.comparison import VariantComparison
+from evalcore.model.failure import FailedAssertion, Failure, cut_mark
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.model.latency_text import latency_text
-from evalcore.report.changes import (
+from evalcore.model.quarantine import Quarantine
+from evalcore.report.comparison import (
     IMPROVEMENT,
     MISSING,
     REGRESSION,
@@ -20,17 +22,21 @@ from evalcore.report.changes import (
     measure_changes,
     no_comparison,
 )
-from evalcore.report.columns import table
-from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
-from evalcore.report.durations import duration_text
-from evalcore.report.intervals import rate_text, score_text, variant_texts
-from evalcore.report.notes import note_lines
-from evalcore.report.quarantine import quarantine_lines
-from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
-from evalcore.report.terminal_style import Line, Style
-from evalcore.report.variant_measures import measure_columns
-from evalcore.report.view import ReportView
+from evalcore.report.figures import (
+    duration_text,
+    measure_columns,
+    note_lines,
+    quarantine_lines,
+    quarantine_mark,
+    rate_text,
+    score_text,
+    tokens_text,
+    usd_text,
+    variant_texts,
+)
+from evalcore.report.tables import cut, table, wrap
+from evalcore.report.view import ListedCase, ReportView
 
 _MARKS = {
     GateOutcome.PASS: ("green", "✓"),
@@ -218,3 +224,220 @@ def _counted(report: Report) -> str:
     names = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
     outcomes = outcomes_text({name: getattr(counts, name) for name in names})
     return f"{counted(counts.planned, 'item')}: {outcomes}"
+
+
+Line = tuple[str | None, str]
+"""A colour or None, and the line."""
+
+DEFAULT_WIDTH: Final = 160
+_MOST_LINES: Final = 20
+
+
+class Style(NamedTuple):
+    """How a terminal is written to: `clean` makes foreign text one safe line; `width` in cells."""
+
+    clean: Callable[[str], str]
+    width: int = DEFAULT_WIDTH
+
+    def line(self, text: str, colour: str | None = None) -> Line:
+        """Return foreign text as a line that fits; the rest of it is cut."""
+        return colour, cut(self.clean(text), self.width)
+
+    def lines(
+        self, text: str, colour: str | None = None, *, indent: int = 0, hanging: int = 0
+    ) -> Iterator[Line]:
+        """Yield foreign text that says what to do, over as many lines as it needs.
+
+        `hanging` is added to the indent of the lines after the first. Of more than 20 lines the
+        first 19 and the last one are kept: advice ends a message.
+        """
+        wrapped = list(wrap(self.clean(text), max(1, self.width - indent - hanging)))
+        if len(wrapped) > _MOST_LINES:
+            wrapped = [*wrapped[: _MOST_LINES - 1], "…", wrapped[-1]]
+        for number, line in enumerate(wrapped):
+            yield colour, " " * (indent + hanging * (number > 0)) + line
+
+
+EQUAL_FAILURES: Final = 20
+"""How many failures are read for each group that is shown."""
+_NAMED: Final = 5
+
+
+class EqualFailures(NamedTuple):
+    """Items that did not pass for the same reason, in the order of the plan; `mark` is for all."""
+
+    failures: Sequence[Failure]
+    mark: str
+
+
+def equal_failures(failures: Sequence[Failure], quarantine: Quarantine) -> list[EqualFailures]:
+    """Return failures in groups of equal ones, by their first; skipped items are left out."""
+    groups: dict[tuple[Failure, str], list[Failure]] = {}
+    for failure in failures:
+        if failure.status == "skipped":
+            continue
+        mark = quarantine_mark(quarantine, failure.case)
+        printed = tuple(map(_as_shown, failure.assertions))
+        reason = failure._replace(case="", variant="", iteration=0, output=None, assertions=printed)
+        groups.setdefault((reason, mark), []).append(failure)
+    return [EqualFailures(equal, mark) for (_, mark), equal in groups.items()]
+
+
+def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
+    """Return an assertion without the texts that are shown of failed ones only."""
+    if assertion.outcome == "failed":
+        return assertion
+    return assertion._replace(expected=None, actual=None)
+
+
+def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:
+    """Yield a group: which items, then their reason once."""
+    failure = group.failures[0]
+    ended = failure.status == "completed"
+    outcome = str(failure.outcome) if ended else failure.status
+    score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
+    colour, sign = ("red", "✗") if ended else ("magenta", "!")
+    mark = f"{cut_mark(failure.finish_reason)}{group.mark}"
+    heading = f"{sign} {_items(group.failures)}: {outcome}{score}{mark}"
+    yield from style.lines(heading, colour, hanging=2)
+    if not ended:
+        yield from style.lines(failure.error_message or failure.reason or "", indent=4)
+        return
+    if failure.reason and not failure.assertions:
+        yield from style.lines(failure.reason, indent=4)
+    for assertion in failure.assertions:
+        yield from _assertion(assertion, style)
+
+
+def _items(failures: Sequence[Failure]) -> str:
+    """Return what items are called: of one its case, variant and iteration, else their number."""
+    names: dict[str, int] = {}
+    for failure in failures:
+        name = f"{failure.case} [{failure.variant}]"
+        names[name] = names.get(name, 0) + 1
+    first = failures[0]
+    if len(failures) == 1:
+        iteration = f" iteration {first.iteration}" if first.iteration else ""
+        return f"{first.case} [{first.variant}]{iteration}"
+    listed = [f"{name} × {n}" if n > 1 else name for name, n in names.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{len(failures)} items ({', '.join(listed[:_NAMED])}{more})"
+
+
+def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
+    block = f"{assertion.block}: " if assertion.block else ""
+    sign = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
+    message = f": {assertion.message}" if assertion.message else ""
+    text = f"{sign} {block}{assertion.name}{message}"
+    if assertion.outcome != "failed":
+        yield from style.lines(text, indent=4)
+        return
+    yield style.line(f"    {text}")
+    if assertion.expected is not None:
+        yield style.line(f"        expected  {assertion.expected}")
+    if assertion.actual is not None:
+        yield style.line(f"        actual    {assertion.actual}")
+
+
+_OUTCOME_MARKS = {
+    "passed": ("green", "✓"),
+    "failed": ("red", "✗"),
+    "blocked": ("yellow", "–"),
+    "error": ("magenta", "!"),
+}
+_OTHER = ("yellow", "·")
+_MAX_LINES = 20
+_MOST_CHANGES = 200
+
+
+def render_verbose(view: ReportView, style: Style) -> Iterator[Line]:
+    """Yield what changed, the cases that the report lists in the order of the plan, the summary."""
+    listed = changes(view.report)
+    yield from render_changes(listed, style, _MOST_CHANGES)
+    if listed:
+        yield None, ""
+    for case in view.listed():
+        yield from _case(case, style)
+    if not view.report.cases_complete:
+        yield None, "… of so many items only those that did not pass are listed"
+    yield None, ""
+    yield from render_summary(view, style)
+
+
+def _case(case: ListedCase, style: Style) -> Iterator[Line]:
+    record = case.record
+    items = record["items"]
+    where = f"{record['id']} [{record['variant']}]"
+    if len(items) > 1:
+        colour, mark = _OUTCOME_MARKS["passed" if record["passed"] else "failed"]
+        reduced = "passed" if record["passed"] else "did not pass"
+        yield style.line(
+            f"{mark} {where}: {reduced}, {counted(len(items), 'iteration')}{_score(record)}"
+            f"{_spread(record.get('spread'))}",
+            colour,
+        )
+    for number, item in enumerate(items):
+        name = f"{where} iteration {item['iteration']}" if len(items) > 1 else where
+        outcome = item["outcome"] or item["status"]
+        mark_of_cut = cut_mark(item.get("finish_reason"))
+        colour, mark = _OUTCOME_MARKS.get(outcome, _OTHER)
+        yield style.line(f"{mark} {name}: {outcome}{_score(item)}{mark_of_cut}", colour)
+        if number == 0 and case.facts.input is not None:
+            yield from _text("    input     ", case.facts.input, style)
+        yield from _item(item, style)
+
+
+def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    reason = (item["error"] or {}).get("message") or item["reason"]
+    if reason is not None:
+        yield from style.lines(reason, indent=4)
+    if item["output"] is not None:
+        yield from _text("    output    ", item["output"], style)
+    for name, text in (item.get("outputs") or {}).items():
+        if text is not None and text != item["output"]:
+            yield from _text(f"    output of {name}  ", text, style)
+    for assertion in item["assertions"]:
+        colour, mark = _OUTCOME_MARKS.get(assertion["outcome"], _OTHER)
+        block = f"{assertion['block']}: " if assertion["block"] else ""
+        message = f": {assertion['message']}" if assertion["message"] else ""
+        text = f"{mark} {block}{assertion['name']}{message}"
+        if assertion["outcome"] in ("error", "blocked"):
+            yield from style.lines(text, colour, indent=4)
+        else:
+            yield style.line(f"    {text}", colour)
+        for name in ("expected", "actual"):
+            if assertion[name] is not None:
+                yield from _text(f"        {name:<8}  ", assertion[name], style)
+    for score in item["scores"]:
+        value = score.get("error") or _number(score["value"])
+        yield style.line(f"    · {score['name']}: {value}")
+
+
+def _text(label: str, text: str, style: Style) -> Iterator[Line]:
+    """Yield foreign text line by line; what follows the first line is indented like it."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines[:_MAX_LINES]):
+        before = label if number == 0 else " " * len(label)
+        yield None, cut(style.clean(before + line), max(style.width, len(label) + 20))
+    if len(lines) > _MAX_LINES:
+        yield None, f"{' ' * len(label)}… {counted(len(lines) - _MAX_LINES, 'more line')}"
+
+
+def _score(record: Mapping[str, Any]) -> str:
+    return "" if record["score"] is None else f", score {record['score']:.4f}"
+
+
+def _spread(spread: Mapping[str, Any] | None) -> str:
+    """Return how far apart a case's iterations are."""
+    if spread is None or spread["min"] is None:
+        return ""
+    text = f" ({spread['passed']} of {spread['iterations']} passed, "
+    text += f"{_number(spread['min'])} to {_number(spread['max'])}"
+    if spread["stdev"] is not None:
+        text += f", standard deviation {_number(spread['stdev'])}"
+    rate = spread["pass_rate"]
+    return f"{text}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -7,7 +7,7 @@ import pytest
 from evalcore.model.latency_text import latency_text
 from evalcore.model.summary import VariantSummary
 from evalcore.model.trend import Metric
-from evalcore.report.variant_measures import measure_columns
+from evalcore.report.figures import measure_columns
 
 
 @pytest.mark.parametrize(

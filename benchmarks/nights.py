@@ -33,7 +33,7 @@ from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.summary import Counts, Summary, VariantSummary
 from evalcore.pipeline.early_stop import sequential_rules
-from evalcore.statistics.iterated import pass_all_k
+from evalcore.statistics.tests import pass_all_k
 
 CASES, ITERATIONS, PAST_RUNS = 400, 3, 20
 AUTO_MOST = 8

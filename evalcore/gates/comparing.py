@@ -22,7 +22,6 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
-from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     FEW_CLUSTERS,
@@ -31,7 +30,7 @@ from evalcore.statistics.intervals import (
     cases_to_decide,
     p_below,
 )
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.tests import iterations_to_decide, paired_moments
 
 if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
@@ -86,7 +85,7 @@ def judge_difference(
         return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
     if not reaches(high, -margin):
         return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
-    from evalcore.statistics.remedies import iterations_to_decide, remedy
+    from evalcore.statistics.power import iterations_to_decide, remedy
 
     more = details["more_cases"] = cases_to_decide(moments, -margin, alpha)
     repeats = iterations_to_decide(
@@ -108,7 +107,7 @@ def held_together(
 
     `p_values` are the one-sided p of "the difference is at least −margin".
     """
-    from evalcore.statistics.multiplicity import holm
+    from evalcore.statistics.tests import holm
 
     rejected = holm([(p, 1) for p in p_values], alpha)
     return [

@@ -197,7 +197,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     included, with the same probability: the number that fails in this one is binomial. Where no
     case failed in one of the earlier runs only, nothing shows that the suite is noisy.
     """
-    from evalcore.statistics.distributions import incomplete_beta
+    from evalcore.statistics.intervals import incomplete_beta
 
     if not failed_once:
         return False
@@ -397,7 +397,7 @@ FROM variant_measures AS m
             few = f"{subject}: {self.metric} is measured in {len(values)} earlier runs"
             missing = " and not in this one" if last is None else ""
             return GateVerdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
-        from evalcore.statistics.cusum import cusum, self_starting
+        from evalcore.statistics.tests import cusum, self_starting
 
         mean = fsum(values) / len(values)
         rising = self.metric in {"latency", "cost"}
@@ -477,7 +477,7 @@ FROM totals CROSS JOIN means
         return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        from evalcore.statistics.remedies import remedy_of_threshold
+        from evalcore.statistics.power import remedy_of_threshold
 
         k = int(self.k)
         (planned, measured, mean, *sums), *_ = self.rows(summary) or [(0, 0, 0.0)]

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.rounds import RoundMeanTest
-from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
+from evalcore.statistics.sequential import MeanTest, RoundMeanTest, mcnemar_e_value
 
 
 class CaseValue(StrEnum):

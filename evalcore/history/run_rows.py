@@ -34,7 +34,7 @@ from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
 from evalcore.sql.connection import BoundedConnection, literal_path
-from evalcore.statistics.estimates import (
+from evalcore.statistics.intervals import (
     Estimate,
     estimate_mean,
     estimate_rate,

@@ -20,7 +20,7 @@ from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
-from evalcore.statistics.estimates import estimate_mean
+from evalcore.statistics.intervals import estimate_mean
 from evalcore.storage.runs import is_whole
 from evalcore.storage.store import ObjectStore
 

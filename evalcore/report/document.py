@@ -24,16 +24,16 @@ from evalcore.model.gate import Decision, GateResult
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary
-from evalcore.statistics.estimates import (
+from evalcore.statistics.intervals import (
+    DIFFERENCES,
     Estimate,
+    bounded_interval,
     estimate_amount,
     estimate_mean,
     estimate_rate,
     estimate_total,
 )
-from evalcore.statistics.exact import mcnemar
-from evalcore.statistics.intervals import DIFFERENCES, bounded_interval
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.tests import mcnemar, paired_moments
 
 
 @dataclass(frozen=True, slots=True)

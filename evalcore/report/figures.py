@@ -14,7 +14,7 @@ from evalcore.model.quarantine import Quarantine
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary, VariantSummary
 from evalcore.report.document import Report
-from evalcore.statistics.estimates import (
+from evalcore.statistics.intervals import (
     Estimate,
     estimate_mean,
     estimate_rate,

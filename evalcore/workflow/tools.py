@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Request
-from evalcore.scripts.fetch_tools import page_text
+from evalcore.scripts.builtin_tools import page_text
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.context import NO_OFFER, Context, Offer, SoulAnswer

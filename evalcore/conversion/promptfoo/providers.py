@@ -21,7 +21,7 @@ from evalcore.conversion.promptfoo.files import (
 from evalcore.conversion.promptfoo.module_text import PROMPT_KEY
 from evalcore.conversion.promptfoo.templates import placeholders
 from evalcore.conversion.promptfoo.transforms import json_path
-from evalcore.targets.option_templates import PLACEHOLDER
+from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secret_options import SecretOption
 
 Target = dict[str, Any]

@@ -11,10 +11,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
-from evalcore.scripts.failure import ToolError
-from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.statement import ScriptPart
+from evalcore.scripts.iteration import ToolError
+from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "str": str,

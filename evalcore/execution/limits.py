@@ -23,7 +23,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.planning.expand import WorkItem
-from evalcore.providers.additions import Refusals
+from evalcore.providers.failures import Refusals
 from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
 

@@ -19,7 +19,7 @@ from evalcore.importers.converted import MODULE, Notes, VariableText, note_defau
 from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders
 from evalcore.mistakes.foreign_text import one_line
-from evalcore.targets.option_templates import PLACEHOLDER
+from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secret_options import SecretOption
 
 _LONGEST_NAME: Final = 80

@@ -395,8 +395,8 @@ class RunSession:
     @cached_property
     def _open_workspaces(self) -> Workspaces:
         from evalcore.recording.redaction import Redaction
+        from evalcore.workspaces.folders import workspaces_root
         from evalcore.workspaces.manager import Surroundings, Workspaces
-        from evalcore.workspaces.process_folder import workspaces_root
 
         options, plan = self._options, self._manifest.plan
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)

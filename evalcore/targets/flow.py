@@ -25,8 +25,6 @@ from evalcore.targets.answers import (
     returned_evidence,
     with_primary,
 )
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.case_messages import Message, input_messages, prompt_of
 from evalcore.targets.function_context import (
     COMPLETE,
     CountedCalls,
@@ -55,8 +53,9 @@ from evalcore.targets.nodes import (
     read_node_flow,
     register_call,
 )
+from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Work
+from evalcore.targets.work import Message, Work, input_messages, prompt_of
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 from evalcore.workflow.events import Event, ProviderCall, Snapshot

@@ -1,4 +1,4 @@
-"""What a target that calls a provider is built with beside its options."""
+"""What a target is built with: its options with their secrets, and the context of its provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.settings import read_settings
-from evalcore.targets.option_templates import PLACEHOLDER
+from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secret_options import (
     address_values,
     known_addresses,

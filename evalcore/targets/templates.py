@@ -1,21 +1,23 @@
-"""`{prompt}`, `{input}`, `{input.x}` and `{id}` in the texts of a target's options.
-
-Beside filling them: what a loader notes of placeholders that there are not, and of texts without
-the question.
-"""
+"""Placeholders in the texts of a target's options, and in shell commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import TargetError
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import did_you_mean
-from evalcore.targets.case_messages import Message, input_messages, json_text, prompt_of
-from evalcore.targets.work import Work, with_attachments
+from evalcore.targets.work import (
+    Message,
+    Work,
+    input_messages,
+    json_text,
+    prompt_of,
+    with_attachments,
+)
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")
 
@@ -173,3 +175,37 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
+
+
+# What stands for a placeholder, by its name and the quote around it ("" if there is none).
+Reference = Callable[[str, str], str]
+
+_REFERENCES = {"": '"${%s}"', '"': "${%s}", "'": "'\"${%s}\"'"}
+
+
+def variable_reference(variable: str, quote: str) -> str:
+    """Return what a shell reads as the value of the variable, inside of that quote."""
+    return _REFERENCES[quote] % variable
+
+
+def shell_command(text: str, placeholder: re.Pattern[str], reference: Reference) -> str:
+    """Return the command with a reference to a variable in the place of each placeholder.
+
+    What a variable holds is never read as shell code, wherever it stands; a quoted value would be,
+    where the placeholder already stands in quotes, backticks or a here-document.
+    """
+    parts: list[str] = []
+    quote = ""
+    at = 0
+    while at < len(text):
+        match = placeholder.match(text, at)
+        if match is not None:
+            parts.append(reference(match[1], quote))
+            at = match.end()
+            continue
+        step = 2 if text[at] == "\\" and quote != "'" else 1
+        if text[at] in "'\"" and quote in ("", text[at]):
+            quote = "" if quote else text[at]
+        parts.append(text[at : at + step])
+        at += step
+    return "".join(parts)

@@ -1,4 +1,4 @@
-"""What the engine and its worker processes say to each other, and how errors cross over.
+"""What the engine and its child processes say to each other, over which pipes, and how they end.
 
 A frame is its length in four bytes and its body. The engine sends pickles: what it sends is its
 own. A worker sends JSON, because the engine must not run code that a worker chooses.
@@ -6,16 +6,18 @@ own. A worker sends JSON, because the engine must not run code that a worker cho
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
-from typing import Any, Final
+import os
+import signal
+from typing import IO, Any, Final
 
 from evalcore.errors import TargetError
 from evalcore.model.exchange import ProviderError, SkippedError
 
 # As much as an answer of a provider may hold.
 LONGEST_FRAME: Final = 64 << 20
-_HEAD: Final = 4
+HEAD_BYTES: Final = 4
 
 # What a worker process says of a job.
 LOADED: Final = "loaded"
@@ -27,7 +29,6 @@ BROKEN: Final = "broken"
 JOB: Final = "job"
 REPLY: Final = "reply"
 CANCEL: Final = "cancel"
-END: Final = "end"
 
 
 class FrameError(ValueError):
@@ -38,28 +39,25 @@ def frame(body: bytes) -> bytes:
     """Return the frame of a body; raise `FrameError` for one that is too long."""
     if len(body) > LONGEST_FRAME:
         raise FrameError(f"{len(body):,} bytes; the limit is {LONGEST_FRAME >> 20} MiB")
-    return len(body).to_bytes(_HEAD, "big") + body
+    return len(body).to_bytes(HEAD_BYTES, "big") + body
 
 
-class FrameReader:
-    """Cuts a stream of bytes into the bodies of its frames."""
+def frame_length(head: bytes) -> int:
+    """Return the length of the body that follows; raise `FrameError` for one that is too long."""
+    length = int.from_bytes(head, "big")
+    if length > LONGEST_FRAME:
+        raise FrameError(f"a frame of {length:,} bytes")
+    return length
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take bytes; yield the bodies that are complete. Raises `FrameError`."""
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= _HEAD:
-            length = int.from_bytes(buffer[:_HEAD], "big")
-            if length > LONGEST_FRAME:
-                raise FrameError(f"a frame of {length:,} bytes")
-            if len(buffer) < _HEAD + length:
-                return
-            body = bytes(buffer[_HEAD : _HEAD + length])
-            del buffer[: _HEAD + length]
-            yield body
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """Return the next body of a stream; None at its end."""
+    head = stream.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        return None
+    length = frame_length(head)
+    body = stream.read(length)
+    return body if len(body) == length else None
 
 
 def read_json(body: bytes) -> list[Any]:
@@ -97,3 +95,33 @@ def decode_error(raw: Any) -> TargetError:
         attempts = attempts if isinstance(attempts, int) else 1
         return ProviderError(kind, message, status, attempts=attempts)
     return TargetError(kind, message)
+
+
+def take_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Return what the parent says and where the answers go, in a child started with two pipes.
+
+    Afterwards standard input is empty and standard output is standard error: what foreign code
+    prints, or what its programs print, is no answer.
+    """
+    heard, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return heard, answers
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group, if there is one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def ended_how(code: int) -> str:
+    """Return how a process ended, in words: an exit code, or a signal for a negative one."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"

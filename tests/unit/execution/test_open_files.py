@@ -7,8 +7,7 @@ import resource
 import pytest
 
 from evalcore.execution.adaptive import AdaptiveConcurrency
-from evalcore.execution.limits import RunLimits
-from evalcore.isolation.open_files import bounded_by_open_files
+from evalcore.execution.limits import RunLimits, bounded_by_open_files
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Somebody else's function can neither block nor end the run."""
+"""What somebody else's function raises is an error of its call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 
 
 class UnspeakableError(Exception):
@@ -51,12 +51,12 @@ def test_an_exit_in_an_async_function_is_a_foreign_error() -> None:
     async def leave() -> None:
         raise SystemExit(3)
 
-    with pytest.raises(ForeignError, match=r"^SystemExit: 3 \(.*test_foreign_calls\.py:\d+\)$"):
+    with pytest.raises(ForeignError, match=r"^SystemExit: 3 \(.*test_calls\.py:\d+\)$"):
         asyncio.run(call_foreign(leave))
 
 
 def test_an_error_names_the_line_of_the_author_and_not_that_of_a_library() -> None:
-    with pytest.raises(ForeignError, match=r"test_foreign_calls\.py:\d+\)$") as caught:
+    with pytest.raises(ForeignError, match=r"test_calls\.py:\d+\)$") as caught:
         asyncio.run(call_foreign(lambda: json.loads("{")))
     line = int(re.findall(r"\d+", str(caught.value))[-1])
     assert 'json.loads("{")' in Path(__file__).read_text("utf-8").splitlines()[line - 1]

@@ -1,31 +1,29 @@
-"""Frames between the engine and its workers: cut anywhere, bounded, errors in JSON."""
+"""Frames between the engine and its workers: whole, bounded, errors in JSON."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from evalcore.errors import TargetError
-from evalcore.isolation.frames import (
+from evalcore.isolation.protocol import (
     LONGEST_FRAME,
     FrameError,
-    FrameReader,
     decode_error,
     encode_error,
     frame,
+    read_frame,
     read_json,
 )
 from evalcore.model.exchange import ProviderError, SkippedError
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_a_stream_cut_at_any_byte_gives_the_same_bodies(size: int) -> None:
+def test_a_stream_gives_its_bodies_and_none_for_one_that_is_cut_off() -> None:
     bodies = [b"", b"a", b"[1,2]", b"x" * 300]
-    stream = b"".join(map(frame, bodies))
-    reader = FrameReader()
-    pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
-    assert [body for piece in pieces for body in reader.feed(piece)] == bodies
+    stream = io.BytesIO(b"".join(map(frame, bodies))[:-1])
+    assert [read_frame(stream) for _ in bodies] == [*bodies[:-1], None]
 
 
 def test_a_body_that_is_too_long_is_refused_on_both_sides() -> None:
@@ -33,7 +31,7 @@ def test_a_body_that_is_too_long_is_refused_on_both_sides() -> None:
         frame(bytes(LONGEST_FRAME + 1))
     head = (LONGEST_FRAME + 1).to_bytes(4, "big")
     with pytest.raises(FrameError, match="a frame of 67,108,865 bytes"):
-        list(FrameReader().feed(head))
+        read_frame(io.BytesIO(head))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a": 1}', b'["done"]', b"[" * 100_000])

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.rates import SharedRates
-    from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore
@@ -416,7 +416,7 @@ class RunSession:
     def _worker_pool(self) -> WorkerPool:
         with self._lock:
             if self._pool is None:
-                from evalcore.isolation.worker_pool import WorkerPool
+                from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
                 modules = {kind_facts(kind).preloads for kind in kinds} - {None}

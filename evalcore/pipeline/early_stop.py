@@ -22,16 +22,8 @@ from evalcore.analytics.integrity import whole_parts
 from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
-from evalcore.gates.gate import gates_of, number
-from evalcore.gates.sequential import (
-    DIFFERENCES,
-    CaseValue,
-    RoundGate,
-    RoundGates,
-    SequentialGate,
-    SequentialGates,
-    SequentialRule,
-)
+from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
+from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
 from evalcore.gates.table import GATES, restore_gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult

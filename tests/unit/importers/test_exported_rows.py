@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from evalcore.conversion.expected_checks import as_criteria, chat_messages
-from evalcore.conversion.exported_rows import answer_text
 from evalcore.errors import LoadError
+from evalcore.importers.converted import as_criteria, chat_messages
+from evalcore.importers.rows import answer_text
 from tests.support.conversions import converted
 from tests.support.shell import evalcore
 

@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from evalcore.conversion.converted import (
+from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.converted import (
     MODULE,
     Converted,
     ConvertedCase,
     Notes,
+    as_criteria,
     note_default_judge,
     unique_id,
 )
-from evalcore.conversion.expected_checks import as_criteria
-from evalcore.conversion.foreign_file import ForeignFile
-from evalcore.conversion.foreign_shapes import PydanticDataset, check_shape
-from evalcore.conversion.registry import ImportOptions
-from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.files import ForeignFile, PydanticDataset, check_shape
+from evalcore.importers.registry import ImportOptions
 from evalcore.model.suite import Format
 
 Assertion = dict[str, Any]

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.conversion.converted import (
+from evalcore.formats.text.written_yaml import yaml_text
+from evalcore.importers.converted import (
     DEFAULT_TARGET,
     MODULE,
     Converted,
@@ -14,8 +15,7 @@ from evalcore.conversion.converted import (
     VariableText,
     unique_id,
 )
-from evalcore.conversion.promptfoo.providers import with_prompt
-from evalcore.formats.text.written_yaml import yaml_text
+from evalcore.importers.promptfoo_providers import with_prompt
 from evalcore.model.suite import Format
 from evalcore.trust.variables import escaped
 

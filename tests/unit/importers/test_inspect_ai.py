@@ -13,11 +13,10 @@ import pytest
 import yaml
 import zstandard
 
-from evalcore.conversion.converted import Notes
-from evalcore.conversion.foreign_file import read_foreign_file
-from evalcore.conversion.inspect_module import MODULE_TEXT
-from evalcore.conversion.inspect_scorers import Scorers
 from evalcore.errors import LoadError
+from evalcore.importers.converted import Notes
+from evalcore.importers.files import read_foreign_file
+from evalcore.importers.inspect_ai import MODULE_TEXT, Scorers
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore
 

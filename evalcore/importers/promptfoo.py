@@ -7,24 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.conversion.converted import Converted, ConvertedCase, Notes, unique_id
-from evalcore.conversion.foreign_file import ForeignFile
-from evalcore.conversion.foreign_shapes import PromptfooConfiguration, check_shape
-from evalcore.conversion.promptfoo.assertions import Assertions, TestContext
-from evalcore.conversion.promptfoo.cases import PositionedTest, read_tests
-from evalcore.conversion.promptfoo.checks_module import ChecksModule
-from evalcore.conversion.promptfoo.files import resolved_refs
-from evalcore.conversion.promptfoo.judges import GradingProviders
-from evalcore.conversion.promptfoo.prompts import Prompt, read_prompts
-from evalcore.conversion.promptfoo.providers import Providers
-from evalcore.conversion.promptfoo.templates import (
+from evalcore.formats.text.documents import as_json, raise_problem
+from evalcore.importers.converted import Converted, ConvertedCase, Notes, unique_id
+from evalcore.importers.files import ForeignFile, PromptfooConfiguration, check_shape
+from evalcore.importers.promptfoo_providers import (
+    ChecksModule,
+    GradingProviders,
+    Prompt,
+    Providers,
+    read_prompts,
+    resolved_refs,
+)
+from evalcore.importers.promptfoo_templates import (
     RenderError,
     render,
     rendered_prompt,
     resolved_variables,
 )
-from evalcore.conversion.registry import ImportOptions
-from evalcore.formats.text.documents import as_json, raise_problem
+from evalcore.importers.promptfoo_tests import Assertions, PositionedTest, TestContext, read_tests
+from evalcore.importers.registry import ImportOptions
 from evalcore.model.suite import Format
 
 _READ: Final = (

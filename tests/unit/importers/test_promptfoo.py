@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from evalcore.conversion.converted import Notes
-from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
-from evalcore.conversion.promptfoo.csv_tests import assertion_of_text
-from evalcore.conversion.promptfoo.csv_tests import test_of_row as row_as_test
-from evalcore.conversion.promptfoo.files import NotTakenOverError
-from evalcore.conversion.promptfoo.prompts import read_prompts
-from evalcore.conversion.promptfoo.templates import RenderError, render, rendered_prompt
-from evalcore.conversion.promptfoo.transforms import json_path
 from evalcore.errors import LoadError
+from evalcore.importers.converted import Notes
+from evalcore.importers.promptfoo_providers import NotTakenOverError, read_prompts
+from evalcore.importers.promptfoo_templates import RenderError, json_path, render, rendered_prompt
+from evalcore.importers.promptfoo_tests import WORDS, Written, as_member, assertion_of_text
+from evalcore.importers.promptfoo_tests import test_of_row as row_as_test
 from evalcore.model.evidence import Metrics
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore

@@ -11,15 +11,16 @@ import pytest
 import yaml
 
 from evalcore.cli.import_suite import CHECKS, SOURCES
-from evalcore.conversion import expected_checks, registry
-from evalcore.conversion.foreign_file import read_foreign_file
+from evalcore.importers import converted as conversions
+from evalcore.importers import registry
+from evalcore.importers.files import read_foreign_file
 from tests.support.conversions import FILES, converted
 from tests.support.shell import evalcore
 
 
 def test_the_flags_name_every_source_and_check() -> None:
     assert tuple(registry.SOURCES) == SOURCES
-    assert expected_checks.CHECKS == CHECKS
+    assert conversions.CHECKS == CHECKS
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Logs and datasets of Inspect AI → suites: logs with their answers, datasets with questions."""
+"""The module that suites of Inspect AI's scorers have beside them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,286 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from evalcore.conversion.converted import Converted, ConvertedCase, Notes, unique_id
-from evalcore.conversion.expected_checks import (
+from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.converted import (
+    MODULE,
+    Converted,
+    ConvertedCase,
+    Notes,
+    as_criteria,
     as_input,
     chat_messages,
     default_judge,
     expected_check,
     text_of_parts,
+    unique_id,
 )
-from evalcore.conversion.exported_rows import id_text, metadata_of, parsed_cell
-from evalcore.conversion.foreign_file import ForeignFile
-from evalcore.conversion.foreign_shapes import InspectLog, check_shape
-from evalcore.conversion.inspect_module import MODULE_TEXT
-from evalcore.conversion.inspect_scorers import Scorers
-from evalcore.conversion.registry import ImportOptions
-from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.files import ForeignFile, InspectLog, check_shape
+from evalcore.importers.registry import ImportOptions
+from evalcore.importers.rows import id_text, metadata_of, parsed_cell
 from evalcore.model.suite import Format
+
+MODULE_TEXT: Final = r'''"""Checks of the suite beside this file: Inspect AI's scorers."""
+
+import math
+import re
+import string
+from collections import Counter
+
+EDGES = string.whitespace + string.punctuation
+ANSWERS = {
+    "letter": r"(?is)ANSWER\s*:\s*([A-Za-z])(?:\W|$)(?!.*ANSWER\s*:)",
+    "word": r"(?is)ANSWER\s*:\s*(\S+?)(?=[.,;:!?]?\s*(?:\n|$))(?!.*ANSWER\s*:)",
+    "line": r"(?i)ANSWER\s*:\s*([^\n]+)\s*\Z",
+}
+
+
+def match(output, context):
+    """Whether the output ends with (begins with, contains, is) one of the targets."""
+    config = context["config"]
+    return any(matches(output, target, config) for target in config["targets"])
+
+
+def matches(output, target, config):
+    """Whether the output has the target where `location` says."""
+    location, value, target = config.get("location", "end"), output.strip(), target.strip()
+    if config.get("ignore_case", True):
+        value, target = value.casefold(), target.casefold()
+    if config.get("numeric"):
+        number = as_number(without_signs(target))
+        if number is not None:
+            numbers = [as_number(word) for word in without_signs(value).split()]
+            numbers = [each for each in numbers if each is not None]
+            if location == "any":
+                return number in numbers
+            if location == "exact":
+                return number == as_number(without_signs(value), trim=False)
+            return bool(numbers) and number == numbers[0 if location == "begin" else -1]
+        target = without_signs(target)
+    else:
+        value, target = value.strip(EDGES), target.strip(EDGES)
+    if location == "begin":
+        return value.startswith(target)
+    if location == "exact":
+        return value == target
+    return value.endswith(target) if location == "end" else target in value
+
+
+def without_signs(text):
+    """Return the text without signs of currencies, emphasis and thousands."""
+    text = re.sub(r"[$,£€*_]", "", re.sub(r"\\([$,£€*_])", r"\1", text))
+    return re.sub(r"\.(?=\s|$|\D)", "", text)
+
+
+def as_number(word, trim=True):
+    """Return a decimal number with five significant digits, None if the word is none."""
+    try:
+        number = float(word.strip("!?:;()[]{}'\"`") if trim else word)
+    except ValueError:
+        return None
+    return format(number, ".5g") if math.isfinite(number) else None
+
+
+def exact(output, context):
+    """Whether the output is one of the targets, but for articles, punctuation and case."""
+    answer = normalized(output)
+    return any(target and target == answer for target in normalized_targets(context))
+
+
+def f1(output, context):
+    """The best F1 of the words of the output and of a target."""
+    stop_words = {token(word) for word in context["config"].get("stop_words") or ()}
+    words = Counter(normalized(output, stop_words).split())
+    best = 0.0
+    for target in normalized_targets(context, stop_words):
+        wanted_words = Counter(target.split())
+        shared = sum((words & wanted_words).values())
+        if shared:
+            best = max(best, 2 * shared / (sum(words.values()) + sum(wanted_words.values())))
+    return round(best, 2)
+
+
+def normalized_targets(context, stop_words=()):
+    """Return the targets as `exact` compares them."""
+    return [normalized(target, stop_words) for target in context["config"]["targets"]]
+
+
+def normalized(text, stop_words=()):
+    """Return the words of a text in lower case without articles and punctuation."""
+    tokens = [token(word) for word in re.split(" |-", text)]
+    return " ".join(each for each in tokens if each and each not in stop_words)
+
+
+def token(word):
+    """Return a word as it is compared: a number as a decimal number."""
+    word = word.casefold()
+    for candidate in (word, word.strip(EDGES)):
+        if is_finite(candidate):
+            word = candidate
+            break
+    else:
+        word = "".join(each for each in word if each not in string.punctuation)
+    word = str(float(word)) if is_finite(word) else word
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", word).split())
+
+
+def is_finite(text):
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def pattern(output, context):
+    """Whether a group of the pattern (each, with `match_all`) is one of the targets."""
+    config = context["config"]
+    return extracted(output, config["pattern"], config)
+
+
+def answer(output, context):
+    """Whether the letter, word or line after the last ANSWER: is one of the targets."""
+    config = context["config"]
+    return extracted(output, ANSWERS[config.get("pattern", "line")], config)
+
+
+def extracted(output, expression, config):
+    """Whether what the expression finds is one of the targets."""
+    ignore_case = config.get("ignore_case", True)
+    fold = str.lower if ignore_case else str
+    hit = re.search(expression, output, re.IGNORECASE if ignore_case else 0)
+    targets = {fold(target) for target in config["targets"]}
+    groups = [group for group in (hit.groups() or (hit[0],)) if group is not None] if hit else []
+    decide = all if config.get("match_all") else any
+    return bool(groups) and decide(fold(group) in targets for group in groups)
+
+
+def choice(output, context):
+    """Whether the letters after the last ANSWER: are the targets."""
+    text = re.sub(r"\$\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\$", r"\1", output)
+    text = re.sub(r"\*\*\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\*\*", r"\1", text)
+    text = re.sub(r"(?i)(^|[:,])(\s*)\(([A-Za-z\d])\)(?=\s*(?:,|\.|\n|\Z))", r"\1\2\3", text)
+    answers = re.findall(r"(?im)^ANSWER\s*:\s*([A-Za-z\d ,]+)\s*(?:$|\n|\.)", text)
+    answers = answers or re.findall(r"(?i)ANSWER\s*:\s*([A-Za-z\d ,]+)(?:\W|$)", text)
+    if not answers:
+        return False
+    letters = answers[-1].strip().upper().replace(" AND ", ",").replace(" ", "")
+    targets = {target.upper() for target in "".join(context["config"]["targets"])}
+    return targets in ({each for each in letters.split(",") if each}, set(letters) - {","})
+'''
+
+
+Assertion = dict[str, Any]
+
+# What the module has a function for, with the options that the function reads.
+_FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "match": ("location", "ignore_case", "numeric"),
+    "exact": (),
+    "pattern": ("pattern", "ignore_case", "match_all"),
+    "answer": ("pattern",),
+    "choice": (),
+    "f1": ("stop_words",),
+}
+_JUDGED: Final = ("model_graded_qa", "model_graded_fact")
+_OTHER_JUDGE: Final = (
+    "model_graded_qa and model_graded_fact: the judge answers evalcore's prompt with a score, "
+    "which passes from 0.8 on"
+)
+_ONLY_SCORES: Final = "f1 measures and decides nothing: here it passes at any score"
+_NUMBERS: Final = "match(numeric=True): decimal numbers are compared; ½, ² and 十 are no numbers"
+
+
+class Scorers:
+    """The scorers of a task; `judges` are the targets that they ask.
+
+    `grader` is the model of the role `grader`, which scorers ask that name none themselves.
+    """
+
+    def __init__(self, scorers: Sequence[Any], notes: Notes, grader: Any = None) -> None:
+        self._grader = _model_name(grader)
+        self._scorers = [
+            (str(each["name"]).rpartition("/")[2], _mapping(each.get("options")))
+            for each in scorers
+            if isinstance(each, Mapping) and each.get("name")
+        ]
+        self.needs_suite = any(name in _FUNCTIONS for name, _ in self._scorers)
+        self._notes = notes
+        self._note(notes)
+
+    def _note(self, notes: Notes) -> None:
+        for name, options in self._scorers:
+            if name in _JUDGED:
+                notes.add(_OTHER_JUDGE)
+                if options.get("template") or options.get("instructions"):
+                    notes.add(f"{name}: its template and instructions are not taken over")
+            elif name == "f1":
+                notes.add(_ONLY_SCORES)
+            elif name == "match" and options.get("numeric"):
+                notes.add(_NUMBERS)
+            elif name not in _FUNCTIONS and name != "includes":
+                notes.add(f"the scorer {name}: a program of your own, or without a counterpart")
+
+    @property
+    def judges(self) -> list[Mapping[str, Any]]:
+        """The judge, if a scorer asks a model: the one that it names, if it can be a target."""
+        for name, options in self._scorers:
+            if name in _JUDGED:
+                name_of_model = _model_name(options.get("model")) or self._grader
+                provider, _, model = name_of_model.partition("/")
+                if provider in ("openai", "anthropic") and model:
+                    return [{"name": "judge", "provider": provider, "model": model}]
+                if name_of_model:
+                    self._notes.add(f"the model that grades, {name_of_model}, is left out")
+                return default_judge(self._notes)
+        return []
+
+    def assertions(self, target: Sequence[str]) -> list[Assertion]:
+        """Return the assertions of a sample, any of whose targets is right."""
+        assertions = (self._assertion(name, options, target) for name, options in self._scorers)
+        return [assertion for assertion in assertions if assertion is not None]
+
+    def _assertion(
+        self, name: str, options: Mapping[str, Any], target: Sequence[str]
+    ) -> Assertion | None:
+        if name == "includes":
+            return _includes(options, target)
+        if name in _JUDGED:
+            criteria = "The answer satisfies: " + " or: ".join(target)
+            criteria = as_criteria(criteria) if target else "The answer is right."
+            if self.needs_suite:
+                return {"type": "llm_judge", "name": name, "criteria": criteria}
+            return {"type": "llm-grader", "name": name, "prompt": criteria}
+        if name not in _FUNCTIONS:
+            return None
+        read_options = {
+            key: options[key] for key in _FUNCTIONS[name] if options.get(key) is not None
+        }
+        config = {"config": {"targets": list(target), **read_options}}
+        threshold = {"threshold": 0} if name == "f1" else {}
+        return {
+            "type": "python",
+            "callable": f"{MODULE}:{name}",
+            "name": name,
+            **config,
+        } | threshold
+
+
+def _includes(options: Mapping[str, Any], target: Sequence[str]) -> Assertion | None:
+    prefix = "i" if options.get("ignore_case", True) else ""
+    if not target:
+        return None
+    if len(target) == 1:
+        return {"type": f"{prefix}contains", "name": "includes", "value": target[0]}
+    return {"type": f"{prefix}contains-any", "name": "includes", "value": list(target)}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _model_name(model: Any) -> str:
+    return str(model.get("model") or "") if isinstance(model, Mapping) else str(model or "")
+
 
 _ATTACHMENT: Final = "attachment://"
 _PROVIDERS: Final = ("openai", "anthropic")

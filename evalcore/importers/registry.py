@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from evalcore.conversion.converted import Converted, Notes
-from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.errors import UsageError
+from evalcore.importers.converted import Converted, Notes
+from evalcore.importers.files import ForeignFile
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """What the caller says that the file does not: how answers are compared, who judges.
 
-    `check` is a name of `evalcore.conversion.expected_checks.CHECKS`, None where the file decides.
+    `check` is a name of `evalcore.importers.converted.CHECKS`, None where the file decides.
     """
 
     name: str
@@ -63,13 +63,13 @@ def is_deepeval(value: Any) -> bool:
 # A file is of the first program that recognises it.
 SOURCES: Final[Mapping[str, SourceRow]] = {
     "deepeval": SourceRow(
-        "evalcore.conversion.deepeval",
+        "evalcore.importers.rows",
         "convert_deepeval",
         "goldens or test cases (.json, .jsonl, .csv), or a test run (.json)",
         is_deepeval,
     ),
     "promptfoo": SourceRow(
-        "evalcore.conversion.promptfoo.configuration",
+        "evalcore.importers.promptfoo",
         "convert_promptfoo",
         "a configuration: promptfooconfig.yaml",
         lambda value: (
@@ -78,7 +78,7 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         ),
     ),
     "inspect": SourceRow(
-        "evalcore.conversion.inspect_ai",
+        "evalcore.importers.inspect_ai",
         "convert_inspect",
         "a log (.eval, .json), or a dataset of samples (.json, .jsonl, .csv)",
         lambda value: (
@@ -87,13 +87,13 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         ),
     ),
     "pydantic-evals": SourceRow(
-        "evalcore.conversion.pydantic_evals",
+        "evalcore.importers.pydantic_evals",
         "convert_pydantic_evals",
         "a dataset (.yaml, .json)",
         lambda value: _has(value, "cases") and "inputs" in _first(value["cases"]),
     ),
     "langsmith": SourceRow(
-        "evalcore.conversion.langsmith",
+        "evalcore.importers.rows",
         "convert_langsmith",
         "examples or runs of an experiment (.jsonl, .json, .csv)",
         lambda value: (
@@ -101,7 +101,7 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         ),
     ),
     "braintrust": SourceRow(
-        "evalcore.conversion.braintrust",
+        "evalcore.importers.rows",
         "convert_braintrust",
         "rows of a dataset or of an experiment (.jsonl, .json, .csv)",
         lambda value: "input" in _first(braintrust_rows(value)),

@@ -1,6 +1,6 @@
-"""The history of a store: every ended run as rows of four Delta tables, asked through DuckDB.
+"""The history of a store: every ended run as rows of four tables of Parquet files, asked through DuckDB.
 
-`evalcore.history(store)` opens it (`history.opened.History`): the package can be called.
+`evalcore.history(store)` opens it (`history.query.History`): the package can be called.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import _duckdb as duckdb
 import orjson
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import UsageError
 from evalcore.history.columns import TABLES
 from evalcore.history.files import HistoryViews, quoted
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
-from evalcore.history.whole_parts import whole_parts
 from evalcore.mistakes.foreign_text import is_unicode
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.trend import Metric, Trend, TrendPoint
@@ -503,8 +503,7 @@ class ShownTrend:
 
     def svg(self) -> str:
         """Return the chart of the trend."""
-        from evalcore.report.charts.drawing import chart_svg
-        from evalcore.report.charts.trend import trend_spec
+        from evalcore.report.charts import chart_svg, trend_spec
 
         return chart_svg(trend_spec(self.trend)).decode()
 

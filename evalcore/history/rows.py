@@ -8,27 +8,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import _duckdb as duckdb
 import orjson
 
+from evalcore.analytics.integrity import check_counts, whole_parts
 from evalcore.analytics.named import fill_table, query_text, run_query
 from evalcore.analytics.spread import Measures, read_measures, read_samples
 from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.gates.builtin import CustomGate
 from evalcore.gates.gate import Gate
-from evalcore.gates.own_functions import CustomGate
-from evalcore.gates.registry import GATES as GATES_BY_NAME
+from evalcore.gates.table import GATES as GATES_BY_NAME
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, REVISION, RUNS, HistoryTable
 from evalcore.history.files import FILE_OPTIONS, quoted
 from evalcore.history.fingerprints import run_fingerprints
-from evalcore.history.whole_parts import check_parts, whole_parts
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE
 from evalcore.model.summary import Counts
 from evalcore.sql.connection import BoundedConnection, literal_path
-from evalcore.statistics.estimates import Estimate, estimate_mean, estimate_rate, estimate_total
-from evalcore.storage.manifests import MANIFEST
+from evalcore.statistics.intervals import Estimate, estimate_mean, estimate_rate, estimate_total
 from evalcore.storage.runs import StoredRun, partial_reasons
 
 _CASES_BEGIN: Final = b'"cases":['
@@ -55,11 +53,6 @@ def write_run_rows(
         tables = _RunTables(run, manifest, folder)
         try:
             return tables.write(list(files.values()), revision)
-        except duckdb.Error as error:
-            check_parts(manifest, files, thorough=True)
-            reason = str(error).partition("\n")[0]
-            damage = Damage("results", f"cannot be read: {reason}")
-            raise DamagedRunError(run.run_id, (damage,)) from error
         finally:
             tables.connection.close()
 
@@ -179,20 +172,10 @@ class _RunTables:
 
     def _check_counts(self, variants: Mapping[int, Mapping[str, Any]]) -> None:
         """Raise `DamagedRunError` unless the rows of a completed run are what it counted."""
-        if self._manifest.state is not State.COMPLETED:
-            return
-        plan = self._manifest.plan
-        names = [name for name in asdict(Counts()) if name != "planned"]
-        counted = {name: sum(row[name] for row in variants.values()) for name in names}
-        counted["planned"] = sum(counted[name] for name in (*_ENDED, "cancelled"))
-        stored = {**(self._manifest.counts or {}), "planned": plan.items}
-        damages = [
-            Damage(MANIFEST, f"counts {stored[name]} items {name}; the rows have {count}")
-            for name, count in counted.items()
-            if name in stored and stored[name] != count
-        ]
-        if damages:
-            raise DamagedRunError(self._run.run_id, tuple(damages))
+        if self._manifest.state is State.COMPLETED:
+            names = [name for name in asdict(Counts()) if name != "planned"]
+            counted = {name: sum(row[name] for row in variants.values()) for name in names}
+            check_counts(self._manifest, counted)
 
     def _gate_rows(self) -> list[dict[str, Any]]:
         if self._manifest.state is not State.COMPLETED:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evalcore.redaction.exceptions import cover_exception
-from evalcore.redaction.logs import redact_log_records
+from evalcore.redaction.redactor import cover_exception, redact_log_records
 
 
 @contextmanager

@@ -45,8 +45,7 @@ from evalcore.pipeline.notify import (
 from evalcore.pipeline.presenting import run_trend
 from evalcore.prefect.states import named
 from evalcore.redaction.redactor import PROCESS
-from evalcore.report.charts.drawing import chart_png
-from evalcore.report.charts.trend import trend_spec
+from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown

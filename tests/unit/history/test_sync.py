@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from evalcore.analytics.integrity import verify_run
 from evalcore.errors import StoreError
 from evalcore.history.compaction import compact
 from evalcore.history.files import HistoryViews, partition_suite
@@ -20,7 +21,6 @@ from evalcore.history.trend import SuiteHistory, read_case_variances
 from evalcore.model.evidence import Evidence
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
-from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.states import reopen_damaged
 from evalcore.storage.local import LocalStore

@@ -1,4 +1,4 @@
-"""The history of a store: every ended run as rows of four tables of Parquet files, asked through DuckDB.
+"""The history of a store: each ended run as rows of four tables of Parquet, read through DuckDB.
 
 `evalcore.history(store)` opens it (`history.query.History`): the package can be called.
 """

@@ -23,7 +23,7 @@ from evalcore.mistakes.wording import describe, did_you_mean, known_names
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
-from evalcore.targets.case_messages import json_text
+from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
 
 

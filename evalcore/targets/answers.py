@@ -22,7 +22,7 @@ from evalcore.model.evidence_path import (
 from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
 from evalcore.model.infinite_numbers import has_infinite
 from evalcore.model.own_copy import plain_value
-from evalcore.targets.case_messages import json_text
+from evalcore.targets.work import json_text
 
 
 def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:

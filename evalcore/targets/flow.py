@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, WorkerPool
+from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
@@ -25,8 +25,6 @@ from evalcore.targets.answers import (
     returned_evidence,
     with_primary,
 )
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.case_messages import Message, input_messages, prompt_of
 from evalcore.targets.function_context import (
     COMPLETE,
     CountedCalls,
@@ -55,15 +53,16 @@ from evalcore.targets.nodes import (
     read_node_flow,
     register_call,
 )
+from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Work
+from evalcore.targets.work import Message, Work, input_messages, prompt_of
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 
 _ENTRY: Final = "evalcore.targets.flow:flow_in_worker"

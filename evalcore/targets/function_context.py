@@ -19,14 +19,14 @@ from evalcore.model.exchange import Complete, Endpoint, Reply, Request
 from evalcore.model.own_copy import own_copy
 from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.providers.chat import ChatModel
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.reasoning import strips_reasoning
+from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.targets.wrappers import strips_reasoning
+from evalcore.trust.calls import ForeignError, call_foreign
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 
 NAME: Final = "evalcore.target"

@@ -13,14 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, no_answer
+from evalcore.isolation.pool import Job, no_answer
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
 from evalcore.model.own_copy import plain_value
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence, encode_evidence
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.case_messages import json_text
 from evalcore.targets.function_context import (
     COMPLETE,
     ChatModels,
@@ -35,11 +33,12 @@ from evalcore.targets.function_context import (
     measured,
     model_in_worker,
 )
-from evalcore.targets.work import Work
+from evalcore.targets.options import BuildContext
+from evalcore.targets.work import Work, json_text
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
     from evalcore.providers.chat import ChatModel
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel, ValidationError
 
-    from evalcore.targets.build_context import BuildContext
+    from evalcore.targets.options import BuildContext
     from evalcore.targets.work import Runnable
 
 
@@ -73,18 +73,18 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             asks_model=True,
         ),
         "block": TargetKind(
-            "evalcore.targets.block",
+            "evalcore.targets.workflow",
             "ReplayedBlock",
             "WorkflowOptions",
             "variant",
             takes_context=True,
             reads_messages=False,
         ),
-        "cli": TargetKind("evalcore.targets.cli", "CliTarget", "CliOptions"),
-        "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
-        "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions", instant=True),
+        "cli": TargetKind("evalcore.targets.program", "CliTarget", "CliOptions"),
+        "command": TargetKind("evalcore.targets.program", "CommandTarget", "CommandOptions"),
+        "echo": TargetKind("evalcore.targets.simple", "EchoTarget", "EchoOptions", instant=True),
         "fixture": TargetKind(
-            "evalcore.targets.fixture", "FixtureTarget", "FixtureOptions", instant=True
+            "evalcore.targets.simple", "FixtureTarget", "FixtureOptions", instant=True
         ),
         "flow": TargetKind(
             "evalcore.targets.flow",
@@ -99,7 +99,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         "http": TargetKind(
             "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
         ),
-        "mock": TargetKind("evalcore.targets.mock", "MockTarget", "MockOptions", instant=True),
+        "mock": TargetKind("evalcore.targets.simple", "MockTarget", "MockOptions", instant=True),
         "openai": TargetKind(
             "evalcore.targets.model",
             "OpenAITarget",
@@ -117,10 +117,10 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             item_timeout_s=OWN_CODE_S,
         ),
         "replay": TargetKind(
-            "evalcore.targets.replay", "ReplayTarget", "ReplayOptions", instant=True
+            "evalcore.targets.simple", "ReplayTarget", "ReplayOptions", instant=True
         ),
         "sentence-transformers": TargetKind(
-            "evalcore.targets.sentence_transformers",
+            "evalcore.targets.embeddings",
             "LocalEmbeddingTarget",
             "LocalEmbeddingOptions",
             item_timeout_s=OWN_CODE_S,
@@ -255,7 +255,7 @@ def build(
     named: Any = target.options.get("fallback_targets") or ()
     if not named:
         return runnable
-    from evalcore.targets.fallbacks import Fallback, WithFallbacks
+    from evalcore.targets.wrappers import Fallback, WithFallbacks
 
     fallbacks = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
     return WithFallbacks(
@@ -301,7 +301,7 @@ def first_mistake(error: ValidationError) -> str:
 def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
-    from evalcore.targets.reasoning import WithoutReasoning, strips_reasoning
+    from evalcore.targets.wrappers import WithoutReasoning, strips_reasoning
 
     runnable = _as_it_answers(target, variant, folder, environment)
     return WithoutReasoning(runnable) if strips_reasoning(target, variant) else runnable
@@ -311,7 +311,7 @@ def _as_it_answers(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
     if target.kind == SCRIPT:
-        from evalcore.targets.build_context import context_for
+        from evalcore.targets.options import context_for
         from evalcore.targets.script import ScriptTarget
 
         _, context = context_for(target.name, {}, folder, environment)
@@ -322,7 +322,7 @@ def _as_it_answers(
     options = merged_options(target, variant)
     if not row.takes_context and not any(name in options for name in _WITH_SECRETS):
         return cast("Runnable", make(model.model_validate(options)))
-    from evalcore.targets.build_context import context_for
+    from evalcore.targets.options import context_for
 
     model.model_validate(options)
     with_secrets, context = context_for(target.name, options, folder, environment)

@@ -31,7 +31,7 @@ from evalcore.scripts.score import score_of, text_of
 from evalcore.scripts.statements import RaisingCollector
 from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
-from evalcore.targets.build_context import BuildContext, context_for
+from evalcore.targets.options import BuildContext, context_for
 from evalcore.targets.work import Work
 from evalcore.trust.secret_options import telling_values
 from evalcore.trust.variables import nearest_env_file, variables_from
@@ -221,7 +221,7 @@ def _target_error(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
-    from evalcore.trust.foreign_calls import ForeignError
+    from evalcore.trust.calls import ForeignError
 
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):

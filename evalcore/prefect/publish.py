@@ -44,6 +44,8 @@ from evalcore.pipeline.notify import (
 )
 from evalcore.pipeline.presenting import run_trend
 from evalcore.prefect.states import named
+from evalcore.redaction.exceptions import cover_exception
+from evalcore.redaction.logs import redact_log_records
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.charts.drawing import chart_png
 from evalcore.report.charts.trend import trend_spec
@@ -322,6 +324,17 @@ def send_events(report: Report) -> None:
     for gate in report.gates:
         if not gate.passed:
             emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+
+
+@contextmanager
+def covered() -> Iterator[None]:
+    """Let no secret stand in what Prefect logs and in what is raised to it."""
+    redact_log_records()
+    try:
+        yield
+    except Exception as error:  # goes on to Prefect without its secrets
+        cover_exception(error)
+        raise
 
 
 def logged(text: str) -> str:

@@ -102,6 +102,8 @@ def open_runner(
         **run_environment(run, signed=bool(terms["roots"])),
         **_prefect_environment(),
         RUN_TERMS: orjson.dumps(terms).decode(),
+        # They end with this process, also if it is killed.
+        MARK_NAME: watchdog().mark,
     }
     # A process more would have no call of a provider that allows so few.
     most = most_processes(run.definition, options.settings) or MOST_THREADS
@@ -216,7 +218,6 @@ def _dask_cluster(processes: int, environment: Mapping[str, str]) -> Iterator[An
         # A daemon of `multiprocessing` may have no children.
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
         "DASK_LOGGING__DISTRIBUTED": "critical",
-        MARK_NAME: watchdog().mark,
     }
     with (
         tempfile.TemporaryDirectory(prefix="evalcore-dask-", ignore_cleanup_errors=True) as folder,

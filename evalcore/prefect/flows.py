@@ -15,10 +15,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -368,19 +371,36 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
 
 
 def _earlier_run(store: ObjectStore) -> str | None:
-    """Return the run that this flow run had before it was retried: it goes on with it."""
+    """Return the run that this flow run had before it was retried; None for the first attempt.
+
+    A parent that is retried starts new flow runs for suites that had ended: theirs is the run of
+    the newest flow run that its attempt before had called with the same parameters.
+    """
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return None
-    return labelled_run(context.flow_run, store.url)
-
-
-def labelled_run(flow_run: FlowRun, store_url: str) -> str | None:
-    """Return the id of the run in a store that a flow run's labels name."""
-    labels: dict[str, Any] = flow_run.labels
-    if labels.get(STORE_LABEL) != store_url or RUN_LABEL not in labels:
-        return None
-    return str(labels[RUN_LABEL])
+    own, parent = context.flow_run, runtime.flow_run.parent_flow_run_id
+    attempts = [own]
+    if parent is not None and RUN_LABEL not in own.labels:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(parent)).state
+            of_parent = FlowRunFilterParentFlowRunId(any_=[UUID(parent)])
+            attempts += (
+                each
+                for each in client.read_flow_runs(
+                    flow_run_filter=FlowRunFilter(parent_flow_run_id=of_parent),
+                    sort=FlowRunSort.START_TIME_DESC,
+                )
+                if each.parameters == own.parameters
+                and state is not None
+                and each.start_time is not None
+                and each.start_time < state.timestamp
+            )
+    for each in attempts:
+        labels: dict[str, Any] = each.labels
+        if RUN_LABEL in labels and labels.get(STORE_LABEL) == store.url:
+            return str(labels[RUN_LABEL])
+    return None
 
 
 def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...]) -> None:

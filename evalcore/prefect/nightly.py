@@ -5,7 +5,6 @@ And `compact`, which keeps the history that nights look back on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -13,7 +12,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from prefect import Flow, flow, get_run_logger, runtime
@@ -21,7 +19,6 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.states import Cancelled, Completed
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -31,7 +28,7 @@ from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
 from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
-from evalcore.prefect.flows import evaluate, labelled_run, note_cancellation
+from evalcore.prefect.flows import evaluate, note_cancellation
 from evalcore.prefect.night_report import (
     SuiteEnd,
     is_night_due,
@@ -157,9 +154,8 @@ def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
-    store = parameters.model_dump()["store"]
-    ends = _evaluate_all(suites, parameters, _earlier_runs(store))
-    _sync_history(store)
+    ends = _evaluate_all(suites, parameters)
+    _sync_history(parameters.model_dump()["store"])
     ends = [_with_history(end) for end in ends]
     state = states.worst([(end.suite, end.state) for end in ends])
     _publish(ends, state)
@@ -170,21 +166,19 @@ def nightly(**fields: Any) -> State[Any]:
     return state
 
 
-def _evaluate_all(
-    suites: list[tuple[str, bool]], parameters: Night, earlier: Mapping[str, str]
-) -> list[SuiteEnd]:
+def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
     """Return what became of the suites, in their order; after one that was stopped none begins."""
     if parameters.at_once == 1:
         ends: list[SuiteEnd] = []
         for suite, exists in suites:
-            ends.append(_evaluate(suite, exists, parameters, earlier))
+            ends.append(_evaluate(suite, exists, parameters))
             if ends[-1].state.is_cancelled():
                 break
         return ends
     with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
         # Each needs a context of its own, which says what its flow run belongs to.
         tasks = [
-            partial(copy_context().run, _evaluate, suite, exists, parameters, earlier)
+            partial(copy_context().run, _evaluate, suite, exists, parameters)
             for suite, exists in suites
         ]
         try:
@@ -195,33 +189,14 @@ def _evaluate_all(
             raise
 
 
-def _earlier_runs(store: str) -> dict[str, str]:
-    """Return the runs that a night which is retried had for its suites.
-
-    A suite that was decided is published again; the run of another one goes on.
-    """
-    parent = FlowRunFilterParentFlowRunId(any_=[UUID(str(runtime.flow_run.id))])
-    context, runs = FlowRunContext.get(), {}
-    if context is None or context.flow_run is None or (context.flow_run.run_count or 0) < 2:
-        return {}
-    url = permitted_store(store, this_worker().settings).url
-    with get_client(sync_client=True) as client:
-        mine = FlowRunFilter(parent_flow_run_id=parent)
-        for child in client.read_flow_runs(flow_run_filter=mine, sort=FlowRunSort.START_TIME_ASC):
-            if (run := labelled_run(child, url)) is not None:
-                runs[str(child.parameters.get("suite"))] = run
-    return runs
-
-
-def _evaluate(suite: str, exists: bool, parameters: Night, earlier: Mapping[str, str]) -> SuiteEnd:
+def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
     if not exists:
         error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
     published: list[PublishedRun] = []
     with listening(published.append):
         try:
-            fields = parameters.of_suite(suite) | {"resume": earlier.get(suite)}
-            state: State[Any] = evaluate(**fields, return_state=True)
+            state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
         except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
             cover_exception(error)
             get_run_logger().exception("%s was not evaluated", logged(suite))

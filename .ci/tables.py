@@ -14,12 +14,12 @@ from pathlib import Path
 
 from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers.registry import scorers_table
-from evalcore.gates.registry import gates_table
+from evalcore.gates.table import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.history.columns import columns_table
 from evalcore.sql.columns import result_columns_table
 from evalcore.targets.registry import targets_table
-from evalcore.workflow.blocks.registry import blocks_table
+from evalcore.workflow.reading import blocks_table
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 TABLES: dict[str, Callable[[], str]] = {

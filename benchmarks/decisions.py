@@ -53,7 +53,7 @@ from benchmarks.stated_sizes import (
     stated_threshold_night,
 )
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
-from evalcore.gates.reliability import Reliable
+from evalcore.gates.over_time import Reliable
 from evalcore.model.gate import GateOutcome
 
 _MEANING = (

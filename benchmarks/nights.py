@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy
 
 from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
-from evalcore.gates.drift import NoDrift
-from evalcore.gates.gate import Gate
-from evalcore.gates.over_time import NoDropFromHistory, NoNewFailures
-from evalcore.gates.rounds import RoundGates, RoundItem
-from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule
+from evalcore.gates.over_time import NoDrift, NoDropFromHistory, NoNewFailures
+from evalcore.gates.sequential import RoundGates, RoundItem, SeenValue, SequentialGate
 from evalcore.model.comparison import (
     CaseState,
     Comparison,
@@ -28,7 +26,7 @@ from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.summary import Counts, Summary, VariantSummary
 from evalcore.pipeline.early_stop import sequential_rules
-from evalcore.statistics.iterated import pass_all_k
+from evalcore.statistics.tests import pass_all_k
 
 CASES, ITERATIONS, PAST_RUNS = 400, 3, 20
 AUTO_MOST = 8

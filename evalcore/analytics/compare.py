@@ -25,8 +25,7 @@ from evalcore.model.comparison import (
 )
 from evalcore.model.run import Plan
 from evalcore.model.sample import UnitSums
-from evalcore.statistics.exact import fisher
-from evalcore.statistics.multiplicity import holm
+from evalcore.statistics.tests import fisher, holm
 
 if TYPE_CHECKING:
     from evalcore.sql.connection import BoundedConnection

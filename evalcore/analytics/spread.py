@@ -13,7 +13,7 @@ from evalcore.analytics.named import read_rows, run_query
 from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.connection import BoundedConnection
-from evalcore.statistics.distributions import two_sided_t
+from evalcore.statistics.intervals import two_sided_t
 
 _SCORE_UNIT = 10**8
 

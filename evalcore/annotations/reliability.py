@@ -8,7 +8,7 @@ from typing import NamedTuple
 from evalcore.annotations.judging import latest_by_annotator
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.model.annotation import Label, QuestionAgreement
-from evalcore.statistics.annotators import annotator_agreement
+from evalcore.statistics.agreement import annotator_agreement
 
 
 class LabelledContent(NamedTuple):

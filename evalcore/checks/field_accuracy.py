@@ -19,7 +19,7 @@ from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, Weight
-from evalcore.judging.texts import content_text
+from evalcore.judging.prompts import content_text
 from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.model.exchange import SkippedError
-from evalcore.providers.loopback_server import JsonAnswer, loopback_server
 
 MAX_CALLS: Final = 50
 _DEFAULT: Final = "default"
@@ -38,6 +37,8 @@ class GraderCalls:
     @asynccontextmanager
     async def variables(self) -> AsyncIterator[dict[str, str]]:
         """Serve calls until the block ends; the environment tells the program where."""
+        from evalcore.providers.http import loopback_server  # imports aiohttp
+
         answers = {
             "GET /info": self._info,
             "POST /invoke": self._invoke,
@@ -49,8 +50,8 @@ class GraderCalls:
                 "AGENTV_TARGET_PROXY_TOKEN": server.token,
             }
 
-    async def _info(self, _path: str, _value: Any) -> JsonAnswer:
-        return JsonAnswer(
+    async def _info(self, _path: str, _value: Any) -> tuple[int, Any]:
+        return (
             200,
             {
                 "targetName": _DEFAULT,
@@ -60,27 +61,25 @@ class GraderCalls:
             },
         )
 
-    async def _invoke(self, _path: str, value: Any) -> JsonAnswer:
+    async def _invoke(self, _path: str, value: Any) -> tuple[int, Any]:
         problem = self._problem(value)
         if problem is not None:
-            return JsonAnswer(400, {"error": problem})
+            return (400, {"error": problem})
         if self.count >= self._access.max_calls:
-            return JsonAnswer(
-                429, {"error": f"Max calls exceeded (limit: {self._access.max_calls})"}
-            )
+            return (429, {"error": f"Max calls exceeded (limit: {self._access.max_calls})"})
         try:
-            return JsonAnswer(200, _reply(await self._ask(value)))
+            return (200, _reply(await self._ask(value)))
         except (TargetError, SkippedError) as error:
-            return JsonAnswer(500, {"error": str(error)})
+            return (500, {"error": str(error)})
 
-    async def _invoke_batch(self, _path: str, value: Any) -> JsonAnswer:
+    async def _invoke_batch(self, _path: str, value: Any) -> tuple[int, Any]:
         requests = value.get("requests") if isinstance(value, Mapping) else None
         if not isinstance(requests, list):
-            return JsonAnswer(400, {"error": "Missing required field: requests (array)"})
+            return (400, {"error": "Missing required field: requests (array)"})
         limit = self._access.max_calls
         if self.count + len(requests) > limit:
             counts = f"current: {self.count}, batch: {len(requests)}, limit: {limit}"
-            return JsonAnswer(429, {"error": f"Batch would exceed max calls ({counts})"})
+            return (429, {"error": f"Batch would exceed max calls ({counts})"})
         responses: list[dict[str, Any]] = []
         for request in requests:
             problem = self._problem(request)
@@ -91,7 +90,7 @@ class GraderCalls:
                 problem = str(error)
             if problem is not None:
                 responses.append({"output": [], "rawText": f"Error: {problem}"})
-        return JsonAnswer(200, {"responses": responses})
+        return (200, {"responses": responses})
 
     def _problem(self, request: Any) -> str | None:
         question = request.get("question") if isinstance(request, Mapping) else None

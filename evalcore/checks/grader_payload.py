@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from evalcore.checks.file_diff import unified_diff
 from evalcore.checks.subject import Subject
 from evalcore.errors import EvalError
-from evalcore.judging.texts import conversation_text, expected_text
+from evalcore.judging.prompts import conversation_text, expected_text
 from evalcore.model.evidence import Metrics
 from evalcore.model.messages import message_array
 from evalcore.trust.attachments import attached_paths, with_file_texts, with_files

@@ -19,9 +19,17 @@ from evalcore.checks.scale import Bounds
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
-from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, prompt_digest
 from evalcore.judging.panel import Panel, Vote
-from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
+from evalcore.judging.rubrics import (
+    DEFAULT_PROMPT,
+    Criterion,
+    Judgement,
+    Rubric,
+    grade_by_rubric,
+    grade_freely,
+    passes,
+    prompt_digest,
+)
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from evalcore.checks.file_diff import unified_diff
 from evalcore.checks.subject import Subject
-from evalcore.judging.fences import variables_of
-from evalcore.judging.grading import DEFAULT_PROMPT
-from evalcore.judging.texts import conversation_text, expected_text, json_text
+from evalcore.judging.prompts import conversation_text, expected_text, json_text, variables_of
+from evalcore.judging.rubrics import DEFAULT_PROMPT
 from evalcore.model.evidence import Evidence
 from evalcore.trust.attachments import with_file_texts
 

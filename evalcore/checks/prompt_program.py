@@ -14,7 +14,7 @@ from evalcore.checks.program import DEFAULT_TIMEOUT_MS, Duration, Program, run_p
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Text, TextOrTexts, text_or_mapping
-from evalcore.judging.fences import escape_variables
+from evalcore.judging.prompts import escape_variables
 from evalcore.model.assertion import Verdict, broken
 
 

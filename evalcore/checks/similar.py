@@ -15,10 +15,9 @@ from evalcore.checks.scale import Scale, share
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Scalar, Share, Text, TextOrTexts
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeSpec
+from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import Panel
-from evalcore.judging.texts import expected_text
-from evalcore.judging.vectors import cosine
+from evalcore.judging.prompts import expected_text
 from evalcore.mistakes.foreign_text import value_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches

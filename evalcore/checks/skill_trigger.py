@@ -10,7 +10,7 @@ from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import NO_TRACE, arguments_of, calls_of, name_of
-from evalcore.judging.texts import json_text
+from evalcore.judging.prompts import json_text
 from evalcore.mistakes.foreign_text import quote, shorten
 from evalcore.model.assertion import Verdict, blocked
 

@@ -14,7 +14,7 @@ from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.errors import UsageError
-from evalcore.judging.texts import conversation_text
+from evalcore.judging.prompts import conversation_text
 from evalcore.mistakes.wording import counted
 from evalcore.storage.run_names import choose_run
 from evalcore.trust.text import sanitize_terminal

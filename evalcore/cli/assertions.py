@@ -23,7 +23,7 @@ from evalcore.mistakes.wording import describe, did_you_mean, known_names
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
-from evalcore.targets.case_messages import json_text
+from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -137,7 +137,7 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
     output = raw.get("output")
     if format_ != Format.SUITE:
         return output
-    from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
+    from evalcore.targets.answers import answer_evidence, is_whole_evidence
 
     return answer_evidence(output) if is_whole_evidence(output) else output
 
@@ -145,6 +145,6 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
 def _judges(format_: str, raw: Mapping[str, Any]) -> Judges:
     if format_ != Format.WORKFLOW_EVALS or raw.get("judge") is None:
         return NO_JUDGES
-    from evalcore.judging.canned import CannedJudges
+    from evalcore.judging.asking import CannedJudges
 
     return CannedJudges(raw["judge"])

@@ -12,7 +12,7 @@ from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
-from evalcore.gates.wording import unmeasured_items
+from evalcore.gates.gate import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
 from evalcore.pipeline.integrity import check_run

@@ -19,9 +19,8 @@ from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.pipeline.finish import view_run
-from evalcore.report.changes import variant_measures
-from evalcore.report.comparison import comparison_entries
-from evalcore.report.document import on_one_line
+from evalcore.report.comparison import variant_measures
+from evalcore.report.document import comparison_entries, on_one_line
 from evalcore.storage.run_names import choose_two
 from evalcore.storage.runs import StoredRun, partial_reasons
 
@@ -79,8 +78,8 @@ def compare(
 def _write_page(
     runs: ComparedRuns, baseline: StoredRun, candidate: StoredRun, output: Path | None
 ) -> None:
-    from evalcore.report.compared_view import ComparedView
-    from evalcore.report.html_comparison import render_comparison
+    from evalcore.report.comparison import ComparedView
+    from evalcore.report.html import render_comparison
 
     with view_run(baseline) as earlier, view_run(candidate) as later:
         view = ComparedView(present(earlier), present(later), runs.summary, runs.gate)

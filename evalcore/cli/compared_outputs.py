@@ -9,8 +9,7 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.comparison import Difference, DifferenceKind
 from evalcore.pipeline.compare import ComparedRuns
 from evalcore.pipeline.finish import view_run
-from evalcore.report.changes import baseline_name
-from evalcore.report.compared_view import ComparedView
+from evalcore.report.comparison import ComparedView, baseline_name
 from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
 

@@ -17,9 +17,9 @@ from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import counted
 from evalcore.model.trend import Metric, Trend, TrendPoint
-from evalcore.report.answers import render_table
+from evalcore.report.charts import interval_text, sparkline, trend_headings
 from evalcore.report.document import on_one_line
-from evalcore.report.trends import interval_text, sparkline, trend_headings
+from evalcore.report.tables import render_table
 
 if TYPE_CHECKING:
     from evalcore.history.trend import CaseHistory, CaseOutcome, FlakyCase, FlipRate, SuiteHistory
@@ -61,7 +61,7 @@ def show_command(suite: str, store: str | None, as_json: bool, **flags: Any) -> 
     if chart is not None and (flaky or case_id is not None):
         raise UsageError("--chart draws the trend of a suite: without --case and --flaky")
     if chart is not None:
-        from evalcore.report.charts.drawing import check_chart_path
+        from evalcore.report.charts import check_chart_path
 
         check_chart_path(chart)
     with _opened(suite, store, flags) as history:
@@ -90,8 +90,7 @@ def _opened(suite: str, store: str | None, flags: dict[str, Any]) -> SuiteHistor
 
 
 def _draw(trend: Trend, path: Path) -> None:
-    from evalcore.report.charts.drawing import draw_chart
-    from evalcore.report.charts.trend import trend_spec
+    from evalcore.report.charts import draw_chart, trend_spec
 
     if not trend.points:
         raise UsageError(f"--chart: suite '{trend.suite}' has no run of the whole suite to draw")

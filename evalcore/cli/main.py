@@ -106,10 +106,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except DamagedRunError as error:
             from evalcore.cli.options import AS_JSON
-            from evalcore.report.damaged import render_damaged
+            from evalcore.report.registry import damaged_json
 
             if ctx.meta.get(AS_JSON):
-                click.echo(render_damaged(error, "json"), nl=False)
+                click.echo(damaged_json(error), nl=False)
             raise
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -164,7 +164,7 @@ def main() -> None:
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
     _replace_closed_streams()
-    from evalcore.redaction.streams import redact_standard_streams
+    from evalcore.redaction.redactor import redact_standard_streams
 
     redact_standard_streams()
     if COMPLETE_VARIABLE in os.environ:
@@ -226,7 +226,7 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
 def _tell_fault(error: Exception) -> int:
     """Say what went wrong without being foreseen; return the exit code."""
     if os.environ.get("EVALCORE_TRACEBACK"):
-        from evalcore.redaction.exceptions import cover_exception
+        from evalcore.redaction.redactor import cover_exception
 
         cover_exception(error)
         raise error
@@ -243,7 +243,7 @@ def _unexpected(error: Exception) -> EvalError:
 
 def _output_fault(error: Exception) -> EvalError | None:
     """Return the mistake of a standard output that takes no more; None if it is another one."""
-    from evalcore.redaction.streams import OUTPUT
+    from evalcore.redaction.redactor import OUTPUT
 
     if not isinstance(error, OSError) or error.filename != OUTPUT:
         return None

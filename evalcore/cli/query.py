@@ -17,8 +17,8 @@ from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
-from evalcore.report.answers import render_csv, render_json, render_table
 from evalcore.report.document import on_one_line
+from evalcore.report.tables import render_csv, render_json, render_table
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.text import sanitize_terminal

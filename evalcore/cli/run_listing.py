@@ -15,7 +15,7 @@ from evalcore.cli.showing import one_line
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.report.document import on_one_line
-from evalcore.report.durations import duration_text
+from evalcore.report.figures import duration_text
 from evalcore.storage.runs import (
     PART,
     RunFigures,

@@ -90,15 +90,14 @@ def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
 
     With `err` it goes to standard error.
     """
-    from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
-    from evalcore.report.terminal_style import DEFAULT_WIDTH, Style
+    from evalcore.report.terminal import DEFAULT_WIDTH, SHOWN_FAILURES, Style, render_terminal
 
     on_terminal = (sys.stderr if err else sys.stdout).isatty()
     columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     style = Style(one_line, max(_NARROWEST, columns) if on_terminal else DEFAULT_WIDTH)
     presented = present(view)
     if verbose:
-        from evalcore.report.terminal_cases import render_verbose
+        from evalcore.report.terminal import render_verbose
 
         lines = render_verbose(presented, style)
     else:

@@ -118,7 +118,7 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run a round with the process's arguments and end the process."""
     from evalcore.cli.main import leave
-    from evalcore.redaction.streams import redact_standard_streams
+    from evalcore.redaction.redactor import redact_standard_streams
 
     redact_standard_streams()
     leave(run_round(Path(sys.argv[1]), sys.argv[2:]))

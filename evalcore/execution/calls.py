@@ -47,7 +47,7 @@ from evalcore.model.exchange import (
 )
 from evalcore.model.measures import COUNTS
 from evalcore.model.mode import Mode
-from evalcore.observability.observer import CallEnded, CallRetried, ConcurrencyChanged, Observer
+from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyChanged, Observer
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:

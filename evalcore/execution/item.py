@@ -47,7 +47,7 @@ from evalcore.model.turns import turn_block
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
-from evalcore.targets.reasoning import may_strip_reasoning, strips_reasoning, without_reasoning
+from evalcore.targets.wrappers import may_strip_reasoning, strips_reasoning, without_reasoning
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.machine_faults import faults_noted_by
 
@@ -548,9 +548,8 @@ class ItemEvidence:
         return ItemRunStore(store, running.calls.session, calls.standing_still)
 
     def _work(self, running: RunningItem, calls: Any) -> Work:
-        from evalcore.targets.case_messages import input_messages, prompt_of
         from evalcore.targets.registry import kind_facts
-        from evalcore.targets.work import Work
+        from evalcore.targets.work import Work, input_messages, prompt_of
 
         item, inputs = running.item, self._inputs
         case: Case = item.case

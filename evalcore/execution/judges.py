@@ -12,7 +12,7 @@ import orjson
 from evalcore.checks.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
-from evalcore.judging.texts import images_of
+from evalcore.judging.prompts import images_of
 from evalcore.model.exchange import (
     ANTHROPIC_TOKENS,
     BOUNDS,

@@ -22,9 +22,9 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.network import proxy_for, tls_context
-from evalcore.targets.fallbacks import WithFallbacks
 from evalcore.targets.registry import build
 from evalcore.targets.work import AsksServers, Runnable
+from evalcore.targets.wrappers import WithFallbacks
 
 # Which targets a suite asks shows in its first cases.
 _LOOKED_THROUGH: Final = 1_000

@@ -21,7 +21,7 @@ from evalcore.model.measures import COUNTS, is_amount, measure_problem, not_an_a
 from evalcore.model.run import State
 from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item, score_reason
 from evalcore.model.suite import ScoreRule
-from evalcore.observability.observer import ItemEnded
+from evalcore.observability.events import ItemEnded
 from evalcore.planning.codec import encode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS

@@ -22,7 +22,7 @@ from evalcore.execution.calls import Calls, RunCallContext, Session
 from evalcore.execution.item import ItemRunner, run_inline
 from evalcore.execution.row import FinishedItem, ItemEnd, ended_item
 from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
-from evalcore.observability.observer import Observer, ShardBegun, ShardCommitted
+from evalcore.observability.events import Observer, ShardBegun, ShardCommitted
 from evalcore.planning.expand import WorkItem
 
 T = TypeVar("T")

@@ -1,20 +1,13 @@
-"""The gates that compare with a baseline."""
+"""A difference of scores against a margin: surely not below it, surely below it, or neither."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
-from evalcore.gates.difference import (
-    GateVerdict,
-    PairedSample,
-    held_together,
-    judge_difference,
-)
-from evalcore.gates.gate import Gate
-from evalcore.gates.wording import number, unmeasured_items
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import (
     CLOCK_NOISE_MS,
@@ -29,12 +22,101 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
-from evalcore.statistics.exact import iterations_to_decide
-from evalcore.statistics.intervals import p_below
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.intervals import (
+    DIFFERENCES,
+    FEW_CLUSTERS,
+    Moments,
+    bounded_interval,
+    cases_to_decide,
+    p_below,
+)
+from evalcore.statistics.tests import iterations_to_decide, paired_moments
 
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
+
+class GateVerdict(NamedTuple):
+    """What is decided of one variant, and why."""
+
+    outcome: GateOutcome
+    message: str
+    details: Mapping[str, Any]
+    remedy: str | None = None
+
+
+class PairedSample(NamedTuple):
+    """The moments of paired differences, and what of them is noise of the `iterations`.
+
+    `lost` says why the differences do not stand for all cases: then they are no pass.
+    """
+
+    moments: Moments
+    lost: str | None = None
+    noise: float | None = None
+    iterations: int = 1
+
+
+def judge_difference(
+    subject: str, sample: PairedSample, margin: float, alpha: float
+) -> GateVerdict:
+    """Return the verdict on a mean difference by its interval of the level 1 − `alpha`.
+
+    An interval above −`margin` passes, one below it fails, any other is inconclusive.
+    """
+    moments = sample.moments
+    low, high, method = bounded_interval(moments, DIFFERENCES, alpha)
+    details: dict[str, Any] = {
+        "difference": moments.mean,
+        "low": low,
+        "high": high,
+        "method": method,
+        "cases": moments.n,
+    }
+    text = (
+        f"{subject}: score difference {number(moments.mean)} "
+        f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
+    )
+    if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
+        text += f", only {moments.clusters} clusters"
+    if not reaches(-margin, low) and sample.lost is not None:
+        return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
+    if not reaches(-margin, low):
+        return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
+    if not reaches(high, -margin):
+        return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
+    from evalcore.statistics.power import iterations_to_decide, remedy
+
+    more = details["more_cases"] = cases_to_decide(moments, -margin, alpha)
+    repeats = iterations_to_decide(
+        moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations
+    )
+    if repeats is not None:
+        details["iterations_each"] = repeats
+    message = f"{text}, which holds −{number(margin)}"
+    if sample.lost is not None:
+        message += f"; {sample.lost}"
+    advice = remedy(more, repeats, clustered=moments.clusters is not None)
+    return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, advice)
+
+
+def held_together(
+    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
+) -> list[GateVerdict]:
+    """Return the verdicts of several variants; only those fail that Holm rejects at `alpha`.
+
+    `p_values` are the one-sided p of "the difference is at least −margin".
+    """
+    from evalcore.statistics.tests import holm
+
+    rejected = holm([(p, 1) for p in p_values], alpha)
+    return [
+        verdict
+        if rejects or verdict.outcome is not GateOutcome.FAIL
+        else verdict._replace(
+            outcome=GateOutcome.INCONCLUSIVE,
+            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
+        )
+        for verdict, rejects in zip(verdicts, rejected, strict=True)
+    ]
+
 
 _MAX_EXAMPLES = 3
 FirstRun = Literal["inconclusive", "pass"]
@@ -295,8 +377,6 @@ class NoSignificantRegression(Gate, compares=True, outcomes=True):
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(CaseValue.DIFFERENCE, -self.margin, self.alpha / 2, per_variant=True)
 

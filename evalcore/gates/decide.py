@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalcore.errors import ExitCode
-from evalcore.gates.builtin import Errors
-from evalcore.gates.gate import Gate
-from evalcore.gates.own_functions import CustomGate, GateFunctions
-from evalcore.gates.registry import restore_gate
-from evalcore.gates.wording import unmeasured_items
+from evalcore.gates.builtin import CustomGate, Errors, GateFunctions
+from evalcore.gates.gate import Gate, unmeasured_items
+from evalcore.gates.table import restore_gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy

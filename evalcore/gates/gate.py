@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
+from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import Policy
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Counts, Summary
 
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
+
+class CaseValue(StrEnum):
+    """What a sequential gate reads of a case."""
+
+    SCORE = "score"
+    PASSED = "passed"
+    DIFFERENCE = "difference"
+    PAST_DIFFERENCE = "past_difference"
+    RELIABILITY = "reliability"
+
+
+DIFFERENCES = frozenset({CaseValue.DIFFERENCE, CaseValue.PAST_DIFFERENCE})
+
+
+class SequentialRule(NamedTuple):
+    """Passes once the mean of a value is surely at least the boundary, fails once it surely is not.
+
+    Each side errs with probability `alpha` at most. `per_variant`: every variant has to pass.
+    """
+
+    value: CaseValue
+    boundary: float
+    alpha: float = 0.05
+    per_variant: bool = False
+    k: int = 1
 
 
 class Gate:
@@ -124,3 +149,48 @@ _Kind = TypeVar("_Kind", bound=Gate)
 def gates_of(policy: Policy, kind: type[_Kind]) -> tuple[_Kind, ...]:
     """Return the gates of one kind in a policy."""
     return tuple(restore(kind, spec.params) for spec in policy.gates if spec.gate == kind.gate)
+
+
+_SMALLEST: Final = 1e-12
+
+
+def number(value: float) -> str:
+    """Return at most four decimals, more where rounding would make another number of a miss.
+
+    A small amount has as many decimals as it needs and no exponent: `0.0000053`. Messages of stored
+    runs are made again, so the form of a number stays.
+    """
+    short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 is exact enough.
+    if len(short) == 6 or float(short) == value:
+        return short
+    exact = f"{value:.10g}"
+    if not _SMALLEST <= abs(value) < 1:
+        return exact
+    from decimal import Decimal
+
+    return f"{Decimal(exact):f}"
+
+
+def compared(value: float, sign: str, bound: float) -> str:
+    """Return `0.75 < 0.8`; numbers that differ look different: `0.6666666667 < 0.6667` for 2/3."""
+    left, right = number(value), number(bound)
+    if sign == "<" and left == right:
+        left, right = f"{value:.10g}", f"{bound:.10g}"
+        if left == right:
+            left, right = repr(value), repr(bound)
+    return f"{left} {sign} {right}"
+
+
+def unmeasured_items(counts: Counts) -> str:
+    """Return how many items are not measured, and why: `of 5 items 2 in error, 1 skipped`."""
+    states = {
+        "in error": counts.error,
+        "blocked": counts.blocked,
+        "skipped": counts.skipped,
+        "cancelled": counts.cancelled,
+    }
+    reasons = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    if not reasons:
+        return "no item was evaluated"
+    return f"of {counted(counts.planned, 'item')} {reasons}"

@@ -6,28 +6,28 @@ The earlier runs are frozen when a run is planned (pipeline/reuse.py). Their row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from evalcore.declared.parameter_types import Count, Level, Share
-from evalcore.gates.comparing import joined
-from evalcore.gates.difference import (
+from evalcore.declared.parameter_types import Amount, Count, Level, Share
+from evalcore.gates.comparing import (
     GateVerdict,
     PairedSample,
     held_together,
+    joined,
     judge_difference,
 )
-from evalcore.gates.gate import Gate
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.sample import UnitSums
+from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
+from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import Moments, moments_of_units, p_below
-
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
 
 _MAX_EXAMPLES = 3
 _CHANCE = 0.05
@@ -135,8 +135,6 @@ ORDER BY variant_number
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(
             CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, int(self.runs)
@@ -193,7 +191,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     included, with the same probability: the number that fails in this one is binomial. Where no
     case failed in one of the earlier runs only, nothing shows that the suite is noisy.
     """
-    from evalcore.statistics.distributions import incomplete_beta
+    from evalcore.statistics.intervals import incomplete_beta
 
     if not failed_once:
         return False
@@ -304,3 +302,204 @@ ORDER BY variant_number, case_number, variant, case_id
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
         message = f"no case fails that passed in {used.named}{ignored}"
         return self.passes_if(True, message, details)
+
+
+_DRIFT_RUNS = 100
+_FEWEST_DRIFT_RUNS = 8
+
+
+class _DriftRow(NamedTuple):
+    """A run and variant of the series; `run_id` is None for the run that is decided."""
+
+    variant: str
+    run_id: str | None
+    cases: int
+    score: float | None
+    pass_rate: float | None
+    latency: float | None
+    cost: float | None
+    vanished: int
+    number: int | None
+
+
+def _run_number(row: _DriftRow) -> int:
+    """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
+    return row.number or 0
+
+
+@dataclass(frozen=True)
+class NoDrift(
+    PastGate,
+    query="""
+SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished, number
+FROM past_runs SEMI JOIN past_cases USING (number, variant)
+WHERE number > (SELECT max(number) FROM past_runs) - 100
+UNION ALL
+SELECT
+    variant, NULL, cases, score, pass_rate, latency, cost,
+    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
+FROM variant_measures AS m
+""",
+):
+    """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
+    has not moved `sigmas` standard deviations in the bad direction, in any variant. Fewer than 8
+    earlier runs are inconclusive.
+    """
+
+    metric: Literal["score", "pass_rate", "latency", "cost"] = "score"
+    sigmas: Amount = 5.0
+
+    @property
+    def needs_assertions(self) -> bool:
+        return self.metric in {"score", "pass_rate"}
+
+    @property
+    def wanted_runs(self) -> int:
+        """The longest series."""
+        return _DRIFT_RUNS
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        past = self.past(summary)
+        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_run_number)
+        current = [row for row in rows if row.run_id is None]
+        if not any(row.cases for row in current):
+            return self.undecided("no case was evaluated", past)
+        if len(past.run_ids) < _FEWEST_DRIFT_RUNS:
+            few = f"needs {_FEWEST_DRIFT_RUNS} earlier runs, there are {len(past.run_ids)}"
+            return self.undecided(f"{few}{past.absent}", past)
+        verdicts = [
+            self._judge(now, [row for row in rows if row.run_id and row.variant == now.variant])
+            for now in current
+        ]
+        details = {
+            "metric": self.metric,
+            "sigmas": self.sigmas,
+            "runs": list(past.run_ids),
+            "left_out": dict(past.left_out),
+            "variants": [verdict.details for verdict in verdicts],
+        }
+        result = joined(self.gate, verdicts, details)
+        message = f"over {past.named}: {result.message}"
+        return GateResult(self.gate, result.outcome, message, details)
+
+    def _judge(self, now: _DriftRow, before: Sequence[_DriftRow]) -> GateVerdict:
+        subject, last = f"variant '{now.variant}'", getattr(now, self.metric)
+        series = (getattr(row, self.metric) for row in before)
+        values = [value for value in series if value is not None]
+        details: dict[str, Any] = {"variant": now.variant, "value": last}
+        if last is None or len(values) < _FEWEST_DRIFT_RUNS:
+            few = f"{subject}: {self.metric} is measured in {len(values)} earlier runs"
+            missing = " and not in this one" if last is None else ""
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
+        from evalcore.statistics.tests import cusum, self_starting
+
+        mean = fsum(values) / len(values)
+        rising = self.metric in {"latency", "cost"}
+        # A rate of n cases moves in steps of 1/n; a hundredth of a measure is noise of the clock.
+        resolution = abs(mean) / 100 if rising else 1 / max(1, now.cases)
+        scores = list(self_starting([*values, last], resolution))
+        sums = cusum([-each for each in scores] if rising else scores, mean=0.0, sigma=1.0)
+        details |= {"mean": mean, "cusum": sums[-1]}
+        text = f"{subject}: {self.metric} {number(last)}, mean before {number(round(mean, 4))}, "
+        if reaches(sums[-1], self.sigmas):
+            reached = f"CUSUM {sums[-1]:.1f} ≥ {number(self.sigmas)} standard deviations"
+            return GateVerdict(GateOutcome.FAIL, f"{text}{reached}", details)
+        below = f"CUSUM {sums[-1]:.1f} < {number(self.sigmas)}"
+        if now.vanished:
+            below += f", but {counted(now.vanished, 'case')} of earlier runs not in this one"
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}{below}", details)
+        return GateVerdict(GateOutcome.PASS, f"{text}{below}", details)
+
+
+@dataclass(frozen=True)
+class Reliable(
+    Gate,
+    example="3",
+    outcomes=True,
+    query="""
+WITH tried AS (
+    SELECT
+        case_number, variant_number, count(*) AS n, count(*) FILTER (passed) AS c
+    FROM items
+    WHERE counted AND status IN ('completed', 'error')
+    GROUP BY case_number, variant_number
+),
+attempts AS (
+    SELECT
+        case_number, variant_number, coalesce(n, 0) AS n, coalesce(c, 0) AS c,
+        coalesce(unit, -1 - case_number) AS unit
+    FROM cases
+    LEFT JOIN tried USING (case_number, variant_number)
+    LEFT JOIN case_units USING (case_id)
+    WHERE counted
+),
+known AS (
+    SELECT
+        case_number, variant_number, unit,
+        CASE WHEN c < $k THEN 0.0
+            ELSE list_product(list_transform(range(0, $k), i -> (c - i) / (n - i)))
+        END AS value
+    FROM attempts
+    WHERE n >= $k
+),
+means AS (
+    SELECT fsum(value ORDER BY case_number, variant_number) / count(*) AS mean, count(*) AS cases
+    FROM known
+),
+totals AS (
+    SELECT unit, fsum(value - mean ORDER BY case_number, variant_number) AS total
+    FROM known CROSS JOIN means
+    GROUP BY unit
+)
+SELECT
+    (SELECT count(*) FROM attempts), any_value(cases), any_value(mean), count(*),
+    fsum(total * total ORDER BY unit), min(total), max(total), fsum(pow(total, 4) ORDER BY unit)
+FROM totals CROSS JOIN means
+""",
+):
+    """The mean over the cases of [pass^k](#over-time), the probability that all of `k` attempts
+    pass, is at least `threshold`. Fewer than `k` iterations of a case are inconclusive.
+    """
+
+    k: Count
+    threshold: Share = 0.9
+
+    @property
+    def sequential(self) -> SequentialRule:
+        return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        from evalcore.statistics.power import remedy_of_threshold
+
+        k = int(self.k)
+        (planned, measured, mean, *sums), *_ = self.rows(summary) or [(0, 0, 0.0)]
+        if not planned:
+            return self.fails("no case was evaluated")
+        if short := planned - (measured or 0):
+            few = f"{counted(short, 'case')} with fewer than {k} iterations"
+            remedy = f"undecided: {k} iterations each would decide this gate"
+            return GateResult(
+                self.gate, GateOutcome.INCONCLUSIVE, few, {"k": k, "short": short}, remedy
+            )
+        passed = reaches(mean, self.threshold)
+        sign = "≥" if passed else "<"
+        cases = counted(planned, "case")
+        message = f"pass^{k} {compared(mean, sign, self.threshold)} over {cases}"
+        details: dict[str, Any] = {"k": k, "value": mean, "threshold": self.threshold}
+        details["cases"] = planned
+        result = self.passes_if(passed, message, details)
+        clustered, units = summary.score_sample.clustered, UnitSums(*sums)
+        in_units = clustered or units.units < planned
+        moments = moments_of_units(planned, mean, units, clustered=in_units)
+        if passed or moments is None:
+            return result
+        sample = Sample(
+            planned,
+            mean,
+            units.units,
+            moments.standard_error,
+            df=moments.df,
+            clustered=clustered,
+            shape=moments.shape,
+        )
+        return replace(result, remedy=remedy_of_threshold(sample, self.threshold))

@@ -133,8 +133,7 @@ class ShownTrend:
 
     def svg(self) -> str:
         """Return the chart of the trend."""
-        from evalcore.report.charts.drawing import chart_svg
-        from evalcore.report.charts.trend import trend_spec
+        from evalcore.report.charts import chart_svg, trend_spec
 
         return chart_svg(trend_spec(self.trend)).decode()
 

@@ -16,9 +16,9 @@ from evalcore.analytics.named import query_text
 from evalcore.analytics.spread import Measures, read_measures, read_samples
 from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.gates.builtin import CustomGate
 from evalcore.gates.gate import Gate
-from evalcore.gates.own_functions import CustomGate
-from evalcore.gates.registry import GATES as GATES_BY_NAME
+from evalcore.gates.table import GATES as GATES_BY_NAME
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, ColumnType, HistoryTable
 from evalcore.history.data_files import Partition, StagedRows
 from evalcore.history.fingerprints import (
@@ -34,7 +34,7 @@ from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE, Sample
 from evalcore.model.summary import Counts
 from evalcore.sql.connection import BoundedConnection, literal_path
-from evalcore.statistics.estimates import (
+from evalcore.statistics.intervals import (
     Estimate,
     estimate_mean,
     estimate_rate,

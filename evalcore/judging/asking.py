@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import UNMEASURED, Metrics, sum_tokens
@@ -103,3 +106,32 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
         cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
         **sum_tokens(metrics),
     )
+
+
+class CannedJudges:
+    """Every judge gives the same reply, a text or a JSON value; there are no embeddings."""
+
+    def __init__(self, reply: Any) -> None:
+        self._text = reply if isinstance(reply, str) else orjson.dumps(reply).decode()
+
+    async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:  # noqa: ARG002 - the protocol's parameters
+        """Return the reply."""
+        return JudgeAnswer(self._text, "judge")
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
+        """Raise `TargetError`."""
+        return await NO_JUDGES.embed(spec, texts)
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:  # noqa: ARG002 - the protocol's parameters
+        """Return True."""
+        return True
+
+
+def cosine(left: Sequence[float], right: Sequence[float]) -> float:
+    """Return the cosine of the angle; raise `ValueError` for vectors that have none."""
+    if len(left) != len(right):
+        raise ValueError(f"the embeddings have {len(left)} and {len(right)} dimensions")
+    lengths = math.sqrt(math.fsum(x * x for x in left)) * math.sqrt(math.fsum(y * y for y in right))
+    if not lengths or not math.isfinite(lengths):
+        raise ValueError("an embedding has no direction")
+    return math.fsum(x * y for x, y in zip(left, right, strict=True)) / lengths

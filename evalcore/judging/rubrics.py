@@ -1,18 +1,144 @@
-"""The judge that answers criteria: one call answers all of them (docs/reference/graders.md)."""
+"""The judges that give one score or answer criteria (docs/reference/graders.md)."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from evalcore.judging.asking import JudgeQuestion, Judges, JudgeSpec
-from evalcore.judging.fences import escape_variables
-from evalcore.judging.grading import complete_question, prompt_digest
-from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
-from evalcore.judging.replies import ReplyError, read_object, score_of, text_of
+from evalcore.judging.panel import (
+    MAX_REPAIRS,
+    Panel,
+    Vote,
+    aggregate,
+    ask_panel,
+    ask_until_valid,
+    repaired,
+)
+from evalcore.judging.prompts import ALIASES, SYSTEM, escape_variables, fill, variables_of
+from evalcore.judging.replies import ReplyError, aspects_of, read_object, score_of, text_of
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.tolerance import ROUNDING, reaches
+
+_ASPECT: Final = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "passed": {"type": "boolean"},
+        "evidence": {"type": "string"},
+    },
+    "required": ["text", "passed", "evidence"],
+    "additionalProperties": False,
+}
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+        "assertions": {"type": "array", "items": _ASPECT},
+        "reasoning": {"type": "string"},
+    },
+    "required": ["score", "assertions", "reasoning"],
+    "additionalProperties": False,
+}
+DEFAULT_PROMPT: Final = (
+    "Grade the output by how well it does what the criteria ask for. Where there is an expected "
+    "output, it is a good answer: the output need not repeat it, but has to say what matters in it."
+)
+_FORMAT: Final = (
+    'Answer with JSON only, in this form: {"score": a number from 0 (nothing is right) to 1 '
+    '(everything is), "assertions": [{"text": what you checked, "passed": true or false, '
+    '"evidence": what in the output shows it}], "reasoning": one or two sentences}'
+)
+# What a judge always sees of these, if there is any: by the prompt, or after it.
+_ALWAYS: Final = {
+    "criteria": "Criteria",
+    "metadata": "Metadata",
+    "input": "Input",
+    "expected_output": "Expected output",
+    "output": "Output",
+    "tool_calls": "Tool calls, which belong to the output",
+    "file_changes": "Changes of files, which belong to the output",
+}
+
+
+class Reading(NamedTuple):
+    """A judge's verdict as it was read."""
+
+    score: float
+    reasoning: str
+    aspects: Sequence[Mapping[str, Any]] = ()
+
+
+class Judgement(NamedTuple):
+    """What a panel came to: the score, the votes, and the digest of the prompt."""
+
+    score: float
+    votes: Sequence[Vote]
+    prompt_sha256: str
+
+    @property
+    def reasoning(self) -> str:
+        """Return what the judges gave as reasons, each once."""
+        reasons = (vote.reading.reasoning for vote in self.votes)
+        return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+
+
+def read_reply(text: str, material: Sequence[str] = ()) -> Reading:
+    """Return the verdict that a reply is; raise `ReplyError` if it is none."""
+    value = read_object(text, material)
+    score = score_of(value, 0.0, 1.0)
+    return Reading(score, text_of(value, "reasoning"), aspects_of(value))
+
+
+def question_of(prompt: str | None, material: Mapping[str, str]) -> JudgeQuestion:
+    """Return the question: the prompt with its material, what it leaves out after it, the form.
+
+    Raise `KeyError` for a variable that has no value.
+    """
+    return complete_question(prompt or DEFAULT_PROMPT, material, _FORMAT, SCHEMA)
+
+
+def complete_question(
+    prompt: str, material: Mapping[str, str], form: str, schema: Mapping[str, Any]
+) -> JudgeQuestion:
+    """Return the question with the given form of its answer."""
+    named = set(variables_of(prompt))
+    sections = [
+        f"{label}: {{{{{name}}}}}"
+        for name, label in _ALWAYS.items()
+        if named.isdisjoint(ALIASES[name]) and (name == "output" or material.get(name))
+    ]
+    template = "\n\n".join([prompt, *sections, form])
+    filled = fill(template, material)
+    return JudgeQuestion(SYSTEM, filled.text, schema, filled.material)
+
+
+def prompt_digest(prompt: str | None, form: str = _FORMAT) -> str:
+    """Return the SHA-256 (hex) of everything in a question that is not material."""
+    parts = [SYSTEM, prompt or DEFAULT_PROMPT, form]
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()
+
+
+async def grade_freely(
+    judges: Judges,
+    panel: Panel,
+    prompt: str | None,
+    material: Mapping[str, str],
+    threshold: float,
+) -> Judgement:
+    """Return the panel's score; raise `TargetError` if one of its judges gave none."""
+    question = question_of(prompt, material)
+    votes = await ask_panel(
+        judges, panel, question, lambda text: read_reply(text, question.material)
+    )
+    scores = [vote.reading.score for vote in votes]
+    score = aggregate(scores, panel.aggregation, threshold)
+    return Judgement(score, votes, prompt_digest(prompt))
+
 
 _PROMPT: Final = (
     "Check the output against each of these criteria, one by one. A criterion is met only if the "
@@ -131,7 +257,7 @@ async def _complete_vote(
     """Return a judge's answer; what it left out is asked for once more, if a repair is left."""
 
     def read(text: str) -> RubricReading:
-        return read_reply(text, criteria, question.material)
+        return read_answers(text, criteria, question.material)
 
     vote = await ask_until_valid(judges, spec, question, read)
     reading: RubricReading = vote.reading
@@ -149,7 +275,7 @@ async def _complete_vote(
     return vote._replace(reading=reading._replace(checks=checks, missing=left))
 
 
-def read_reply(
+def read_answers(
     text: str, criteria: Sequence[Criterion], material: Sequence[str] = ()
 ) -> RubricReading:
     """Return the checks that a reply holds; raise `ReplyError` if it is none.

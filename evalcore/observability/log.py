@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from evalcore.model.exchange import ErrorKind, ProviderError
-from evalcore.observability.observer import (
+from evalcore.observability.events import (
     BUDGET,
     CallEnded,
     CallRetried,
     ConcurrencyChanged,
-    EventObserver,
     ExecutionBegun,
     ItemEnded,
+    Observer,
     RunEnded,
     RunScope,
     ShardBegun,
@@ -35,7 +35,7 @@ Write = Callable[[str], object]
 _LONGEST_TEXT = 2_000
 
 
-class LogObserver(EventObserver):
+class LogObserver(Observer):
     """Writes a line for each event: JSON with `time`, `level`, `event`, or the same as text.
 
     A line is written at once and whole, so that lines of several threads do not mix.

@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -29,8 +28,8 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -44,19 +43,19 @@ from opentelemetry.trace import (
 from opentelemetry.trace.span import Span
 
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
-from evalcore.observability.log import ShardSpans
-from evalcore.observability.observer import (
+from evalcore.observability.events import (
     CallEnded,
     CallRetried,
     ConcurrencyChanged,
     Cover,
-    EventObserver,
     ItemEnded,
+    Observer,
     RunEnded,
     RunScope,
     ShardBegun,
     ShardCommitted,
 )
+from evalcore.observability.log import ShardSpans
 from evalcore.version import VERSION
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -269,7 +268,6 @@ class Instruments:
             "evalcore.calls.retries", unit="{call}", description="Attempts that were made again"
         )
         self.shards = meter.create_counter("evalcore.shards", unit="{shard}")
-        self.dropped = meter.create_counter("evalcore.spans.dropped", unit="{span}")
         meter.create_observable_gauge(
             "evalcore.concurrency.window",
             callbacks=[self._observe_windows],
@@ -290,7 +288,7 @@ class Instruments:
 _NS = 1_000
 
 
-class SpanObserver(EventObserver):
+class SpanObserver(Observer):
     """Makes the spans and counts the metrics of one run in this process."""
 
     def __init__(
@@ -302,7 +300,6 @@ class SpanObserver(EventObserver):
         self._scope = scope
         self._tracer = telemetry.tracer
         self._ids = telemetry.ids
-        self._telemetry = telemetry
         self._count = telemetry.instruments
         self._cover = cover
         self._endpoints: dict[str, Endpoint] = {}
@@ -318,7 +315,6 @@ class SpanObserver(EventObserver):
         shard, items = event
         self._open.begin(shard, items)
         parent = parent_of(self._scope.run_id, span_id_of(self._scope.run_id))
-        self._telemetry.take_place()
         self._shards[shard] = self._tracer.start_span(
             f"shard {shard}",
             set_span_in_context(parent),
@@ -340,7 +336,6 @@ class SpanObserver(EventObserver):
             span.end()
         outcome = "committed" if committed else "discarded"
         self._count.shards.add(1, {**self._named, "evalcore.outcome": outcome})
-        self._telemetry.wait_for_room()
 
     def _item_ended(self, item: ItemEnded) -> None:
         """Make the item's span."""
@@ -350,8 +345,6 @@ class SpanObserver(EventObserver):
         self._count.item_duration.record((item.ended_us - item.started_us) / 1e6, named)
         with self._lock:
             span_id = self._items.pop(item.number, None)
-        if not self._telemetry.take_place():
-            return
         parent = self._shards.get(item.shard)
         attributes: dict[str, Any] = {
             "evalcore.run.id": self._scope.run_id,
@@ -397,8 +390,6 @@ class SpanObserver(EventObserver):
         with self._lock:
             retried = self._retried.pop(id(call.request), [])
             item = self._items.setdefault(call.item, self._ids.generate_span_id())
-        if not self._telemetry.take_place():
-            return
         endpoint = call.request.endpoint
         if self._cover is not None:
             self._endpoints[endpoint.base_url] = endpoint
@@ -438,7 +429,6 @@ class SpanObserver(EventObserver):
             "evalcore.decision": None if ended.decision is None else str(ended.decision),
             "evalcore.cost_usd": ended.cost_usd,
         }
-        self._telemetry.take_place()
         with self._ids.giving(span_id_of(run_id), trace_id_of(run_id)):
             span = self._tracer.start_span(
                 f"run {self._scope.suite}",
@@ -500,43 +490,8 @@ def _ns_of(moment: str) -> int:
     return int(datetime.fromisoformat(moment).timestamp() * 1e6) * _NS
 
 
-_SERVICE = "evalcore"
 _QUEUE_SPANS = 50_000
-# With so many waiting, the commit of a shard waits for the receiver, but not for long.
-_CROWDED_SPANS = 10_000
-_PATIENCE_S = 5.0
 _TIMEOUT_S = 5
-# A receiver that failed is left alone for so long: a run must not wait for it again and again.
-_SILENCE_S = 30.0
-
-
-class PatientExporter(SpanExporter):
-    """Counts what was handed on, and gives up quickly while the receiver is known to fail."""
-
-    def __init__(self, inner: SpanExporter) -> None:
-        self._inner = inner
-        self._silent_until = 0.0
-        self.handed = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans, or drop them."""
-        try:
-            if time.monotonic() < self._silent_until:
-                return SpanExportResult.FAILURE
-            result = self._inner.export(spans)
-            if result is not SpanExportResult.SUCCESS:
-                self._silent_until = time.monotonic() + _SILENCE_S
-            return result
-        finally:
-            self.handed += len(spans)
-
-    def shutdown(self) -> None:
-        """Close the connection."""
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what the exporter itself holds back."""
-        return self._inner.force_flush(timeout_millis)
 
 
 class Telemetry:
@@ -544,43 +499,23 @@ class Telemetry:
 
     def __init__(self) -> None:
         resource = Resource.create(
-            {"service.name": os.environ.get("OTEL_SERVICE_NAME", _SERVICE)}
+            {"service.name": os.environ.get("OTEL_SERVICE_NAME", "evalcore")}
             | {"service.version": VERSION}
         )
         timeout_s = None if os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") else _TIMEOUT_S
-        self._exporter = PatientExporter(OTLPSpanExporter(timeout=timeout_s))
-        self._size = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SPANS)
+        queue = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SPANS)
         self.ids = GivenIds()
         tracers = TracerProvider(resource=resource, id_generator=self.ids)
-        processor = BatchSpanProcessor(self._exporter, max_queue_size=self._size)
-        tracers.add_span_processor(processor)
+        exporter = OTLPSpanExporter(timeout=timeout_s)
+        tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=queue))
         self.tracer = tracers.get_tracer("evalcore", VERSION)
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=timeout_s))
         meters = MeterProvider(metric_readers=[reader], resource=resource)
         self.instruments = Instruments(meters.get_meter("evalcore", VERSION))
-        self._started = 0
-        self._lock = threading.Lock()
 
     def observer(self, scope: RunScope, cover: Cover | None) -> SpanObserver:
         """Return the observer of one run; without `cover` no contents are told."""
         return SpanObserver(scope, self, cover)
-
-    def take_place(self) -> bool:
-        """Whether there is room for one more span; if not, it is left out."""
-        with self._lock:
-            if self._started - self._exporter.handed >= self._size:
-                self.instruments.dropped.add(1)
-                return False
-            self._started += 1
-            return True
-
-    def wait_for_room(self) -> None:
-        """Wait a while where spans are made faster than they are sent. Not in an event loop."""
-        until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:
-            if self._started - self._exporter.handed < min(_CROWDED_SPANS, self._size):
-                return
-            time.sleep(0.02)
 
 
 @lru_cache(maxsize=1)

@@ -21,17 +21,9 @@ import orjson
 from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
-from evalcore.gates.gate import gates_of
-from evalcore.gates.registry import GATES, restore_gate
-from evalcore.gates.rounds import RoundGate, RoundGates
-from evalcore.gates.sequential import (
-    DIFFERENCES,
-    CaseValue,
-    SequentialGate,
-    SequentialGates,
-    SequentialRule,
-)
-from evalcore.gates.wording import number
+from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
+from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
+from evalcore.gates.table import GATES, restore_gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.mode import HISTORY

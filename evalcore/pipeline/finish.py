@@ -44,7 +44,7 @@ from evalcore.pipeline.states import execution_facts, require_epoch
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
-from evalcore.statistics.estimates import estimate_rate
+from evalcore.statistics.intervals import estimate_rate
 from evalcore.storage.layout import iso_time
 from evalcore.storage.runs import PART, StoredRun, reasons_of_part
 from evalcore.storage.store import ObjectStore, at_once

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, without_assertions
-from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
 from evalcore.model.annotation import AfterDeadline, AwaitedLabels
 from evalcore.model.gate import GateOutcome, GateResult

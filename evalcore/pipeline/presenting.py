@@ -19,9 +19,8 @@ from evalcore.model.suite import Case
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
-from evalcore.report.questions import question_of
-from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
-from evalcore.statistics.estimates import estimate_mean
+from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
+from evalcore.statistics.intervals import estimate_mean
 from evalcore.storage.runs import is_whole
 from evalcore.storage.store import ObjectStore
 

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalcore.errors import SettingsError
 from evalcore.model.run import Manifest, State
-from evalcore.observability.observer import Observer, RunEnded, RunScope
-from evalcore.observability.opening import import_telemetry, open_observer
+from evalcore.observability.events import Observer, Observers, RunEnded, RunScope
 from evalcore.redaction.redactor import PROCESS
-from evalcore.settings import read_settings
+from evalcore.settings import parse_log, read_settings
 
 if TYPE_CHECKING:
     from evalcore.model.exchange import Endpoint
+    from evalcore.observability.otel import Telemetry
     from evalcore.recording.redaction import Redaction
 
 
@@ -35,13 +36,35 @@ def observer_of(manifest: Manifest) -> Observer | None:
         return whole.value(value)
 
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
-    return open_observer(scope, settings, cover)
+    observers: list[Observer] = []
+    log = None if settings.log is None else parse_log(settings.log)
+    if log is not None:
+        from evalcore.observability.log import LogObserver
+
+        observers.append(LogObserver(scope, *log))
+    if settings.otel:
+        covered = cover if settings.otel_content else None
+        observers.append(_import_telemetry().observer(scope, covered))
+    return Observers(observers) if observers else None
+
+
+def _import_telemetry() -> Telemetry:
+    """Return the process's telemetry; raise `SettingsError` if what it needs is not installed."""
+    try:
+        from evalcore.observability.otel import telemetry
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"EVALCORE_OTEL: {error.name} is not installed: `pip install "
+            "'evalcore-pipeline[otel]'` (or `uv sync --extra otel`); EVALCORE_OTEL=0 "
+            "switches OpenTelemetry off"
+        ) from error
+    return telemetry()
 
 
 def check_observers() -> None:
     """Raise `SettingsError` if an observer cannot be opened, before a run is begun."""
     if read_settings(os.environ, Path.cwd()).otel:
-        import_telemetry()
+        _import_telemetry()
 
 
 def tell_end(manifest: Manifest, cost_usd: float | None = None) -> None:

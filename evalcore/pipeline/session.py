@@ -29,7 +29,7 @@ from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
-from evalcore.observability.observer import ExecutionBegun
+from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.rates import SharedRates
-    from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore
@@ -395,8 +395,8 @@ class RunSession:
     @cached_property
     def _open_workspaces(self) -> Workspaces:
         from evalcore.recording.redaction import Redaction
+        from evalcore.workspaces.folders import workspaces_root
         from evalcore.workspaces.manager import Surroundings, Workspaces
-        from evalcore.workspaces.process_folder import workspaces_root
 
         options, plan = self._options, self._manifest.plan
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
@@ -416,7 +416,7 @@ class RunSession:
     def _worker_pool(self) -> WorkerPool:
         with self._lock:
             if self._pool is None:
-                from evalcore.isolation.worker_pool import WorkerPool
+                from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
                 modules = {kind_facts(kind).preloads for kind in kinds} - {None}

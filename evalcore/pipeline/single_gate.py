@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from evalcore.formats.single_gate import GateQuestion, GivenRun
-from evalcore.gates.builtin import RequiredCases
+from evalcore.gates.builtin import DecideElsewhere, GateFunctions, RequiredCases
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.gate import gates_of
-from evalcore.gates.own_functions import DecideElsewhere, GateFunctions
 from evalcore.model.gate import GateResult
 from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan

@@ -25,7 +25,7 @@ from evalcore.annotations.labels import check_annotator
 from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import EvalError, UsageError
-from evalcore.judging.texts import conversation_text
+from evalcore.judging.prompts import conversation_text
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
 from evalcore.pipeline.acceptance import accept_plan

@@ -20,12 +20,11 @@ from evalcore.model.trend import Trend
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.publish import FLOW_RUN_LINK, PAGE_LINK, PublishedRun, gate_row
-from evalcore.report.charts.drawing import chart_png
-from evalcore.report.charts.trend import trend_spec
+from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
+from evalcore.report.figures import quarantine_lines
 from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, MessageForm, Notice, plain
-from evalcore.report.quarantine import quarantine_lines
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000

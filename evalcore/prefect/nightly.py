@@ -56,7 +56,7 @@ from evalcore.prefect.publish import (
     tell,
     trend_step,
 )
-from evalcore.redaction.exceptions import cover_exception
+from evalcore.redaction.redactor import cover_exception
 from evalcore.report.escape import escape_markdown
 
 REPORT_KEY = "evalcore-nightly-report"

@@ -47,8 +47,7 @@ from evalcore.prefect.states import named
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.redaction.logs import redact_log_records
 from evalcore.redaction.redactor import PROCESS
-from evalcore.report.charts.drawing import chart_png
-from evalcore.report.charts.trend import trend_spec
+from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -26,18 +26,24 @@ from evalcore.providers.failures import (
     parsed_answer,
     streamed_failure,
 )
-from evalcore.providers.measures import usage_of
-from evalcore.providers.messages import (
-    anthropic_messages,
-    anthropic_tool,
+from evalcore.providers.prices import usage_of
+from evalcore.providers.transport import (
+    Received,
+    Sent,
+    ServerSent,
+    exchange,
+    joined_url,
+    json_body,
     parsed_arguments,
     wire_headers,
 )
-from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
 
 if TYPE_CHECKING:
     import aiohttp
 
+import re
+
+_DATA_URI: Final = re.compile(r"data:([^;,]+)?(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 _VERSION: Final = "2023-06-01"
 _ANSWER: Final = "answer"
 # Parameters of the OpenAI API that have no counterpart.
@@ -277,3 +283,84 @@ def _index_of(data: Mapping[str, Any]) -> int:
     if not isinstance(index, int):
         raise _ShapeError("has an 'index' that is no number")
     return index
+
+
+def anthropic_messages(
+    messages: Iterable[Mapping[str, Any]],
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the system text and the other messages as Anthropic's messages take them.
+
+    Messages of one role that follow each other become one: the answers of several tools have to
+    stand in the same message.
+    """
+    system: list[str] = []
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if message.get("role") == "system":
+            blocks = _anthropic_blocks(message.get("content"))
+            system += [block["text"] for block in blocks if block["type"] == "text"]
+            continue
+        role = "assistant" if message.get("role") == "assistant" else "user"
+        content = _anthropic_content(message)
+        if written and written[-1]["role"] == role:
+            written[-1]["content"] += content
+        else:
+            written.append({"role": role, "content": content})
+    return "\n\n".join(text for text in system if text), written
+
+
+def _anthropic_content(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    blocks = _anthropic_blocks(message.get("content"))
+    if message.get("role") == "tool":
+        result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id")}
+        return [{**result, "content": blocks}]
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or call
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": call.get("id"),
+                "name": function.get("name"),
+                "input": parsed_arguments(function.get("arguments")),
+            }
+        )
+    return blocks
+
+
+def _anthropic_blocks(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        # An empty text block is refused.
+        return [{"type": "text", "text": content}] if content else []
+    return [_anthropic_block(segment) for segment in content or ()]
+
+
+def _anthropic_block(segment: Mapping[str, Any]) -> dict[str, Any]:
+    kind, value = segment.get("type"), segment.get("value")
+    if "value" not in segment:
+        return dict(segment)
+    data = _DATA_URI.fullmatch(value) if isinstance(value, str) else None
+    if kind == "image" or (kind == "file" and data is not None):
+        block = "image" if kind == "image" else "document"
+        if data is None:
+            return {"type": block, "source": {"type": "url", "url": value}}
+        media = data[1] or "application/octet-stream"
+        return {
+            "type": block,
+            "source": {"type": "base64", "media_type": media, "data": data[2]},
+        }
+    return {"type": "text", "text": value}
+
+
+def anthropic_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool in Anthropic's form, from that, from OpenAI's, or from the plain one."""
+    function = tool.get("function")
+    plain = function if isinstance(function, Mapping) else tool
+    if "parameters" not in plain and ("input_schema" in plain or "type" in plain):
+        return dict(plain)
+    written = {
+        "name": plain.get("name"),
+        "input_schema": plain.get("parameters") or {"type": "object"},
+    }
+    if plain.get("description"):
+        written["description"] = plain["description"]
+    return written

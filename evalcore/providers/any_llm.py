@@ -22,10 +22,8 @@ import orjson
 from evalcore.errors import SettingsError
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.network import CERTIFICATES, Proxy, proxy_for
-from evalcore.providers.additions import named_in
-from evalcore.providers.failures import kind_of_status, retry_after_s
+from evalcore.providers.failures import cleaned_text, kind_of_status, named_in, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
-from evalcore.providers.redaction import cleaned_text
 from evalcore.providers.transport import RAISED_BY, Received, ServerSent
 
 if TYPE_CHECKING:

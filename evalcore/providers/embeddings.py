@@ -13,9 +13,15 @@ import orjson
 
 from evalcore.model.exchange import Reply, Request
 from evalcore.providers.failures import check_key, nonsense, parsed_answer
-from evalcore.providers.measures import usage_of
-from evalcore.providers.messages import wire_headers
-from evalcore.providers.transport import Received, Sent, exchange, joined_url, json_body
+from evalcore.providers.prices import usage_of
+from evalcore.providers.transport import (
+    Received,
+    Sent,
+    exchange,
+    joined_url,
+    json_body,
+    wire_headers,
+)
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,25 +1,232 @@
-"""What a failed answer of a provider means: its kind, and a message for a person."""
+"""Failed answers of providers: their kinds, messages without secrets, refused parameters."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
 from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.network import proxy_for
-from evalcore.providers.additions import named_in
-from evalcore.providers.redaction import excerpt, secrets_of
+from evalcore.redaction.redactor import PROCESS, redactor_of
+
+_SHORTEST: Final = 4
+# Of `Bearer abc…` the server may repeat the second word alone.
+_SHORTEST_PART: Final = 8
+_LONGEST_EXCERPT: Final = 300
+# Host and port, or no more of a URL than that: an address, not what opens it.
+_HOST: Final = re.compile(r"https?://[^/?#@]*/?|[\w.-]+:\d+/?")
+_SHORTEST_IN_PATH: Final = 16
+
+
+def secrets_of(endpoint: Endpoint) -> frozenset[str]:
+    """Return the endpoint's key, secret headers and values as they may turn up.
+
+    Values of fewer than four characters are left out: to hide each `1` hides no secret.
+    """
+    values = (part for value in endpoint.values.values() for part in _parts_of_url(value))
+    return _secrets_in((endpoint.api_key or "", *endpoint.headers.values(), *values))
+
+
+def _parts_of_url(value: str) -> Iterator[str]:
+    """Yield what may be secret in a part of a URL: all of it, keys in its query and its path."""
+    if _HOST.fullmatch(value):
+        return
+    yield value
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return
+    yield from (part for _, part in parse_qsl(parts.query))
+    yield from (part for part in parts.path.split("/") if len(part) >= _SHORTEST_IN_PATH)
+
+
+@lru_cache(maxsize=64)
+def _secrets_in(values: tuple[str, ...]) -> frozenset[str]:
+    secrets: set[str] = set()
+    for value in values:
+        parts = (part for part in re.split(r"[\s;,]+", value) if len(part) >= _SHORTEST_PART)
+        secrets |= {text for text in (value.strip(), *parts) if len(text) >= _SHORTEST}
+    return frozenset(secrets)
+
+
+def cleaned_text(text: str, secrets: frozenset[str]) -> str:
+    """Return a message with `[redacted]` in the place of each secret."""
+    return PROCESS.message(redactor_of(secrets, _SHORTEST).text(text))
+
+
+def cleaned_reply(reply: Reply, secrets: frozenset[str]) -> Reply:
+    """Return the reply without secrets; the same object if it holds none.
+
+    A secret that may be an ordinary word (a local server's `test`) is left in it. Where one was
+    repeated, the events are left out: it may lie across several of them.
+    """
+    redactor = PROCESS.knowing(secrets)
+    if not redactor.knows:
+        return reply
+    calls = orjson.dumps([dict(call) for call in reply.tool_calls], option=orjson.OPT_NON_STR_KEYS)
+    streamed = "".join(map(_texts_of, (event.data for event in reply.events)))
+    whole = f"{reply.text}\n{reply.model}\n{calls.decode()}\n{streamed}"
+    if redactor.text(whole) == whole:
+        return reply
+    return replace(
+        reply,
+        text=redactor.text(reply.text),
+        model=redactor.text(reply.model),
+        tool_calls=tuple(redactor.value(dict(call)) for call in reply.tool_calls),
+        events=(),
+    )
+
+
+def _texts_of(data: Any) -> str:
+    """Return the texts of an event, one after another: a secret may lie across several events."""
+    if isinstance(data, str):
+        return data
+    if isinstance(data, dict):
+        return "".join(map(_texts_of, data.values()))
+    return "".join(map(_texts_of, data)) if isinstance(data, list) else ""
+
+
+def excerpt(body: bytes, secrets: frozenset[str]) -> str:
+    """Return the start of a body as one line of at most 300 characters, without secrets."""
+    # Redacted before it is cut: half a secret is not found any more.
+    text = cleaned_text(body[: 64 * _LONGEST_EXCERPT].decode(errors="replace"), secrets)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_EXCERPT else f"{line[:_LONGEST_EXCERPT]}…"
+
+
+SCHEMA: Final = "response_schema"
+_LIMITS: Final = ("max_tokens", "max_completion_tokens")
+# These models refuse `max_tokens`.
+_REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
+_NAMED: Final = re.compile(
+    r"(?<!\w)(?:temperature|stream_?options|encoding_?format|max_(?:completion_)?tokens|response_?format"
+    r"|response_?schema|json_?schema|schema|structured|tool_?choice|tools?)(?!\w)",
+    re.IGNORECASE,
+)
+_SCHEMA_WORDS: Final = frozenset(
+    {"responseformat", "responseschema", "jsonschema", "schema", "structured"}
+)
+# Anthropic is asked for a schema by a tool that the answer has to call.
+_TOOL_WORDS: Final = frozenset({"toolchoice", "tools", "tool"})
+# A limit that is too large is the author's mistake.
+_UNKNOWN: Final = re.compile(
+    r"unsupported|(?:not|n't) (?:be )?(?:supported?|permitted|allowed|recognized|valid)|unknown"
+    r"|unrecognized|unexpected|extra|deprecated|instead|cannot find",
+    re.IGNORECASE,
+)
+# An error of pydantic repeats what was sent.
+_ECHOES: Final = ("input", "ctx", "url")
+
+
+def named_in(body: bytes) -> frozenset[str]:
+    """Return the parameters that a provider's answer names, in lower case without underscores."""
+    try:
+        text = "\n".join(_texts(orjson.loads(body)))
+    except ValueError:
+        text = body.decode(errors="replace")
+    names = {name.lower().replace("_", "") for name in _NAMED.findall(text)}
+    return frozenset(names if _UNKNOWN.search(text) else names - set(map(_plain, _LIMITS)))
+
+
+def limit_name(request: Request) -> str:
+    """Return the name that `max_tokens` has in a request of OpenAI's protocol."""
+    names = _LIMITS[::-1] if _REASONING.match(request.model) else _LIMITS
+    return next((name for name in names if name not in request.refused), names[0])
+
+
+class Refusals:
+    """What the providers of a run have refused so far, by address and model."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, str, str], frozenset[str]] = {}
+
+    def applied(self, request: Request) -> Request:
+        """Return the request without what its provider is known to refuse."""
+        refused = self._refused.get(_key(request))
+        return request if refused is None else _without(request, refused & _additions(request))
+
+    def without(self, request: Request, error: ProviderError) -> Request | None:
+        """Return the request without what the provider refuses by name; None if that is nothing."""
+        if error.kind != ErrorKind.REQUEST:
+            return None
+        refused = frozenset(
+            name for name in _additions(request) if error.named & _words(request, name)
+        )
+        return _without(request, refused) if refused else None
+
+    def learn(self, request: Request) -> None:
+        """Note that a request was answered without what it leaves out."""
+        if request.refused:
+            refused = self._refused.get(_key(request), frozenset())
+            self._refused[_key(request)] = refused | request.refused
+
+
+def _key(request: Request) -> tuple[str, str, str]:
+    return request.endpoint.protocol, request.endpoint.base_url, request.model
+
+
+def _additions(request: Request) -> frozenset[str]:
+    """Return the names of what evalcore added and can still leave out, or name otherwise."""
+    names, parameters = set(request.added), request.parameters
+    if request.endpoint.protocol == "anthropic":
+        if not any(name in parameters for name in _LIMITS):
+            names.add("max_tokens")
+    elif request.endpoint.protocol == "openai-embeddings":
+        names |= {"encoding_format"} - set(parameters)
+    elif request.endpoint.protocol in ("openai", "any-llm"):
+        if request.stream and "stream_options" not in parameters:
+            names.add("stream_options")
+        if parameters.get("max_tokens") is not None and not request.refused.intersection(_LIMITS):
+            names.add(limit_name(request))
+    return frozenset(names) - request.refused
+
+
+def _words(request: Request, name: str) -> frozenset[str]:
+    if name != SCHEMA:
+        return frozenset({_plain(name)})
+    by_tool = request.endpoint.protocol == "anthropic"
+    return _SCHEMA_WORDS | _TOOL_WORDS if by_tool else _SCHEMA_WORDS
+
+
+def _without(request: Request, names: frozenset[str]) -> Request:
+    parameters, schema = request.parameters, request.response_schema
+    if "temperature" in names:
+        parameters = {name: value for name, value in parameters.items() if name != "temperature"}
+    return replace(
+        request,
+        parameters=parameters,
+        response_schema=None if SCHEMA in names else schema,
+        added=request.added - names,
+        refused=request.refused | names,
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "")
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of an answer, without what it repeats of the request."""
+    if isinstance(value, Mapping):
+        pairs = [[str(name), inner] for name, inner in value.items() if name not in _ECHOES]
+        return _texts(pairs)
+    if isinstance(value, list):
+        return [text for inner in value for text in _texts(inner)]
+    return [value] if isinstance(value, str) else []
+
 
 # The host of a URL in which `${{ NAME }}` may stand.
-_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
+_WRITTEN_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
 _KEYS: Final = {
     "anthropic": ("api.anthropic.com", "ANTHROPIC_API_KEY"),
     "openai": ("api.openai.com", "OPENAI_API_KEY"),
@@ -69,7 +276,7 @@ def _visible_url(endpoint: Endpoint, url: str) -> str:
 def _shown_host(endpoint: Endpoint, url: str) -> str:
     if not endpoint.values:
         return host_of(url)
-    match = _HOST.match(endpoint.base_url)
+    match = _WRITTEN_HOST.match(endpoint.base_url)
     return match[1] if match else ""
 
 

@@ -1,17 +1,153 @@
-"""A plain HTTP request: the body of the answer is the reply."""
+"""Plain HTTP: a request whose body is the reply, public addresses only, a server for loopback."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import asyncio
+import ipaddress
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
 
 from evalcore.jsonvalues import decoded
-from evalcore.model.exchange import ErrorKind, Reply, Request
+from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.network import proxy_for
 from evalcore.providers.failures import failed
+from evalcore.providers.registry import open_session
 from evalcore.providers.transport import Received, Sent, exchange, json_body
+from evalcore.trust.addresses import is_allowed_address, is_public
 
 if TYPE_CHECKING:
     import aiohttp
+
+
+class PublicAddresses(AbstractResolver):
+    """Resolves names to public addresses; connections are made to what was checked.
+
+    `allowed` are addresses, with everything below them, that may be called wherever they lead.
+    `refused` makes the error of a reason.
+    """
+
+    def __init__(self, allowed: Collection[str], refused: Callable[[str], ProviderError]) -> None:
+        self._allowed = allowed
+        self._refused = refused
+        self._resolver = ThreadedResolver()
+        self._is_allowed = False
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return a session for one request and its redirects; no connection is used again."""
+        return open_session(resolver=self, force_close=True, use_dns_cache=False)
+
+    async def admit(self, url: str) -> None:
+        """Prepare for a request to `url`; raise `ProviderError` for one that may not be called."""
+        try:
+            sent = URL(url)  # as the session reads it: digits of full width are digits
+        except ValueError as error:
+            raise self._refused(f"'{url}' is no URL that can be called: {error}") from error
+        self._is_allowed = is_allowed_address(str(sent), self._allowed)
+        host = sent.host or ""
+        if self._is_allowed:
+            return
+        try:
+            self._check(host, [str(ipaddress.ip_address(host))])
+        except ValueError:  # a name: it is resolved when the connection is made
+            if proxy_for(url) is not None:
+                self._is_allowed = True  # what is resolved then is the proxy
+                self._check(host, await _addresses_of(host))
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name; raise `ProviderError` if one is not public."""
+        results = await self._resolver.resolve(host, port, family)
+        if not self._is_allowed:
+            self._check(host, [result["host"] for result in results])
+        return results
+
+    async def close(self) -> None:
+        """Close the resolver."""
+        await self._resolver.close()
+
+    def _check(self, host: str, addresses: Collection[str]) -> None:
+        if not addresses:
+            reason = "cannot be resolved here: whether its address is public is unknown"
+        elif not all(map(is_public, addresses)):
+            reason = "is not a public address"
+        else:
+            return
+        raise self._refused(f"'{host}' {reason} (EVALCORE_ALLOW_ADDRESSES allows it)")
+
+
+async def _addresses_of(host: str) -> list[str]:
+    try:
+        loop = asyncio.get_running_loop()
+        entries = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(entry[4][0]) for entry in entries]
+
+
+LARGEST_REQUEST = 8 << 20
+
+
+# Status and JSON value for a path and a request's JSON value.
+Answers = Callable[[str, Any], Awaitable[tuple[int, Any]]]
+
+
+class LoopbackServer(NamedTuple):
+    """Where a server listens, and the token that its requests have to carry."""
+
+    url: str
+    token: str
+
+
+@asynccontextmanager
+async def loopback_server(answers: Mapping[str, Answers]) -> AsyncIterator[LoopbackServer]:
+    """Serve JSON at 127.0.0.1 on a free port until the block ends.
+
+    `answers` has a function for each `METHOD /path`; it gets the path and the request's JSON value
+    (None without a body). Requests without `Authorization: Bearer TOKEN` are refused with 401,
+    unknown ones with 404, bodies that are no JSON with 400.
+    """
+    from aiohttp import web
+
+    token = secrets.token_hex(32)
+
+    async def respond(request: web.Request) -> web.Response:
+        authorization = request.headers.get("Authorization", "")
+        if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+            return _response(401, {"error": "Unauthorized"})
+        handler = answers.get(f"{request.method} {request.path}")
+        if handler is None:
+            return _response(404, {"error": "Not found"})
+        body = await request.read()
+        try:
+            value = json.loads(body) if body else None
+        except (ValueError, RecursionError):
+            return _response(400, {"error": "The request's body is no JSON"})
+        return _response(*await handler(request.path, value))
+
+    def _response(status: int, body: Any) -> web.Response:
+        return web.json_response(body, status=status)
+
+    app = web.Application(client_max_size=LARGEST_REQUEST)
+    app.router.add_route("*", "/{path:.*}", respond)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        yield LoopbackServer(f"http://127.0.0.1:{port}", token)
+    finally:
+        await runner.cleanup()
 
 
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
@@ -42,8 +178,6 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 async def _received(session: aiohttp.ClientSession, request: Request, sent: Sent) -> Received:
     if request.allowed_addresses is None:
         return await exchange(session, request, sent)
-    from evalcore.providers.public_addresses import PublicAddresses
-
     addresses = PublicAddresses(
         request.allowed_addresses,
         lambda what: failed(request.endpoint, sent.url, ErrorKind.REQUEST, what),

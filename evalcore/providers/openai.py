@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
-from evalcore.providers.additions import limit_name
-from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer
-from evalcore.providers.measures import charged, usage_of
-from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
-from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
+from evalcore.providers.failures import check_key, failed, limit_name, nonsense, parsed_answer
+from evalcore.providers.prices import charged, usage_of
+from evalcore.providers.transport import (
+    Received,
+    Sent,
+    ServerSent,
+    exchange,
+    joined_url,
+    json_body,
+    parsed_arguments,
+    wire_headers,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -261,3 +270,48 @@ class OpenAIStream:
             finish_reason=self.reason,
             events=tuple(self.events),
         )
+
+
+def openai_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages as chat completions take them."""
+    return [_openai_message(message) for message in messages]
+
+
+def _openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list | tuple):
+        content = [_openai_segment(segment) for segment in content]
+    written = {**message, "content": content}
+    if message.get("tool_calls"):
+        written["tool_calls"] = [_openai_call(call) for call in message["tool_calls"]]
+    return written
+
+
+def _openai_segment(segment: Mapping[str, Any]) -> dict[str, Any]:
+    value = segment.get("value")
+    if segment.get("type") == "image":
+        return {"type": "image_url", "image_url": {"url": value}}
+    if segment.get("type") == "file":
+        name = segment.get("name") or "file"
+        if isinstance(value, str) and value.startswith("data:"):
+            return {"type": "file", "file": {"filename": name, "file_data": value}}
+        return {"type": "text", "text": value}
+    if segment.get("type") == "text" and "value" in segment:
+        return {"type": "text", "text": value}
+    return dict(segment)
+
+
+def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    if "function" in call:
+        return dict(call)
+    arguments = call.get("arguments", {})
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    function = {"name": call.get("name"), "arguments": text}
+    return {"id": call.get("id"), "type": "function", "function": function}
+
+
+def openai_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool in OpenAI's form, from that or from `{name, description, parameters}`."""
+    if "function" in tool or ("type" in tool and "name" not in tool):
+        return dict(tool)
+    return {"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}}

@@ -13,7 +13,7 @@ from evalcore.errors import UsageError
 from evalcore.jsonvalues import storable
 from evalcore.mistakes.wording import suggest
 from evalcore.model.exchange import ProviderError, Reply, Request, StreamEvent
-from evalcore.providers.redaction import cleaned_reply, cleaned_text, secrets_of
+from evalcore.providers.failures import cleaned_reply, cleaned_text, secrets_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -96,7 +96,7 @@ def open_session(**connector_options: Any) -> Connections:
     """
     import aiohttp
 
-    from evalcore.providers.wire_times import TimedConnector, sending_times
+    from evalcore.providers.transport import TimedConnector, sending_times
 
     options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
     connector = TimedConnector(**(connector_options or options))

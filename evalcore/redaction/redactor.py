@@ -7,23 +7,116 @@ and everything printed. A target cannot forget it.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import html
+import io
+import json
+import logging
 import re
+import shlex
+import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
+from urllib.parse import quote, quote_plus
 
 import orjson
 
-from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
-from evalcore.redaction.spellings import probes_of, spellings_of
-from evalcore.redaction.well_known import (
+from evalcore.redaction.names import (
+    ALWAYS_READABLE,
     KEYS,
     LITERALS,
     SHORTEST_KEY,
+    is_telling,
     may_hold_key,
+    secrets_of_environment,
 )
+
+_SHORTEST_ENCODED: Final = 8
+_SHORTEST_CORE: Final = 5
+_UNCHANGED: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+def spellings_of(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return every spelling of the secrets, longest first."""
+    spelled = {spelling for secret in secrets for spelling in _spellings(secret)}
+    return tuple(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))
+
+
+def probes_of(spellings: Iterable[str]) -> tuple[str, ...]:
+    """Return texts of which one at least stands in each of the spellings; as few as may be.
+
+    Of each the longest part that no escaping changes, so that most spellings share theirs.
+    """
+    cores: list[str] = []
+    for spelling in sorted(spellings, key=lambda text: len(_core(text))):
+        core = _core(spelling)
+        if not any(shorter in spelling for shorter in cores):
+            cores.append(core)
+    return tuple(cores)
+
+
+def _core(text: str) -> str:
+    longest = max(_UNCHANGED.findall(text), key=len, default="")
+    return longest if len(longest) >= _SHORTEST_CORE else text
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield secret
+    yield from _encoded(secret)
+    # A key in a file has lines, which are logged line by line.
+    lines = [line.strip() for line in secret.splitlines()]
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= 2 * _SHORTEST_ENCODED)
+    # Of `Bearer abc…` a server repeats the second word alone.
+    for part in secret.replace(";", " ").replace(",", " ").split():
+        if part != secret and len(part) >= _SHORTEST_ENCODED and _is_key(part):
+            yield part
+            yield from _encoded(part)
+
+
+def _is_key(part: str) -> bool:
+    return is_telling(part) and any(map(str.isdigit, part))
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    # Of a short word the encodings are ordinary texts as well.
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield html.escape(secret)
+    yield html.escape(secret, quote=False)
+    quoted = shlex.quote(secret)
+    yield quoted[1:-1] if quoted.startswith("'") else quoted
+    data = secret.encode("utf-8", "surrogatepass")
+    for percent in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield percent
+        yield _lower_escapes(percent)
+    if len(data) >= _SHORTEST_ENCODED:
+        yield data.hex()
+        yield data.hex().upper()
+        yield from _base64(data)
+
+
+def _lower_escapes(text: str) -> str:
+    head, *rest = text.split("%")
+    return "%".join([head, *(part[:2].lower() + part[2:] for part in rest)])
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """Yield what the bytes are in Base64 text, wherever in the encoded text they begin."""
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + data).decode()
+        # The characters at both ends also hold bits of what stands beside the secret.
+        start = -(-8 * shift // 6)
+        whole = (8 * (shift + len(data))) // 6
+        inner = encoded[start:whole]
+        yield inner
+        yield inner.replace("+", "-").replace("/", "_")
+
 
 REDACTED: Final = "[redacted]"
 _MOST_KEPT: Final = 256
@@ -281,3 +374,116 @@ def redactor_of(secrets: frozenset[str], shortest: int = 4) -> Redactor:
 
 PROCESS: Final = Redactor()
 """The redactor of this process."""
+
+
+_MOST = 50
+
+
+def cover_exception(error: BaseException) -> None:
+    """Take secrets out of an exception and of those that it comes from, in place."""
+    waiting: list[BaseException | None] = [error]
+    covered: set[int] = set()
+    while waiting and len(covered) < _MOST:
+        current = waiting.pop()
+        if current is None or id(current) in covered:
+            continue
+        covered.add(id(current))
+        _cover(current)
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
+
+
+def _cover(error: BaseException) -> None:
+    error.args = tuple(
+        PROCESS.message(value) if isinstance(value, str) else value for value in error.args
+    )
+    for name in ("message", "__notes__"):
+        value = error.__dict__.get(name)
+        if isinstance(value, str):
+            error.__dict__[name] = PROCESS.message(value)
+        elif isinstance(value, list):
+            error.__dict__[name] = [PROCESS.message(str(note)) for note in value]
+
+
+_MARK: Final = "_evalcore_redacts"
+
+
+def redact_log_records() -> None:
+    """Let every log record of this process pass the redactor when it is made; calls may repeat."""
+    make = logging.getLogRecordFactory()
+    if hasattr(make, _MARK):
+        return
+
+    def redacted(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        _cover_record(record)
+        return record
+
+    setattr(redacted, _MARK, True)
+    logging.setLogRecordFactory(redacted)
+
+
+def _cover_record(record: logging.LogRecord) -> None:
+    try:
+        text = record.getMessage()
+    except Exception:  # noqa: BLE001 - foreign arguments; logging reports them itself
+        return
+    covered = PROCESS.message(text)
+    if covered != text:
+        record.msg, record.args = covered, ()
+    if record.exc_info and record.exc_info[1] is not None:
+        cover_exception(record.exc_info[1])
+
+
+OUTPUT: Final = "<stdout>"
+"""How Python calls its standard output."""
+
+
+class RedactedStream(io.TextIOWrapper):
+    """A text stream over the bytes of another that prints no secret."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text without secrets; return how many characters it had."""
+        with self._named():
+            super().write(PROCESS.text(text) if PROCESS.knows else text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is in the buffer."""
+        with self._named():
+            super().flush()
+
+    def close(self) -> None:
+        """Write what is in the buffer. It stays open: a suite's code may close it, and what the
+        command has to say comes after that.
+        """
+        self.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let an error of the system say whose it is: those of open files name none."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = self.name
+            raise
+
+
+def redact_standard_streams() -> None:
+    """Let everything that this process prints pass the redactor."""
+    sys.stdout = _redacted(sys.stdout)
+    sys.stderr = _redacted(sys.stderr)
+
+
+def _redacted(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, RedactedStream):
+        return stream
+    return RedactedStream(
+        stream.buffer,
+        encoding=stream.encoding,
+        # What the encoding does not have is escaped: a mark or a name ends no command.
+        errors="backslashreplace" if stream.errors == "strict" else stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

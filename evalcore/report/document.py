@@ -13,11 +13,27 @@ from typing import Any
 
 import orjson
 
+from evalcore.model.comparison import (
+    MEASURE_KINDS,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    VariantComparison,
+)
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
+from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary
-from evalcore.report.comparison import comparison_entries
-from evalcore.report.intervals import interval_entries
+from evalcore.statistics.intervals import (
+    DIFFERENCES,
+    Estimate,
+    bounded_interval,
+    estimate_amount,
+    estimate_mean,
+    estimate_rate,
+    estimate_total,
+)
+from evalcore.statistics.tests import mcnemar, paired_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,59 @@ def report_head(report: Report) -> dict[str, Any]:
     }
 
 
+def interval_entries(summary: Summary) -> dict[str, Any]:
+    """Return the intervals by the name of the number, and those of each variant."""
+    latency, cost = summary.latency_sample, summary.cost_sample
+    return {
+        "pass_rate": _interval(estimate_rate(summary.pass_sample)),
+        "score": _interval(estimate_mean(summary.score_sample)),
+        "avg_latency_ms": _mean(summary.avg_latency_ms, latency),
+        "avg_cost_usd": _mean(summary.avg_cost_usd, cost),
+        "p50_latency_ms": _percentile(summary.p50_latency_ends_ms, latency),
+        "p95_latency_ms": _percentile(summary.p95_latency_ends_ms, latency),
+        "total_cost_usd": _total(summary.total_cost_usd, cost),
+        "total_tokens": _total(summary.total_tokens, summary.token_sample),
+        "variants": {
+            variant.variant: {
+                "pass_rate": _interval(estimate_rate(variant.pass_sample)),
+                "score": _interval(estimate_mean(variant.score_sample)),
+            }
+            for variant in summary.variants
+        },
+    }
+
+
+_UNMEASURED = Estimate(reason="nothing is measured")
+
+
+def _mean(mean: float | None, sample: Sample) -> dict[str, Any]:
+    if mean is None:
+        return _interval(_UNMEASURED)
+    return _interval(estimate_amount(sample._replace(mean=mean)))
+
+
+def _total(total: float | None, sample: Sample) -> dict[str, Any]:
+    return _interval(_UNMEASURED if total is None else estimate_total(sample, total))
+
+
+def _percentile(ends: tuple[float, float] | None, sample: Sample) -> dict[str, Any]:
+    if ends is None:
+        return _interval(Estimate(reason=sample.reason or _UNMEASURED.reason))
+    return _interval(Estimate(*ends, method="woodruff"))
+
+
+def _interval(estimate: Estimate) -> dict[str, Any]:
+    """Return the ends with the method, or null ends with the reason."""
+    if estimate.low is None or estimate.high is None:
+        return {"low": None, "high": None, "reason": estimate.reason}
+    return {
+        "low": round(estimate.low, 6),
+        "high": round(estimate.high, 6),
+        "method": f"{estimate.method}, 95 %",
+        **({} if estimate.warning is None else {"warning": estimate.warning}),
+    }
+
+
 def _of_people(summary: Summary) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if summary.awaiting is not None:
@@ -162,3 +231,96 @@ def report_chunks(report: Report, cases: Iterable[Sequence[str]]) -> Iterator[by
         yield on_one_line(separator + ",\n".join(batch)).encode()
         separator = ",\n"
     yield b"\n]}\n"
+
+
+def comparison_entries(comparison: Comparison | None) -> list[dict[str, Any]]:
+    """Return one entry for each candidate, in the order of the variants; [] without a baseline."""
+    return [] if comparison is None else [_entry(candidate) for candidate in comparison.variants]
+
+
+def difference_entry(entry: Difference) -> dict[str, Any]:
+    """Return a difference; what does not apply to its kind is left out."""
+    values: dict[str, Any] = {
+        "variant": entry.variant,
+        "case": entry.case,
+        "kind": entry.kind,
+    }
+    if entry.missing_from is not None:
+        values["missing_from"] = entry.missing_from
+    else:
+        values |= {"baseline": entry.was, "candidate": entry.now}
+    if entry.p is not None:
+        values |= {"p": entry.p, "settled": entry.settled}
+    return values
+
+
+def _entry(candidate: VariantComparison) -> dict[str, Any]:
+    return {
+        "variant": candidate.variant,
+        "baseline": candidate.baseline,
+        "run": candidate.run,
+        "compared": candidate.compared,
+        "measured": {
+            "baseline": {str(state): n for state, n in candidate.baseline_cases.items()},
+            "candidate": {str(state): n for state, n in candidate.candidate_cases.items()},
+            "both": candidate.measured_in_both,
+        },
+        "regressions": [difference_entry(entry) for entry in candidate.regressions],
+        "improvements": [difference_entry(entry) for entry in candidate.improvements],
+        "missing": [difference_entry(entry) for entry in candidate.missing],
+        "complete": candidate.complete,
+        "counts": {
+            "regressions": _outcomes(candidate.regression_kinds),
+            "improvements": _outcomes(candidate.improvement_kinds),
+            "unsettled": {str(kind): n for kind, n in candidate.unsettled_kinds.items()},
+            "missing": candidate.missing_count,
+        },
+        "measures": _measures(candidate),
+        "score": _score(candidate),
+        "passed": {
+            "worse": candidate.worse,
+            "better": candidate.better,
+            "p": mcnemar(candidate.worse, candidate.better) if candidate.compared else None,
+            "method": "mcnemar, exact",
+        },
+    }
+
+
+def _outcomes(kinds: Mapping[DifferenceKind, int]) -> dict[str, int]:
+    return {str(kind): number for kind, number in kinds.items() if kind not in MEASURE_KINDS}
+
+
+def _measures(candidate: VariantComparison) -> dict[str, Any]:
+    """Return the latency, cost and tokens of the run, and the cases in which they differ."""
+    return {
+        "run": {
+            str(each.kind): {
+                "baseline": each.was,
+                "candidate": each.now,
+                "cases": each.cases,
+                "worse": candidate.regression_kinds.get(each.kind, 0),
+                "better": candidate.improvement_kinds.get(each.kind, 0),
+            }
+            for each in candidate.measures
+            if each.kind in MEASURE_KINDS
+        },
+        "worse": [difference_entry(entry) for entry in candidate.worse_measures],
+        "better": [difference_entry(entry) for entry in candidate.better_measures],
+    }
+
+
+def _score(candidate: VariantComparison) -> dict[str, Any]:
+    """Return the mean difference of the scores with its 95 % interval, null where there is none."""
+    moments = paired_moments(candidate.paired)
+    values: dict[str, Any] = {
+        "difference": None if candidate.paired is None else candidate.paired.mean,
+        "low": None,
+        "high": None,
+        "cases": 0 if candidate.paired is None else candidate.paired.cases,
+    }
+    if moments is None:
+        clustered = candidate.paired is not None and candidate.paired.clustered
+        few = "clusters" if clustered else "cases"
+        return {**values, "reason": f"fewer than two shared {few}"}
+    low, high, method = bounded_interval(moments, DIFFERENCES)
+    return {**values, "low": low, "high": high, "method": f"paired difference, {method}, 95 %"}

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from evalcore.errors import UsageError
+import orjson
+
+from evalcore.errors import DamagedRunError, UsageError
 from evalcore.mistakes.wording import did_you_mean
+from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
     from evalcore.report.view import ReportView
+
 
 Render = Callable[["ReportView"], Iterator[str]]
 """Yields the form's text in pieces; its reader puts them together or writes one after another."""
@@ -61,3 +66,29 @@ def find_form(name: str) -> Render:
     """Return what makes the text of a form of `FORMS`, imported."""
     form = FORMS[name]
     return cast("Render", getattr(import_module(form.module), form.function))
+
+
+def damaged_json(error: DamagedRunError) -> str:
+    """Return what `--json` prints instead of the report of a damaged run: why, and every place.
+
+    It shows no counts and no cases: a report of the rows that are left would be another run's.
+    Other forms of such a run do not exist.
+    """
+    gate = {
+        "name": "damaged",
+        "outcome": GateOutcome.FAIL,
+        "message": str(error),
+        "details": {"places": len(error.damages)},
+    }
+    document = {
+        "run": {"id": error.run_id},
+        "decision": Decision.ERROR,
+        "message": str(error),
+        "damaged": [damage._asdict() for damage in error.damages],
+        "repairable": error.repairable,
+        "gates": [gate],
+        "counts": None,
+        "cases": [],
+        "cases_complete": False,
+    }
+    return on_one_line(orjson.dumps(document).decode()) + "\n"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from evalcore.mistakes.wording import counted, outcomes_text
-from evalcore.model.comparison import VariantComparison
-from evalcore.model.gate import Decision, GateOutcome
-from evalcore.model.latency_text import latency_text
-from evalcore.report.changes import (
+from evalcore.model.failure import FailedAssertion, Failure, cut_mark
+from evalcore.model.quarantine import Quarantine
+from evalcore.report.comparison import (
+    CHANGE_MARKS,
     IMPROVEMENT,
     MISSING,
     REGRESSION,
@@ -20,34 +20,22 @@ from evalcore.report.changes import (
     measure_changes,
     no_comparison,
 )
-from evalcore.report.columns import table
-from evalcore.report.costs import tokens_text, usd_text
 from evalcore.report.document import Report
-from evalcore.report.durations import duration_text
-from evalcore.report.intervals import rate_text, score_text, variant_texts
-from evalcore.report.notes import note_lines
-from evalcore.report.quarantine import quarantine_lines
-from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
-from evalcore.report.terminal_style import Line, Style
-from evalcore.report.variant_measures import measure_columns
-from evalcore.report.view import ReportView
+from evalcore.report.figures import (
+    MARKS,
+    duration_text,
+    measures,
+    note_lines,
+    quarantine_lines,
+    quarantine_mark,
+    usd_text,
+    variant_cells,
+)
+from evalcore.report.tables import cut, table, wrap
+from evalcore.report.view import ListedCase, ReportView, failure_reasons
 
-_MARKS = {
-    GateOutcome.PASS: ("green", "✓"),
-    GateOutcome.FAIL: ("red", "✗"),
-    GateOutcome.INCONCLUSIVE: ("yellow", "?"),
-}
-_COLOURS = {
-    Decision.PASS: "green",
-    Decision.FAIL: "red",
-    Decision.INCONCLUSIVE: "yellow",
-    Decision.ERROR: "magenta",
-}
-_CHANGES = {
-    REGRESSION: ("red", "▼"),
-    MISSING: ("yellow", "?"),
-    IMPROVEMENT: ("green", "▲"),
-}
+_COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
+_CHANGE_COLOURS = {REGRESSION: "red", MISSING: "yellow", IMPROVEMENT: "green"}
 
 
 SHOWN_FAILURES: Final = 10
@@ -67,9 +55,9 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     if regressions and groups:
         yield None, ""
     for group in groups:
-        yield from render_failures(group, style)
+        yield from render_failures(*group, style)
     counts = report.summary.counts
-    listed = sum(len(group.failures) for group in groups)
+    listed = sum(len(equal) for _, equal in groups)
     unlisted = counts.planned - counts.passed - counts.skipped - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
@@ -98,8 +86,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for text in (*note_lines(report), *quarantine_lines(report.quarantine)):
         yield from style.lines(text, "yellow", indent=2)
     for gate in report.gates:
-        colour, mark = _MARKS[gate.outcome]
-        yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
+        text = f"  {MARKS[gate.outcome]} {gate.name}: {gate.message}"
+        yield _COLOURS[gate.outcome], style.clean(text)
         if gate.remedy is not None:
             yield from style.lines(gate.remedy, indent=6)
     if not report.summary.adds_up:
@@ -111,28 +99,18 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
 def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Iterator[Line]:
     """Yield what changed against the baseline, a line each, `most` of them."""
     for change in listed[:most]:
-        colour, mark = _CHANGES[change.direction]
-        if change.allowed:
-            colour = "yellow"
+        mark = CHANGE_MARKS[change.direction]
+        colour = "yellow" if change.allowed else _CHANGE_COLOURS[change.direction]
         where = f"{change.case} [{change.variant}]"
         what = f"{change.title} against {change.baseline}: {change.detail}"
         yield from style.lines(f"{mark} {where}: {what}", colour, hanging=2)
 
 
 def _measured(report: Report) -> Iterator[str]:
-    summary = report.summary
-    yield f"pass rate {rate_text(summary.pass_rate, summary.pass_sample)}"
-    if summary.score is not None:
-        yield f"score {score_text(summary.score, summary.score_sample)}"
-    if summary.p50_latency_ms is not None:
-        yield f"latency p50 {latency_text(summary.p50_latency_ms)} ms"
-        yield f"p95 {latency_text(summary.p95_latency_ms)} ms"
-    if summary.total_cost_usd is not None:
-        yield f"cost {usd_text(summary.total_cost_usd)} USD"
-    if summary.judge_cost_usd is not None:
-        yield f"judges {usd_text(summary.judge_cost_usd)} USD"
-    if tokens := tokens_text(summary):
-        yield f"tokens {tokens}"
+    for each in measures(report.summary):
+        unit = f" {each.unit}" if each.unit else ""
+        interval = f" ({each.interval})" if each.interval and not each.unit else ""
+        yield f"{each.name.replace('latency p95', 'p95')} {each.value}{unit}{interval}"
     if report.run.reexecuted:
         yield f"{counted(report.run.reexecuted, 'item')} executed again"
 
@@ -152,11 +130,10 @@ def budget_line(budget: Mapping[str, Any]) -> str:
         ("reserved, not settled", budget["unsettled"]),
     ):
         amounts = []
-        if budget["max_cost_usd"] is not None:
-            spent, bound = usd_text(share["cost_usd"]), usd_text(budget["max_cost_usd"])
-            amounts.append(f"{spent} of {bound} USD")
-        if budget["max_tokens"] is not None:
-            amounts.append(f"{share['tokens']} of {budget['max_tokens']} tokens")
+        if (most := budget["max_cost_usd"]) is not None:
+            amounts.append(f"{usd_text(share['cost_usd'])} of {usd_text(most)} USD")
+        if (most := budget["max_tokens"]) is not None:
+            amounts.append(f"{share['tokens']} of {most} tokens")
         if what == "billed" or any(share.values()):
             parts.append(f"{', '.join(amounts)} {what}")
     return f"budget: {'; '.join(parts)}"
@@ -164,12 +141,11 @@ def budget_line(budget: Mapping[str, Any]) -> str:
 
 def _reused(report: Report) -> str:
     """Return how many items were not executed, and which runs their evidence is of."""
-    sources = [(str(entry["run"]), int(entry["items"])) for entry in report.run.reused]
-    total = sum(items for _, items in sources)
-    noun = "item" if total == 1 else "items"
+    sources = [(entry["run"], int(entry["items"])) for entry in report.run.reused]
+    total = counted(sum(items for _, items in sources), "item")
     if len(sources) == 1:
-        return f"{total} {noun} reused from run {sources[0][0]}"
-    return f"{total} {noun} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
+        return f"{total} reused from run {sources[0][0]}"
+    return f"{total} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
 
 
 def _variants(report: Report, style: Style) -> Iterator[Line]:
@@ -179,38 +155,26 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
     if len(variants) < 2 and not comparisons:
         return
     baselines = {candidate.baseline for candidate in comparisons.values() if candidate.run is None}
-    rows = [["variant", "cases", "passed", "pass rate", "score"]]
-    for variant in variants:
-        name = style.clean(variant.variant)
-        if variant.variant in baselines:
-            name += " (baseline)"
-        rate, score = variant_texts(variant)
-        rows.append([name, str(variant.cases), str(variant.passed), rate, score])
-    for head, cells in measure_columns(variants):
-        for row, cell in zip(rows, (head, *cells), strict=True):
-            row.append(cell)
+    heads, cells = variant_cells(variants)
+    rows = [["variant", "cases", "passed", *heads]]
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
-        for number, variant in enumerate(variants, 1):
-            rows[number] += _compared_cells(report, comparisons.get(variant.variant))
+    for variant, own in zip(variants, cells, strict=True):
+        is_baseline = " (baseline)" if variant.variant in baselines else ""
+        name = f"{style.clean(variant.variant)}{is_baseline}"
+        row = [name, str(variant.cases), str(variant.passed), *own]
+        if (candidate := comparisons.get(variant.variant)) is not None:
+            changed = changed_cases(report, candidate)
+            row += [changed.regressed_text, str(changed.improved), str(changed.missing)]
+        elif comparisons:
+            row += ["–", "–", "–"]
+        rows.append(row)
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
-    yield from _comparison_notes(report, style)
-
-
-def _comparison_notes(report: Report, style: Style) -> Iterator[Line]:
-    """Yield the measures that differ from the baseline, and why variants were not compared."""
     for each in measure_changes(report):
         yield None, f"  {style.clean(each.variant)}: {each.text}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
-
-
-def _compared_cells(report: Report, candidate: VariantComparison | None) -> list[str]:
-    if candidate is None:
-        return ["–", "–", "–"]
-    cases = changed_cases(report, candidate)
-    return [cases.regressed_text, str(cases.improved), str(cases.missing)]
 
 
 def _counted(report: Report) -> str:
@@ -218,3 +182,215 @@ def _counted(report: Report) -> str:
     names = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
     outcomes = outcomes_text({name: getattr(counts, name) for name in names})
     return f"{counted(counts.planned, 'item')}: {outcomes}"
+
+
+Line = tuple[str | None, str]
+"""A colour or None, and the line."""
+
+DEFAULT_WIDTH: Final = 160
+_MOST_LINES: Final = 20
+
+
+class Style(NamedTuple):
+    """How a terminal is written to: `clean` makes foreign text one safe line; `width` in cells."""
+
+    clean: Callable[[str], str]
+    width: int = DEFAULT_WIDTH
+
+    def line(self, text: str, colour: str | None = None) -> Line:
+        """Return foreign text as a line that fits; the rest of it is cut."""
+        return colour, cut(self.clean(text), self.width)
+
+    def lines(
+        self, text: str, colour: str | None = None, *, indent: int = 0, hanging: int = 0
+    ) -> Iterator[Line]:
+        """Yield foreign text that says what to do, over as many lines as it needs.
+
+        `hanging` is added to the indent of the lines after the first. Of more than 20 lines the
+        first 19 and the last one are kept: advice ends a message.
+        """
+        wrapped = list(wrap(self.clean(text), max(1, self.width - indent - hanging)))
+        if len(wrapped) > _MOST_LINES:
+            wrapped = [*wrapped[: _MOST_LINES - 1], "…", wrapped[-1]]
+        for number, line in enumerate(wrapped):
+            yield colour, " " * (indent + hanging * (number > 0)) + line
+
+
+EQUAL_FAILURES: Final = 20
+"""How many failures are read for each group that is shown."""
+_NAMED: Final = 5
+
+
+def equal_failures(
+    failures: Sequence[Failure], quarantine: Quarantine
+) -> list[tuple[str, list[Failure]]]:
+    """Return failures in groups of equal ones with their mark, by their first.
+
+    Skipped items are left out.
+    """
+    groups: dict[tuple[Failure, str], list[Failure]] = {}
+    for failure in failures:
+        if failure.status != "skipped":
+            mark = quarantine_mark(quarantine, failure.case)
+            shown = tuple(map(_as_shown, failure.assertions))
+            why = failure._replace(case="", variant="", iteration=0, output=None, assertions=shown)
+            groups.setdefault((why, mark), []).append(failure)
+    return [(mark, equal) for (_, mark), equal in groups.items()]
+
+
+def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
+    """Return an assertion without the texts that are shown of failed ones only."""
+    if assertion.outcome == "failed":
+        return assertion
+    return assertion._replace(expected=None, actual=None)
+
+
+def render_failures(mark: str, equal: Sequence[Failure], style: Style) -> Iterator[Line]:
+    """Yield which items did not pass, then their reason once."""
+    failure = equal[0]
+    ended = failure.status == "completed"
+    outcome = str(failure.outcome) if ended else failure.status
+    score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
+    colour, sign = ("red", "✗") if ended else ("magenta", "!")
+    mark = f"{cut_mark(failure.finish_reason)}{mark}"
+    yield from style.lines(f"{sign} {_items(equal)}: {outcome}{score}{mark}", colour, hanging=2)
+    if not ended or not failure.assertions:
+        for reason in failure_reasons(failure):
+            yield from style.lines(reason, indent=4)
+        return
+    for assertion in failure.assertions:
+        yield from _assertion(assertion, style)
+
+
+def _items(failures: Sequence[Failure]) -> str:
+    """Return what items are called: of one its case, variant and iteration, else their number."""
+    names: dict[str, int] = {}
+    for failure in failures:
+        name = f"{failure.case} [{failure.variant}]"
+        names[name] = names.get(name, 0) + 1
+    first = failures[0]
+    if len(failures) == 1:
+        iteration = f" iteration {first.iteration}" if first.iteration else ""
+        return f"{first.case} [{first.variant}]{iteration}"
+    listed = [f"{name} × {n}" if n > 1 else name for name, n in names.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{len(failures)} items ({', '.join(listed[:_NAMED])}{more})"
+
+
+def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
+    block = f"{assertion.block}: " if assertion.block else ""
+    sign = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
+    message = f": {assertion.message}" if assertion.message else ""
+    text = f"{sign} {block}{assertion.name}{message}"
+    if assertion.outcome != "failed":
+        yield from style.lines(text, indent=4)
+        return
+    yield style.line(f"    {text}")
+    if assertion.expected is not None:
+        yield style.line(f"        expected  {assertion.expected}")
+    if assertion.actual is not None:
+        yield style.line(f"        actual    {assertion.actual}")
+
+
+_OUTCOME_MARKS = {
+    "passed": ("green", "✓"),
+    "failed": ("red", "✗"),
+    "blocked": ("yellow", "–"),
+    "error": ("magenta", "!"),
+}
+_OTHER = ("yellow", "·")
+_MAX_LINES = 20
+_MOST_CHANGES = 200
+
+
+def render_verbose(view: ReportView, style: Style) -> Iterator[Line]:
+    """Yield what changed, the cases that the report lists in the order of the plan, the summary."""
+    listed = changes(view.report)
+    yield from render_changes(listed, style, _MOST_CHANGES)
+    if listed:
+        yield None, ""
+    for case in view.listed():
+        yield from _case(case, style)
+    if not view.report.cases_complete:
+        yield None, "… of so many items only those that did not pass are listed"
+    yield None, ""
+    yield from render_summary(view, style)
+
+
+def _case(case: ListedCase, style: Style) -> Iterator[Line]:
+    record = case.record
+    items = record["items"]
+    where = f"{record['id']} [{record['variant']}]"
+    if len(items) > 1:
+        colour, mark = _OUTCOME_MARKS["passed" if record["passed"] else "failed"]
+        reduced = "passed" if record["passed"] else "did not pass"
+        yield style.line(
+            f"{mark} {where}: {reduced}, {counted(len(items), 'iteration')}{_score(record)}"
+            f"{_spread(record.get('spread'))}",
+            colour,
+        )
+    for number, item in enumerate(items):
+        name = f"{where} iteration {item['iteration']}" if len(items) > 1 else where
+        outcome = item["outcome"] or item["status"]
+        mark_of_cut = cut_mark(item.get("finish_reason"))
+        colour, mark = _OUTCOME_MARKS.get(outcome, _OTHER)
+        yield style.line(f"{mark} {name}: {outcome}{_score(item)}{mark_of_cut}", colour)
+        if number == 0 and case.facts.input is not None:
+            yield from _text("    input     ", case.facts.input, style)
+        yield from _item(item, style)
+
+
+def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    reason = (item["error"] or {}).get("message") or item["reason"]
+    if reason is not None:
+        yield from style.lines(reason, indent=4)
+    if item["output"] is not None:
+        yield from _text("    output    ", item["output"], style)
+    for name, text in (item.get("outputs") or {}).items():
+        if text is not None and text != item["output"]:
+            yield from _text(f"    output of {name}  ", text, style)
+    for assertion in item["assertions"]:
+        colour, mark = _OUTCOME_MARKS.get(assertion["outcome"], _OTHER)
+        block = f"{assertion['block']}: " if assertion["block"] else ""
+        message = f": {assertion['message']}" if assertion["message"] else ""
+        text = f"{mark} {block}{assertion['name']}{message}"
+        if assertion["outcome"] in ("error", "blocked"):
+            yield from style.lines(text, colour, indent=4)
+        else:
+            yield style.line(f"    {text}", colour)
+        for name in ("expected", "actual"):
+            if assertion[name] is not None:
+                yield from _text(f"        {name:<8}  ", assertion[name], style)
+    for score in item["scores"]:
+        value = score.get("error") or _number(score["value"])
+        yield style.line(f"    · {score['name']}: {value}")
+
+
+def _text(label: str, text: str, style: Style) -> Iterator[Line]:
+    """Yield foreign text line by line; what follows the first line is indented like it."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines[:_MAX_LINES]):
+        before = label if number == 0 else " " * len(label)
+        yield None, cut(style.clean(before + line), max(style.width, len(label) + 20))
+    if len(lines) > _MAX_LINES:
+        yield None, f"{' ' * len(label)}… {counted(len(lines) - _MAX_LINES, 'more line')}"
+
+
+def _score(record: Mapping[str, Any]) -> str:
+    return "" if record["score"] is None else f", score {record['score']:.4f}"
+
+
+def _spread(spread: Mapping[str, Any] | None) -> str:
+    """Return how far apart a case's iterations are."""
+    if spread is None or spread["min"] is None:
+        return ""
+    text = f" ({spread['passed']} of {spread['iterations']} passed, "
+    text += f"{_number(spread['min'])} to {_number(spread['max'])}"
+    if spread["stdev"] is not None:
+        text += f", standard deviation {_number(spread['stdev'])}"
+    rate = spread["pass_rate"]
+    return f"{text}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import Failure
 from evalcore.model.trend import Trend
 from evalcore.report.document import Report
@@ -61,8 +62,70 @@ class ReportView(Protocol):
         """Return where a case stands in the suite."""
 
 
+def failure_reasons(failure: Failure) -> list[str]:
+    """Return why an item did not pass: its error, or each assertion that it missed."""
+    if failure.status != "completed":
+        return [failure.error_message or failure.reason or failure.status]
+    missed = [f"{each.name}: {each.message or each.outcome}" for each in failure.assertions]
+    return missed or ([failure.reason] if failure.reason else [])
+
+
+def item_reasons(item: Mapping[str, Any]) -> list[str]:
+    """Return the same of an item of `cases[]` in report.json; nothing of one that passed."""
+    if item["status"] != "completed":
+        return [(item["error"] or {}).get("message") or item["reason"] or item["status"]]
+    missed = [
+        f"{each['name']}: {each['message'] or each['outcome']}"
+        for each in item["assertions"]
+        if each["outcome"] != "passed"
+    ]
+    return missed or ([item["reason"]] if item["reason"] else [])
+
+
 def shown_text(value: Any) -> str | None:
     """Return a text as it is, and any other value as indented JSON; None for none."""
     if value is None or isinstance(value, str):
         return value
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+
+
+_MOST_CHARACTERS: Final = 240
+# Keys under which inputs hold what is asked, the likeliest first.
+_ASKING_KEYS: Final = ("question", "input", "prompt", "query", "message", "text", "content")
+
+
+def question_of(case_input: Any) -> str | None:
+    """Return the beginning of what a case asks, on one line; None without an input.
+
+    Of a conversation that is its last message of the user, of an object the text under a usual
+    key, else the whole as JSON.
+    """
+    text = _question_text(case_input)
+    return None if text is None else shorten(" ".join(text.split()), _MOST_CHARACTERS)
+
+
+def _question_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        texts = (value.get(key) for key in _ASKING_KEYS)
+        text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
+        if text is not None:
+            return text
+        if isinstance(value.get("messages"), list):
+            return _question_text(value["messages"])
+    if isinstance(value, Sequence) and value and all(isinstance(each, Mapping) for each in value):
+        users = [each for each in value if each.get("role") == "user"]
+        content = (users or list(value))[-1].get("content")
+        if content is not None:
+            return _content_text(content)
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+        return " ".join(part for part in parts if isinstance(part, str))
+    return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS, default=str).decode()

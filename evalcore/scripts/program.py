@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
-from evalcore.expressions.tree import Tree
+from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.tree import Tree, compile_tree
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
-from evalcore.scripts.iteration import Iteration, Scope
-from evalcore.scripts.mcp_tools import McpPrefix
-from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.score_tools import score_tools
-from evalcore.scripts.statement_compiler import StatementCompiler
-from evalcore.scripts.statements.statement import (
+from evalcore.scripts.builtin_tools import score_tools
+from evalcore.scripts.iteration import Iteration, Scope, Tool
+from evalcore.scripts.mcp import McpPrefix
+from evalcore.scripts.models import DEFAULT_MODEL, ModelTool
+from evalcore.scripts.score import text_of
+from evalcore.scripts.statements import (
     RESULT,
     Body,
+    CallTool,
     Compiled,
+    MistakeCollector,
+    NamedTool,
     ScriptPart,
+    StatementCompiler,
+    Toolbox,
+    ToolEntry,
     any_waits,
+    read_shape,
     run_body,
 )
-from evalcore.scripts.toolbox import Toolbox, ToolEntry
-from evalcore.scripts.tools import ToolReader
+from evalcore.scripts.tools import CustomTool, ToolReader
 
 ITERATION: Final = "TEST_ITERATION"
 _KEPT_TESTS: Final = 1_024
@@ -204,3 +211,50 @@ class SuiteProgram:
         if len(self._tests) > _KEPT_TESTS:
             self._tests.popitem(last=False)
         return test
+
+
+TEXT: Final = "text"
+ERROR: Final = "error"
+
+
+@lru_cache(maxsize=256)
+def compile_judged(written: str) -> Tree:
+    """Return the template that `of` means; a text without `${` is an expression itself.
+
+    Raises `ExpressionSyntaxError`.
+    """
+    return compile_tree(written if "${" in written else f"${{{written}}}")
+
+
+def judged_values(expressions: Iterable[str], scope: Scope) -> dict[str, dict[str, str]]:
+    """Return by expression `{text}`, or `{error}` where it has no value in the scope."""
+    values = {}
+    for written in expressions:
+        try:
+            values[written] = {TEXT: text_of(compile_judged(written).render(scope))}
+        except ExpressionError as error:
+            values[written] = {ERROR: str(error)}
+    return values
+
+
+def certain_models(body: Body) -> Iterator[str]:
+    """Yield the names of models that calls outside of conditions and loops ask.
+
+    Not those of calls whose exceptions are caught, or that say themselves which model is asked.
+    """
+    yield from _of_body(body, frozenset())
+
+
+def _of_body(body: Body, entered: frozenset[int]) -> Iterator[str]:
+    for statement in body.statements:
+        if isinstance(statement, CallTool) and not statement.catch:
+            yield from _of_tool(statement.tool, entered, names_model=statement.gives("model_ref"))
+
+
+def _of_tool(tool: Tool, entered: frozenset[int], *, names_model: bool) -> Iterator[str]:
+    while isinstance(tool, NamedTool):
+        tool = tool.tool
+    if isinstance(tool, ModelTool) and not names_model:
+        yield str(tool.config.get("model_ref") or DEFAULT_MODEL)
+    elif isinstance(tool, CustomTool) and id(tool) not in entered:
+        yield from _of_body(tool.body, entered | {id(tool)})

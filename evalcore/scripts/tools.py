@@ -2,28 +2,208 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
 from evalcore.declared.types import Text
+from evalcore.errors import UsageError
 from evalcore.expressions.failure import ExpressionSyntaxError
 from evalcore.expressions.tree import compile_tree
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
-from evalcore.scripts.custom_tool import CustomTool
-from evalcore.scripts.iteration import Tool
-from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, matches, read_mcp_reference
-from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.model_tools import TEMPLATES, ModelConfig, ModelTool
-from evalcore.scripts.python_tools import PythonTool, reference_of
-from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statement_compiler import StatementCompiler
-from evalcore.scripts.statements.statement import Compiled, ScriptPart
-from evalcore.scripts.tool_parameters import read_parameters
-from evalcore.scripts.toolbox import NamedTool, Toolbox, ToolEntry
+from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
+from evalcore.scripts.mcp import MCP, McpPrefix, McpTool, matches, read_mcp_reference
+from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
+from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
+from evalcore.scripts.statements import (
+    Body,
+    Compiled,
+    MistakeCollector,
+    NamedTool,
+    ScriptPart,
+    StatementCompiler,
+    Toolbox,
+    ToolEntry,
+    any_waits,
+    read_shape,
+    run_body,
+)
+from evalcore.trust.imports import ImportPolicy
+
+
+class CustomTool:
+    """Runs its body, which sees the parameters and then the caller's scope.
+
+    What the body stores is its own.
+    """
+
+    def __init__(self, name: str, description: str, parameters: Sequence[ToolParameter]) -> None:
+        """Take what is known before the body is read: that may call the tool itself."""
+        self.name = name
+        self.description = description
+        self._parameters = tuple(parameters)
+        self._names = tuple(parameter.name for parameter in parameters)
+        self.body = Body((), listed=True)
+
+    def waits(self, asked_tools: set[int]) -> bool:
+        """Whether the body waits."""
+        if id(self) in asked_tools:
+            return False
+        asked_tools.add(id(self))
+        return any_waits((self.body,), asked_tools)
+
+    def parameters(self) -> tuple[str, ...] | None:
+        """Return the names of the parameters."""
+        return self._names
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the parameters."""
+        return json_schema(self._parameters)
+
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
+        """Return the result of the body; raise `ToolError` for parameters that do not fit."""
+        for name in params:
+            if name not in self._names:
+                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+        values = checked_input(self.name, self._parameters, params)
+        depth = scope.get(_DEPTH, 0) + 1
+        if depth > DEEPEST_CALL:
+            message = f"{self.name}: more than {DEEPEST_CALL} tools call each other"
+            raise ToolError("RecursionError", message)
+        return await run_body(self.body, {**scope, **values, _DEPTH: depth}, run)
+
+
+# How many tools are being called within each other: of this line of calls, not of others beside it.
+_DEPTH = "\0depth"
+
+
+_DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*[.:][^\W\d]\w*")
+# A function that takes one of these makes a tool.
+_OF_FACTORIES: Final = ("tool_config",)
+_METHODS: Final = ("run", "invoke", "_run")
+
+
+def reference_of(text: str) -> str | None:
+    """Return `module:symbol` for `module.symbol`; None if the text is neither.
+
+    A lone name is a module and the symbol of that name in it.
+    """
+    if text.isidentifier():
+        return f"{text}:{text}"
+    if not _DOTTED.fullmatch(text):
+        return None
+    if ":" in text:
+        return text
+    module, _, symbol = text.rpartition(".")
+    return f"{module}:{symbol}"
+
+
+class _Loaded(NamedTuple):
+    call: Callable[..., Any]
+    names: tuple[str, ...] | None
+
+
+class PythonTool(WaitingTool):
+    """Calls a function with the parameters as its keywords, in a thread of its own."""
+
+    def __init__(
+        self, name: str | None, reference: str, description: str, config: dict[str, Any]
+    ) -> None:
+        self.reference = reference_of(reference) or reference
+        self.name = name or self.reference.rpartition(":")[2]
+        self.description = description
+        self._given_name = name
+        self._config = config
+        self._loaded: dict[ImportPolicy, _Loaded] = {}
+
+    def load(self, imports: ImportPolicy) -> None:
+        """Import the symbol and make the tool; raise `EvalError`."""
+        self._load(imports)
+
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
+        """Return what the function returns; `ForeignError` if it raises."""
+        from evalcore.trust.calls import call_foreign
+
+        function, names = self._load(run.imports)
+        if names is not None:
+            for name in [name for name in params if name not in names]:
+                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+                del params[name]
+        return _plain(await call_foreign(function, **params))
+
+    def _load(self, imports: ImportPolicy) -> _Loaded:
+        loaded = self._loaded.get(imports)
+        if loaded is None:
+            symbol = imports.load(self.reference)
+            try:
+                function = self._function(symbol)
+            except (UsageError, ToolError):
+                raise
+            # A constructor or factory of the suite.
+            except Exception as error:
+                message = f"{self.reference}: {type(error).__name__}: {error}"
+                raise UsageError(f"tool '{self.name}' cannot be made: {message}") from error
+            loaded = self._loaded[imports] = _Loaded(function, _names_of(function))
+        return loaded
+
+    def _function(self, symbol: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the callable: an instance of a class, what a factory gives, or the function."""
+        config = self._config
+        if inspect.isclass(symbol):
+            return self._callable(symbol(**config))
+        names = _names_of(symbol)
+        if names is not None and any(name in names for name in _OF_FACTORIES):
+            offered = {
+                "context": None,
+                "tool_config": dict(config),
+                "name": self._given_name,
+                "description": self.description or None,
+            }
+            arguments = {
+                name: value
+                for name, value in offered.items()
+                if name in names and (value is not None or name == "context")
+            }
+            return self._callable(symbol(**arguments))
+        return self._callable(symbol(**config)) if config else symbol
+
+    def _callable(self, product: Any) -> Callable[..., Any]:
+        if callable(product):
+            return product  # type: ignore[no-any-return] # foreign by nature
+        for name in _METHODS:
+            method = getattr(product, name, None)
+            if callable(method):
+                return method  # type: ignore[no-any-return] # foreign by nature
+        message = f"{self.reference} gave a {type(product).__name__}, which cannot be called"
+        raise UsageError(f"tool '{self.name}': {message}")
+
+
+def _names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the names of the parameters; None if any is taken or they are unknown."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    return tuple(each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY)
+
+
+def _plain(value: Any) -> Any:
+    """Return models and dataclasses as mappings, anything else as it is."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, Mapping) and not isinstance(value, dict):
+        return dict(value)
+    return value
 
 
 class ToolShape(ScriptPart):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from evalcore.version import VERSION
-from evalcore.workflow.variant import DEFAULT_SOUL
+from evalcore.workflow.definition import DEFAULT_SOUL
 
 METRICS_ENGINE: Final = "conditions-1"
 _ANNOTATIONS: Final = frozenset({"title", "description", "examples", "default", "$comment"})

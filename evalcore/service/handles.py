@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.service.wire.workflows import BlockHandle, WorkflowBlock
-from evalcore.workflow.declared_outputs import is_schema
 from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
+from evalcore.workflow.values import is_schema
 
 _JSON_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("string", "str", "text"), "string"),

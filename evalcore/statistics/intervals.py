@@ -1,20 +1,125 @@
-"""Intervals for proportions, means and paired differences (docs/reference/statistics.md)."""
+"""Intervals of rates, means and quantiles, and the distributions that they need."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
-from evalcore.model.sample import Shape, UnitSums
+from evalcore.mistakes.wording import counted
+from evalcore.model.sample import Sample, Shape, UnitSums
 from evalcore.model.tolerance import ROUNDING, reaches
-from evalcore.statistics.distributions import (
-    beta_quantile,
-    incomplete_beta,
-    t_cdf,
-    two_sided_t,
-    two_sided_z,
-)
+
+_TINY = 1e-300
+_CLOSE = 1e-16
+_TERMS = 10_000
+_HALVINGS = 200
+_COARSE = 1e-8
+_SMALLEST = 5e-324
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return the regularised incomplete beta function I_x(a, b), for a, b > 0 and 0 ≤ x ≤ 1.
+
+    By its continued fraction (Abramowitz and Stegun 26.5.8), about 14 digits.
+    """
+    if x <= 0.0:
+        return 0.0
+    if x >= 1.0:
+        return 1.0
+    # The fraction converges fast on this side of the mean only.
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - incomplete_beta(b, a, 1.0 - x)
+    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    logarithm += a * math.log(x) + b * math.log1p(-x)
+    return math.exp(logarithm) / (a * _fraction(a, b, x))
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Return 1 + d1/(1 + d2/(1 + …)), evaluated by Lentz's method."""
+    value = c = 1.0
+    d = 0.0
+    for term in range(1, _TERMS):
+        half = term // 2
+        if term % 2:
+            factor = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            factor = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        d = 1.0 / ((1.0 + factor * d) or _TINY)
+        c = (1.0 + factor / c) or _TINY
+        value *= c * d
+        if abs(c * d - 1.0) < _CLOSE:
+            break
+    return value
+
+
+@lru_cache(maxsize=1024)
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    """Return the x that I_x(a, b) = `probability`, for 0 < `probability` < 1 and a, b > 0."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in {low, high} or high - low < _CLOSE:
+            break
+        if incomplete_beta(a, b, middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def t_cdf(t: float, df: float) -> float:
+    """Return P(T ≤ t) for Student's t with `df` degrees of freedom."""
+    tail = incomplete_beta(df / 2, 0.5, df / (df + t * t)) / 2
+    return tail if t < 0 else 1.0 - tail
+
+
+@lru_cache(maxsize=256)
+def t_quantile(probability: float, df: float) -> float:
+    """Return the t that P(T ≤ t) = `probability`, for 0 < `probability` < 1."""
+    if probability == 0.5:
+        return 0.0
+    # The upper tail loses digits to 1 − p; the lower one does not.
+    below = min(probability, 1.0 - probability)
+    low = -1.0
+    while t_cdf(low, df) > below:
+        low *= 2
+    high = 0.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in {low, high}:
+            break
+        if t_cdf(middle, df) > below:
+            high = middle
+        else:
+            low = middle
+    return high if probability < 0.5 else -high
+
+
+def two_sided_t(alpha: float, df: float) -> float:
+    """Return the t that |T| exceeds with probability `alpha`, for 0 < `alpha` < 1."""
+    # 1 − α/2 loses the digits of a small α. Of others it keeps the last digit of stored reports.
+    if alpha >= _COARSE:
+        return t_quantile(1 - alpha / 2, df)
+    return -t_quantile(max(alpha / 2, _SMALLEST), df)
+
+
+def two_sided_z(alpha: float) -> float:
+    """Return the standard normal value that |Z| exceeds with probability `alpha`: z₁₋α/₂."""
+    from statistics import NormalDist
+
+    if alpha >= _COARSE:
+        return NormalDist().inv_cdf(1 - alpha / 2)
+    return -NormalDist().inv_cdf(max(alpha / 2, _SMALLEST))
+
+
+def binomial_half_cdf(k: int, n: int) -> float:
+    """Return P(Bin(n, ½) ≤ k)."""
+    if k < 0:
+        return 0.0
+    return 1.0 if k >= n else incomplete_beta(n - k, k + 1, 0.5)
+
 
 _HEAVY_TAILS = 4.0
 NORMAL_DF = 1_000_000
@@ -267,3 +372,89 @@ def smallest(holds: Callable[[int], bool], least: int) -> int:
         middle = (least + most) // 2
         least, most = (least, middle) if holds(middle) else (middle + 1, most)
     return least
+
+
+class Estimate(NamedTuple):
+    """The ends of an interval with its method, or the `reason` why there is none.
+
+    `warning` says why the interval is to be taken with care.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    method: str | None = None
+    reason: str | None = None
+    warning: str | None = None
+
+
+def moments_of(sample: Sample) -> Moments | None:
+    """Return the moments of a sample; None if its spread is not known."""
+    if sample.standard_error is None:
+        return None
+    clusters = sample.units if sample.clustered else None
+    return Moments(sample.n, sample.mean, sample.standard_error, sample.df, clusters, sample.shape)
+
+
+def estimate_mean(sample: Sample, alpha: float = 0.05) -> Estimate:
+    """Return the interval of a mean of scores, held in [0, 1]."""
+    moments = moments_of(sample)
+    if moments is None:
+        return Estimate(reason=sample.reason)
+    return _estimate(mean_interval(moments, alpha), sample)
+
+
+def estimate_amount(sample: Sample, alpha: float = 0.05) -> Estimate:
+    """Return Student's interval of a mean amount (latency, cost), held above 0.
+
+    None of equal amounts: they have no bound that would hold without variance.
+    """
+    moments = moments_of(sample)
+    if moments is None:
+        return Estimate(reason=sample.reason)
+    if moments.standard_error == 0:
+        return Estimate(reason="all values are equal: an interval needs some that differ")
+    low, high, method = t_interval(moments, alpha)
+    return _estimate(Interval(max(0.0, low), high, method), sample)
+
+
+def estimate_total(sample: Sample, total: float) -> Estimate:
+    """Return the interval of the total of `sample.n` amounts, held above 0."""
+    if sample.standard_error is None:
+        return Estimate(reason=sample.reason)
+    scaled = sample._replace(mean=total, standard_error=sample.standard_error * sample.n)
+    return estimate_amount(scaled)
+
+
+def estimate_rate(sample: Sample, alpha: float = 0.05) -> Estimate:
+    """Return Wilson's interval of a share of cases, over its `effective_cases`."""
+    if not sample.n or sample.passed is None:
+        return Estimate(reason=sample.reason)
+    low, high, method = wilson_share(sample.mean, effective_cases(sample, alpha), alpha)
+    if sample.units != sample.n:
+        method = "wilson, effective cases"
+    return _estimate(Interval(low, high, method), sample)
+
+
+def effective_cases(sample: Sample, alpha: float = 0.05) -> float:
+    """Return how many independent cases say as much of a rate as the sample's.
+
+    Of values in units of several (clusters, variants of a case): p(1 − p) over the squared standard
+    error, of clusters times (z₁₋α/₂ / t₁₋α/₂)² at their degrees of freedom (Korn and Graubard
+    1998), at most `n`. Of rates of 0 and 1, which show no spread, the number of units.
+    """
+    if sample.units == sample.n:
+        return float(sample.n)
+    plain = sample.mean * (1 - sample.mean)
+    if not plain or not sample.standard_error:
+        return float(sample.units)
+    size = plain / sample.standard_error**2
+    if sample.clustered:
+        size *= (two_sided_z(alpha) / two_sided_t(alpha, sample.df)) ** 2
+    return min(float(sample.n), size)
+
+
+def _estimate(interval: Interval, sample: Sample) -> Estimate:
+    warning = None
+    if sample.clustered and sample.units < FEW_CLUSTERS:
+        warning = f"only {counted(sample.units, 'cluster')}"
+    return Estimate(*interval, warning=warning)

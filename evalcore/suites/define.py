@@ -24,7 +24,7 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.suites.json_parts import json_values, places_beyond_json
 from evalcore.suites.local_names import LocalNames
-from evalcore.targets.flow_context import FlowVariant
+from evalcore.targets.function_context import FlowVariant
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -195,7 +195,7 @@ def _flow(flow: Any, names: LocalNames) -> Any:
         return os.fspath(flow)
     if callable(flow):
         return names.describe(flow)
-    from evalcore.targets.node_flow import as_nodes, as_wrapper
+    from evalcore.targets.nodes import as_nodes, as_wrapper
 
     wrapper = as_wrapper(flow)
     if wrapper is not None and as_nodes(wrapper["flow"]) is not None:

@@ -151,8 +151,7 @@ class SuiteReport:
         """Return the report as the command line prints it."""
         from evalcore.pipeline.finish import view_run
         from evalcore.pipeline.presenting import Presented
-        from evalcore.report.terminal import SHOWN_FAILURES, render_terminal
-        from evalcore.report.terminal_style import Style
+        from evalcore.report.terminal import SHOWN_FAILURES, Style, render_terminal
 
         with view_run(self.run) as view:
             lines = render_terminal(Presented(view), Style(_on_one_line), most=SHOWN_FAILURES)

@@ -24,7 +24,7 @@ from evalcore.pipeline.finish import RunView, evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.redaction.exceptions import cover_exception
+from evalcore.redaction.redactor import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store

@@ -31,7 +31,7 @@ from evalcore.suites.run import (
     off_the_loop,
     report_of,
 )
-from evalcore.workflow.failure import NO_EXECUTOR
+from evalcore.workflow.events import NO_EXECUTOR
 
 Executor = Callable[[Any], Any]
 _EXECUTOR = "executor"

@@ -8,13 +8,12 @@ from math import fsum
 from typing import Any
 
 from evalcore.errors import TargetError
-from evalcore.judging.texts import conversation_text
+from evalcore.judging.prompts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics, sum_tokens
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
 from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
-from evalcore.targets.case_messages import Message, prompt_of
-from evalcore.targets.work import Runnable, Work
+from evalcore.targets.work import Message, Runnable, Work, prompt_of
 
 PassesTurn = Callable[[Evidence, int], Awaitable[bool]]
 """Whether a turn, by its number, passes with the evidence of the turns until then."""

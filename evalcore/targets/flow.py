@@ -4,55 +4,90 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
+from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
-from evalcore.model.target import Target
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.engine_calls import default_provider
-from evalcore.targets.flow_answer import (
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.planning.codec import decode_evidence, encode_evidence
+from evalcore.providers.chat import ChatModel
+from evalcore.targets.answers import (
     AnswerError,
     block_evidence,
     returned_evidence,
     with_primary,
 )
-from evalcore.targets.flow_context import (
+from evalcore.targets.function_context import (
+    COMPLETE,
     CountedCalls,
     FlowContext,
-    FlowVariant,
+    alive,
     arguments_for,
-    live_call,
+    called,
+    chat_model_of,
+    complete_in_engine,
+    complete_in_worker,
+    context_of,
     measured,
+    model_in_worker,
 )
-from evalcore.targets.flow_endpoint import chat_model_of
-from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
-from evalcore.targets.node_flow import (
+from evalcore.targets.nodes import (
     PRIMARY_KEYS,
     WRAPPER_KEYS,
+    NodeCalls,
+    NodeExecution,
     NodeFlow,
+    NodeQuestion,
+    NodeRegistry,
+    TargetAnswer,
     as_nodes,
     as_wrapper,
     read_node_flow,
+    register_call,
 )
-from evalcore.targets.node_registry import NodeRegistry, register_call
-from evalcore.targets.node_run import NodeExecution
-from evalcore.targets.node_targets import NodeTargets
-from evalcore.targets.registry import KINDS, build
-from evalcore.targets.work import Work
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.targets.options import BuildContext
+from evalcore.targets.registry import KINDS, build_within
+from evalcore.targets.work import Message, Work, input_messages, prompt_of
+from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
+from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_pool import WorkerPool
-    from evalcore.providers.chat import ChatModel
+    from evalcore.isolation.worker import Engine
+
+
+_ENTRY: Final = "evalcore.targets.flow:flow_in_worker"
+_ANSWER: Final = "answer"
+_NODE: Final = "node"
+_EVENTS: Final = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCall:
+    """One work item of a flow, as a worker process gets it."""
+
+    options: dict[str, Any]
+    name: str
+    case: Case
+    variant: Variant
+    iteration: int
+    item: int
+    prompt: str
+    messages: tuple[Message, ...]
+    folder: Path
+    imports: ImportPolicy
+    mode: str
+    workspace: Path | None
+
 
 _KIND: Final = "flow"
 _DEEPEST: Final = 5
@@ -121,19 +156,18 @@ class FlowTarget:
         self._context.check(work.mode)
         workers = self._workers(work)
         if workers is not None:
-            from evalcore.targets.flow_call import answer_in_worker
-
-            options = self._options.model_dump(exclude={"providers"})
-            return await answer_in_worker(self, options, self._context.name, work, workers)
+            return await self._answer_in_worker(work, workers)
         calls = CountedCalls(work.complete)
-        context = self._call_context(work, calls)
+        options = self._options
+        context = context_of(work, options.config, options.provider, options.model)
+        context = alive(context, calls, self.chat)
         started = time.perf_counter()
         flow: Any = self._options.target
         if flow is None:
             flow = self._function(work)
         try:
             if self._options.call == "executor":
-                returned = await _called(flow, [ExecutorCase.of(work.case)], {})
+                returned = await called(_KIND, flow, ExecutorCase.of(work.case))
                 evidence = _blocks_of(returned, work.case.block_fixtures)
             else:
                 evidence = await self._executed(flow, context, work)
@@ -143,7 +177,42 @@ class FlowTarget:
             raise TargetError(_KIND, str(error)) from error
         finally:
             context.cancel.set()
-        return measured(evidence, calls, round((time.perf_counter() - started) * 1000, 1))
+        return measured(evidence, calls, started)
+
+    async def _answer_in_worker(self, work: Work, workers: WorkerPool) -> Evidence:
+        """Return the answer of a flow whose functions run in a worker process."""
+        call = FlowCall(
+            options=self._options.model_dump(exclude={"providers"}),
+            name=self._context.name,
+            case=work.case,
+            variant=work.variant,
+            iteration=work.iteration,
+            item=work.item,
+            prompt=work.prompt,
+            messages=work.messages,
+            folder=work.folder,
+            imports=work.imports,
+            mode=work.mode,
+            workspace=work.workspace,
+        )
+
+        async def answer(question: str, value: Any) -> Any:
+            if question == COMPLETE:
+                return await complete_in_engine(value, self.chat, work.complete)
+            if question == _ANSWER:
+                target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
+                return await self.answered(target, work)
+            if question == _NODE:
+                return await self.answered_node(NodeQuestion(*value), work)
+            if question == _EVENTS:
+                if work.run_store is not None:
+                    for event in value["events"]:
+                        await work.run_store.append_event(Event(*event))
+                    await work.run_store.save_snapshot(Snapshot(*value["snapshot"]))
+                return None
+            raise TargetError("process", f"the engine has no answer to '{question}'")
+
+        return decode_evidence(await workers.call(Job(_ENTRY, call, answer), work.standing_still))
 
     def _workers(self, work: Work) -> WorkerPool | None:
         """Return the worker processes that the flow's function runs in; None for this one."""
@@ -165,30 +234,7 @@ class FlowTarget:
 
     def chat(self, provider: str | None, model: str | None) -> ChatModel:
         """Return the model of these names; raise `TargetError`."""
-        named = default_provider(provider, model)
-        return chat_model_of(named, model, self._options.providers, self._context)
-
-    def _call_context(self, work: Work, calls: CountedCalls) -> FlowContext:
-        options = self._options
-        variant = FlowVariant(
-            work.variant.id,
-            options.provider,
-            options.model,
-            own_copy(options.config),
-            work.variant.tags,
-        )
-        return FlowContext(
-            case_input=own_copy(work.case.input),
-            variant=variant,
-            mode=work.mode,
-            case_id=work.case.id,
-            iteration=work.iteration,
-            metadata=own_copy(work.case.metadata),
-            expected_output=own_copy(work.case.expected_output),
-            messages=own_copy(work.messages),
-            workspace=None if work.workspace is None else str(work.workspace),
-            live=live_call(calls, self.chat, work.case.id, variant, work.iteration),
-        )
+        return chat_model_of(provider, model, self._options.providers, self._context)
 
     async def _executed(
         self, flow: Any, context: FlowContext, work: Work, depth: int = 0
@@ -203,8 +249,8 @@ class FlowTarget:
         if target is not None:
             return await self.answered(target, work)
         if callable(flow):
-            arguments = arguments_for(flow, context)
-            returned = await _called(flow, *arguments)
+            arguments, keywords = arguments_for(flow, context)
+            returned = await called(_KIND, flow, *arguments, **keywords)
             return await self._executed(returned, context, work, depth + 1)
         return returned_evidence(flow)
 
@@ -244,8 +290,8 @@ class FlowTarget:
             raise AnswerError(f"the primary output '{primary}' is no node; nodes: {nodes}")
         registry = NodeRegistry()
         if wrapper.get("register") is not None:
-            arguments = register_call(wrapper["register"], registry, work.mode)
-            await _called(wrapper["register"], *arguments)
+            arguments, keywords = register_call(wrapper["register"], registry, work.mode)
+            await called(_KIND, wrapper["register"], *arguments, **keywords)
 
         async def ask(question: NodeQuestion) -> TargetAnswer | None:
             return await self.answered_node(question, work)
@@ -254,24 +300,41 @@ class FlowTarget:
         return await NodeExecution(flow, registry, context, ask, store).run(primary)
 
     async def answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
-        """Return the answer of the target that a node's type names; None if there is none."""
-        return await NodeTargets(self._options.providers, self._context, work).ask(question)
+        """Return the answer of the target that a node's type names; None if there is none.
+
+        An input `{prompt}` or `{messages}` is what it holds. The node's configuration is laid over
+        the target's options.
+        """
+        entry = self._options.providers.get(question.type)
+        if entry is None:
+            return None
+        value = question.input
+        if isinstance(value, Mapping) and len(value) == 1:
+            ((key, inner),) = value.items()
+            if key in ("prompt", "messages") and isinstance(inner, str | list):
+                value = inner
+        target = Target(question.type, entry["kind"], dict(entry["options"]))
+        variant = replace(DEFAULT_VARIANT, config=question.config)
+        what = f"target '{target.name}'"
+        runnable = build_within(self._context, target, variant, what=what, error_kind="target")
+        calls: list[ProviderCall] = []
+        messages = input_messages(value, any_value=True)
+        node_work = replace(
+            work,
+            case=work.case._replace(input=value),
+            messages=messages,
+            prompt=prompt_of(messages),
+            complete=NodeCalls(work.complete, question.node, calls),
+        )
+        return TargetAnswer(await runnable.answer(node_work), tuple(calls))
 
     async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""
         if target.kind == "workflow" and self._options.providers:
             options = {"providers": self._options.providers, **target.options}
             target = Target(target.name, target.kind, options)
-        context = self._context
-        try:
-            runnable = build(target, folder=context.folder, environment=context.surroundings)
-        except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            message = f"target '{target.name}': {where}: {first['msg']}"
-            raise TargetError(_KIND, message) from error
-        except (EvalError, ValueError) as error:
-            raise TargetError(_KIND, f"target '{target.name}': {error}") from error
+        what = f"target '{target.name}'"
+        runnable = build_within(self._context, target, what=what, error_kind=_KIND)
         return await runnable.answer(work)
 
 
@@ -293,16 +356,6 @@ def _target_in(flow: Any) -> Target | None:
         return None
     options = {key: value for key, value in flow.items() if key not in {"provider", "name"}}
     return Target(str(flow.get("name", kind)), kind, options)
-
-
-async def _called(function: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-    try:
-        return await call_foreign(function, *arguments, **keywords)
-    except ForeignError as error:
-        cause = error.__cause__
-        if isinstance(cause, TargetError):
-            raise cause from None
-        raise TargetError(_KIND, str(error)) from cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,3 +396,72 @@ def _blocks_of(returned: Any, fixtures: Evidence | None) -> Evidence:
     output = evidence.output if evidence.outputs else fixtures.output
     measured = {**evidence.block_metrics, **fixtures.block_metrics}
     return evidence._replace(output=output, outputs=outputs, block_metrics=measured)
+
+
+async def flow_in_worker(call: FlowCall, engine: Engine) -> dict[str, Any]:
+    """Return the evidence of a flow as JSON values: what a worker process runs."""
+    flow = _FlowInWorker(call, engine)
+    return encode_evidence(await flow.answer(flow.work))
+
+
+class _FlowInWorker(FlowTarget):
+    """A flow whose model calls and targets are asked of the engine."""
+
+    def __init__(self, call: FlowCall, engine: Engine) -> None:
+        super().__init__(FlowOptions(**call.options), BuildContext(call.name, call.folder, {}))
+        self._engine = engine
+        self.work = Work(
+            case=call.case,
+            variant=call.variant,
+            iteration=call.iteration,
+            item=call.item,
+            prompt=call.prompt,
+            messages=call.messages,
+            folder=call.folder,
+            imports=call.imports,
+            mode=call.mode,
+            workspace=call.workspace,
+            complete=complete_in_worker(engine),
+            run_store=_EngineRunStore(engine),
+        )
+
+    def _function(self, work: Work) -> Any:
+        function = super()._function(work)
+        self._engine.loaded()
+        return function
+
+    def chat(self, provider: str | None, model: str | None) -> ChatModel:
+        """Return what stands for the model until the engine is asked."""
+        return model_in_worker(provider, model)
+
+    async def answered(self, target: Target, work: Work) -> Evidence:  # noqa: ARG002 - as its base
+        """Return the answer of the engine's target."""
+        stored = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
+        evidence: Evidence = await self._engine.ask(_ANSWER, stored)
+        return evidence
+
+    async def answered_node(
+        self,
+        question: NodeQuestion,
+        work: Work,  # noqa: ARG002 - as its base
+    ) -> TargetAnswer | None:
+        """Return the answer of the engine's target."""
+        answer: TargetAnswer | None = await self._engine.ask(_NODE, list(question))
+        return answer
+
+
+class _EngineRunStore(MemoryRunStore):
+    """Hands the events of nodes to the engine, together with each snapshot."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._sent = 0
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and every event before it, in the engine's store."""
+        await super().save_snapshot(snapshot)
+        events = await self.load_events(self._sent)
+        self._sent = snapshot.sequence
+        raw = {"events": [list(event) for event in events], "snapshot": list(snapshot)}
+        await self._engine.ask(_EVENTS, raw)

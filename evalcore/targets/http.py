@@ -17,17 +17,16 @@ from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
 from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
-from evalcore.targets.build_context import BuildContext, check_address
-from evalcore.targets.case_messages import json_text
-from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.option_templates import (
+from evalcore.targets.answers import evidence_of
+from evalcore.targets.options import BuildContext, check_address
+from evalcore.targets.templates import (
     PLACEHOLDER,
     filled,
     filled_value,
     value_of,
     with_template,
 )
-from evalcore.targets.work import Work, with_attachments
+from evalcore.targets.work import Work, json_text, with_attachments
 from evalcore.trust.variables import MARK, substituted
 
 _KIND: Final = "http"

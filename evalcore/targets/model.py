@@ -14,11 +14,10 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.suite import Case
 from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat_model
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.case_messages import Message
-from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.option_templates import templated
-from evalcore.targets.work import Work
+from evalcore.targets.answers import evidence_of
+from evalcore.targets.options import BuildContext
+from evalcore.targets.templates import templated
+from evalcore.targets.work import Message, Work
 from evalcore.trust.files import repository_root, resolve_inside
 
 __all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from json import JSONEncoder
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, no_answer
+from evalcore.isolation.pool import Job, no_answer
 from evalcore.model.evidence import Evidence
-from evalcore.model.own_copy import own_copy
+from evalcore.model.exchange import Complete, Reply
+from evalcore.model.own_copy import plain_value
 from evalcore.model.suite import Case
-from evalcore.planning.codec import decode_evidence
-from evalcore.targets.build_context import BuildContext
-from evalcore.targets.engine_calls import COMPLETE, complete_in_engine, default_provider
-from evalcore.targets.flow_context import FlowContext, FlowVariant
-from evalcore.targets.flow_endpoint import chat_model_of
-from evalcore.targets.python_call import PythonCall, PythonFunctions, evidence_of
-from evalcore.targets.work import Work
+from evalcore.planning.codec import decode_evidence, encode_evidence
+from evalcore.targets.function_context import (
+    COMPLETE,
+    ChatModels,
+    CountedCalls,
+    FlowContext,
+    alive,
+    called,
+    chat_model_of,
+    complete_in_engine,
+    complete_in_worker,
+    context_of,
+    measured,
+    model_in_worker,
+)
+from evalcore.targets.options import BuildContext
+from evalcore.targets.work import Work, json_text
+from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.isolation.worker import Engine
     from evalcore.providers.chat import ChatModel
 
-_ENTRY: Final = "evalcore.targets.python_call:call_in_worker"
+
+_ENCODER: Final = JSONEncoder()
+_KIND: Final = "python"
+_ENTRY: Final = "evalcore.targets.python:call_in_worker"
 
 
 class PythonOptions(BaseModel):
@@ -81,7 +103,9 @@ class PythonTarget:
         worker process ends.
         """
         self._context.check(work.mode)
-        reference, context = self._options.callable, self._call_context(work)
+        reference, config = self._options.callable, self._options.config
+        provider, model = (_text_or_none(config.get(name)) for name in ("provider", "model"))
+        context = context_of(work, config, provider, model)
         workers = work.workers.of(self._options.isolation)
         if workers is None:
             function = self._functions.load(reference, work.imports)
@@ -96,24 +120,109 @@ class PythonTarget:
         return decode_evidence(await workers.call(job, work.standing_still))
 
     def _chat(self, provider: str | None, model: str | None) -> ChatModel:
-        named = default_provider(provider, model)
-        return chat_model_of(named, model, self._options.providers, self._context)
-
-    def _call_context(self, work: Work) -> FlowContext:
-        config = own_copy(self._options.config)
-        provider, model = (_text_or_none(config.get(name)) for name in ("provider", "model"))
-        return FlowContext(
-            case_input=own_copy(work.case.input),
-            variant=FlowVariant(work.variant.id, provider, model, config, work.variant.tags),
-            mode=work.mode,
-            case_id=work.case.id,
-            iteration=work.iteration,
-            metadata=own_copy(work.case.metadata),
-            expected_output=own_copy(work.case.expected_output),
-            messages=own_copy(work.messages),
-            workspace=None if work.workspace is None else str(work.workspace),
-        )
+        return chat_model_of(provider, model, self._options.providers, self._context)
 
 
 def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """One call of a function: which, where it may be imported from, and with what."""
+
+    reference: str
+    imports: ImportPolicy
+    context: FlowContext
+
+
+class _Function(NamedTuple):
+    call: Callable[..., Any]
+    takes_context: bool
+
+
+class PythonFunctions:
+    """The functions of one process by their reference, imported once."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, ImportPolicy], _Function] = {}
+
+    def load(self, reference: str, imports: ImportPolicy) -> _Function:
+        """Return the function; raise `TargetError` of kind `import`."""
+        key = (reference, imports)
+        function = self._functions.get(key)
+        if function is None:
+            try:
+                function = _described(imports.load(reference))
+            except EvalError as error:
+                raise TargetError("import", str(error)) from error
+            self._functions[key] = function
+        return function
+
+
+async def evidence_of(
+    function: _Function, context: FlowContext, complete: Complete, models: ChatModels
+) -> Evidence:
+    """Return the function's answer as evidence; raise `TargetError` of kind `python`.
+
+    Model calls of its context are the engine's to measure: without any, the latency is measured
+    around the function.
+    """
+    calls = CountedCalls(complete)
+    context = alive(context, calls, models)
+    keywords = {"context": context} if function.takes_context else {}
+    started = perf_counter()
+    try:
+        value = await called(_KIND, function.call, context.case_input, **keywords)
+    finally:
+        context.cancel.set()
+    return measured(_evidence(value), calls, started)
+
+
+_IN_THIS_PROCESS: Final = PythonFunctions()
+
+
+async def call_in_worker(call: PythonCall, engine: Engine) -> dict[str, Any]:
+    """Return the evidence of a call as JSON values: what a worker process runs."""
+    function = _IN_THIS_PROCESS.load(call.reference, call.imports)
+    engine.loaded()
+    complete = complete_in_worker(engine)
+    return encode_evidence(await evidence_of(function, call.context, complete, model_in_worker))
+
+
+def _described(function: Callable[..., Any]) -> _Function:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C, without a signature
+        return _Function(function, takes_context=False)
+    takes_context = any(
+        item.kind is item.VAR_KEYWORD
+        or (item.name == "context" and item.kind is not item.POSITIONAL_ONLY)
+        for item in parameters
+    )
+    return _Function(function, takes_context)
+
+
+def _evidence(value: Any) -> Evidence:
+    if isinstance(value, Evidence):
+        output: Any = value.output
+        if output is not None and not isinstance(output, str):
+            name = type(output).__name__
+            raise TargetError(_KIND, f"returned an Evidence whose output is {name}, not text")
+        try:
+            _ENCODER.encode(encode_evidence(value))
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise TargetError(_KIND, f"returned what JSON cannot hold: {error}") from error
+        return value
+    if isinstance(value, Reply):
+        return Evidence(output=value.text)
+    try:
+        plain = plain_value(value)
+        if isinstance(plain, str):
+            return Evidence(output=str(plain))
+        if not isinstance(plain, Mapping | list | bool | int | float):
+            name = type(value).__name__
+            raise TargetError(_KIND, f"returned {name}; return text, a JSON value or an Evidence")
+        return Evidence(output=json_text(plain))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TargetError(_KIND, f"returned what JSON cannot hold: {error}") from error

@@ -10,15 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
+    from evalcore.targets.options import BuildContext
     from evalcore.targets.work import Runnable
 
 
@@ -72,18 +73,18 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             asks_model=True,
         ),
         "block": TargetKind(
-            "evalcore.targets.block",
+            "evalcore.targets.workflow",
             "ReplayedBlock",
             "WorkflowOptions",
             "variant",
             takes_context=True,
             reads_messages=False,
         ),
-        "cli": TargetKind("evalcore.targets.cli", "CliTarget", "CliOptions"),
-        "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
-        "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions", instant=True),
+        "cli": TargetKind("evalcore.targets.program", "CliTarget", "CliOptions"),
+        "command": TargetKind("evalcore.targets.program", "CommandTarget", "CommandOptions"),
+        "echo": TargetKind("evalcore.targets.simple", "EchoTarget", "EchoOptions", instant=True),
         "fixture": TargetKind(
-            "evalcore.targets.fixture", "FixtureTarget", "FixtureOptions", instant=True
+            "evalcore.targets.simple", "FixtureTarget", "FixtureOptions", instant=True
         ),
         "flow": TargetKind(
             "evalcore.targets.flow",
@@ -92,13 +93,13 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "config",
             takes_context=True,
             has_blocks=True,
-            preloads="evalcore.targets.flow_worker",
+            preloads="evalcore.targets.flow",
             item_timeout_s=OWN_CODE_S,
         ),
         "http": TargetKind(
             "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
         ),
-        "mock": TargetKind("evalcore.targets.mock", "MockTarget", "MockOptions", instant=True),
+        "mock": TargetKind("evalcore.targets.simple", "MockTarget", "MockOptions", instant=True),
         "openai": TargetKind(
             "evalcore.targets.model",
             "OpenAITarget",
@@ -112,14 +113,14 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "PythonOptions",
             "config",
             takes_context=True,
-            preloads="evalcore.targets.python_call",
+            preloads="evalcore.targets.python",
             item_timeout_s=OWN_CODE_S,
         ),
         "replay": TargetKind(
-            "evalcore.targets.replay", "ReplayTarget", "ReplayOptions", instant=True
+            "evalcore.targets.simple", "ReplayTarget", "ReplayOptions", instant=True
         ),
         "sentence-transformers": TargetKind(
-            "evalcore.targets.sentence_transformers",
+            "evalcore.targets.embeddings",
             "LocalEmbeddingTarget",
             "LocalEmbeddingOptions",
             item_timeout_s=OWN_CODE_S,
@@ -254,7 +255,7 @@ def build(
     named: Any = target.options.get("fallback_targets") or ()
     if not named:
         return runnable
-    from evalcore.targets.fallbacks import Fallback, WithFallbacks
+    from evalcore.targets.wrappers import Fallback, WithFallbacks
 
     fallbacks = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
     return WithFallbacks(
@@ -266,10 +267,41 @@ def build(
     )
 
 
+def build_within(
+    context: BuildContext,
+    target: Target,
+    variant: Variant = DEFAULT_VARIANT,
+    *,
+    what: str,
+    error_kind: str,
+) -> Runnable:
+    """Return a target that a target asks, ready to answer.
+
+    Raise `TargetError` of `error_kind` that names `what` (as "target 'x'") for options that do not
+    fit.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return build(target, variant, folder=context.folder, environment=context.surroundings)
+    except ValidationError as error:
+        raise TargetError(error_kind, f"{what}: {first_mistake(error)}") from error
+    except TargetError:
+        raise
+    except (EvalError, ValueError) as error:
+        raise TargetError(error_kind, f"{what}: {error}") from error
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return the place and the text of the first mistake in a target's options."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
 def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
-    from evalcore.targets.reasoning import WithoutReasoning, strips_reasoning
+    from evalcore.targets.wrappers import WithoutReasoning, strips_reasoning
 
     runnable = _as_it_answers(target, variant, folder, environment)
     return WithoutReasoning(runnable) if strips_reasoning(target, variant) else runnable
@@ -279,7 +311,7 @@ def _as_it_answers(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
     if target.kind == SCRIPT:
-        from evalcore.targets.build_context import context_for
+        from evalcore.targets.options import context_for
         from evalcore.targets.script import ScriptTarget
 
         _, context = context_for(target.name, {}, folder, environment)
@@ -290,7 +322,7 @@ def _as_it_answers(
     options = merged_options(target, variant)
     if not row.takes_context and not any(name in options for name in _WITH_SECRETS):
         return cast("Runnable", make(model.model_validate(options)))
-    from evalcore.targets.build_context import context_for
+    from evalcore.targets.options import context_for
 
     model.model_validate(options)
     with_secrets, context = context_for(target.name, options, folder, environment)

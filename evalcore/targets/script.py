@@ -14,25 +14,24 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, SkippedError
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case
-from evalcore.scripts.certain_models import certain_models
-from evalcore.scripts.failure import kind_of
-from evalcore.scripts.iteration import Iteration
-from evalcore.scripts.judged_values import judged_values
-from evalcore.scripts.mcp_client import McpServers
-from evalcore.scripts.mistake_collector import RaisingCollector
+from evalcore.scripts.iteration import Iteration, kind_of
+from evalcore.scripts.mcp import McpServers
 from evalcore.scripts.models import VARIANT_KEYS, merged_models, model_entry
 from evalcore.scripts.program import (
     Layer,
     LevelReader,
     SuiteProgram,
     Test,
+    certain_models,
+    judged_values,
     open_servers,
     read_levels,
 )
 from evalcore.scripts.score import score_of, text_of
+from evalcore.scripts.statements import RaisingCollector
 from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
-from evalcore.targets.build_context import BuildContext, context_for
+from evalcore.targets.options import BuildContext, context_for
 from evalcore.targets.work import Work
 from evalcore.trust.secret_options import telling_values
 from evalcore.trust.variables import nearest_env_file, variables_from
@@ -222,7 +221,7 @@ def _target_error(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
-    from evalcore.trust.foreign_calls import ForeignError
+    from evalcore.trust.calls import ForeignError
 
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):

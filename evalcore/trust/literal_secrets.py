@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from evalcore.redaction.names import SECRET_FIELD, SECRET_HEADER, is_telling
+from evalcore.redaction.names import SECRET_FIELD, SECRET_HEADER, is_key, is_telling
 from evalcore.redaction.redactor import PROCESS
-from evalcore.redaction.well_known import is_key
 from evalcore.trust.variables import REFERENCE
 
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}")

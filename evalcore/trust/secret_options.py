@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import TargetError
-from evalcore.redaction.names import SECRET_HEADER
+from evalcore.redaction.names import SECRET_HEADER, is_key
 from evalcore.redaction.redactor import PROCESS
-from evalcore.redaction.well_known import is_key
 from evalcore.repository import repository_root
 from evalcore.trust.variables import MARK, REFERENCE, Variables, substituted
 

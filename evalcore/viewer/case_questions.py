@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from evalcore.model.run import Plan
-from evalcore.report.questions import question_of
+from evalcore.report.view import question_of
 from evalcore.storage.runs import StoredRun
 
 

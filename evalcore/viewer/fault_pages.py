@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evalcore.redaction.exceptions import cover_exception
+from evalcore.redaction.redactor import cover_exception
 from evalcore.viewer.rendering import render
 from evalcore.viewer.site import site_of
 

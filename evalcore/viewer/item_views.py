@@ -11,7 +11,7 @@ from evalcore.analytics.cases import CaseItem
 from evalcore.errors import ObjectNotFoundError
 from evalcore.model.evidence import Evidence
 from evalcore.planning.codec import decode_evidence
-from evalcore.report.word_difference import WordDifference, word_difference
+from evalcore.report.comparison import WordDifference, word_difference
 from evalcore.storage.layout import blob_key
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.texts import PageText, TextBudget

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import did_you_mean
-from evalcore.report.changes import MeasureChange, variant_measures
+from evalcore.report.comparison import MeasureChange, variant_measures
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError
 from evalcore.model.run import Manifest, State
-from evalcore.report.changes import changes
+from evalcore.report.comparison import changes
 from evalcore.report.document import Report
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore

@@ -14,10 +14,9 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from evalcore.model.latency_text import latency_text
-from evalcore.report.costs import usd_text
-from evalcore.report.durations import duration_text
+from evalcore.report.figures import duration_text, usd_text
 from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
-from evalcore.report.html_templates import html_templates
+from evalcore.report.html import html_templates
 from evalcore.version import VERSION
 from evalcore.viewer.site import Site
 from evalcore.viewer.trend_pictures import chart_script_digest

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.report.comparison import WordDifference, word_difference
 from evalcore.report.view import shown_text
-from evalcore.report.word_difference import WordDifference, word_difference
 from evalcore.storage.runs import StoredRun
 
 MOST_DIFFERENCES: Final = 60

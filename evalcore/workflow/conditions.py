@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from evalcore.declared.types import NonEmpty, Text
+from evalcore.mistakes.wording import suggest
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
-from evalcore.workflow.failure import BlockError
-from evalcore.workflow.part import WorkflowPart
+from evalcore.workflow.definition import BlockCondition, ConditionGroup, Loc, WorkflowMistake
+from evalcore.workflow.events import BlockError
 from evalcore.workflow.values import MISSING, text_of
 
 _SEARCH_LIMIT_S: Final = 2.0
-
-
-class BlockCondition(WorkflowPart):
-    """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
-
-    eval_key: str | None = None
-    operator: Text
-    value: Any = None
-
-
-class ConditionGroup(WorkflowPart):
-    """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
-
-    combinator: Literal["and", "or"] = "and"
-    conditions: NonEmpty[BlockCondition]
 
 
 Look = Callable[[str | None], Any]
@@ -157,3 +143,36 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
 OPERATORS: Final = (*_OPERATORS, "exists", "not_exists")
 # Of these the second operand is left out.
 UNARY: Final = frozenset({"is_empty", "not_empty", "exists", "not_exists"})
+
+
+def condition_mistakes(
+    written: ConditionGroup | BlockCondition | None, loc: Loc
+) -> Iterator[WorkflowMistake]:
+    """Yield what is wrong with the operators and patterns of conditions."""
+    if isinstance(written, ConditionGroup):
+        for number, condition in enumerate(written.conditions):
+            yield from condition_mistakes(condition, (*loc, "conditions", number))
+    elif written is not None:
+        has_value = "value" in written.model_fields_set
+        yield from operator_mistakes(written.operator, written.value, loc, has_value=has_value)
+
+
+def operator_mistakes(
+    operator: str, value: object, loc: Loc, *, has_value: bool
+) -> Iterator[WorkflowMistake]:
+    """Yield what is wrong with one comparison at `loc`."""
+    if operator not in OPERATORS:
+        message = f"unknown operator '{operator}'.{suggest(operator, OPERATORS)}"
+        yield WorkflowMistake((*loc, "operator"), message)
+    elif operator not in UNARY and not has_value:
+        yield WorkflowMistake(loc, f"the operator '{operator}' needs a 'value'")
+    elif operator == "regex":
+        yield from pattern_mistakes(value, (*loc, "value"))
+
+
+def pattern_mistakes(pattern: object, loc: Loc) -> Iterator[WorkflowMistake]:
+    """Yield a mistake if a text is no pattern of Python's `re`."""
+    try:
+        re.compile(str(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        yield WorkflowMistake(loc, f"invalid pattern: {error}")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import UNMEASURED, Metrics
-from evalcore.model.exchange import ProviderError, Request, SkippedError
-from evalcore.workflow.definition import Block, WorkflowDefinition
-from evalcore.workflow.events import EventType
-from evalcore.workflow.failure import BlockError, NoExecutorError
-from evalcore.workflow.log import EventLog
-from evalcore.workflow.services import NO_OFFER, EngineServices, Offer, SoulAnswer
-from evalcore.workflow.souls import Soul
-from evalcore.workflow.usage import Meter, ProviderCall
+from evalcore.model.exchange import Complete, ProviderError, Request, SkippedError
+from evalcore.trust.imports import ImportPolicy
+from evalcore.workflow.definition import Block, Caps, Soul, WorkflowDefinition
+from evalcore.workflow.events import BlockError, EventType, NoExecutorError, ProviderCall
+from evalcore.workflow.run_store import EventLog, MemoryRunStore, RunStore
 from evalcore.workflow.values import (
     WorkflowState,
     fill,
@@ -24,7 +23,81 @@ from evalcore.workflow.values import (
     sole_placeholder,
     text_of,
 )
-from evalcore.workflow.variant import DEFAULT_SOUL
+
+
+class SoulAnswer(NamedTuple):
+    """What a soul answered, who gave it, and what it took."""
+
+    text: str
+    provider: str
+    model: str
+    metrics: Metrics = UNMEASURED
+    attempts: int = 1
+    recorded: bool = False
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+
+
+class Offer(NamedTuple):
+    """Tools that a model may call in one turn, and `tool_choice` in OpenAI's words."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    choice: str | None = None
+
+
+NO_OFFER = Offer()
+
+Ask = Callable[[Soul, Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
+"""Returns a soul's answer to messages; errors are `EvalError`s."""
+
+Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[AssertionResult]]]
+"""Checks a block's own assertions on its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineServices:
+    """What an execution uses.
+
+    `complete` makes plain HTTP requests. `workflows` are those that `workflow_ref` may name.
+    `steps` takes a record of each run of a block (`workflow.recorded_steps`), if it is a list.
+    A workflow `of_service` was registered by a caller without access to this machine: it reaches
+    public addresses, reads variables that the settings name and no files, and its code is confined.
+    """
+
+    ask: Ask
+    complete: Complete
+    folder: Path
+    imports: ImportPolicy = field(default_factory=ImportPolicy)
+    store: RunStore = field(default_factory=MemoryRunStore)
+    check: Check | None = None
+    workflows: Mapping[str, WorkflowDefinition] = field(default_factory=dict)
+    steps: list[dict[str, Any]] | None = None
+    of_service: bool = False
+
+
+@dataclass(slots=True)
+class Meter:
+    """What was spent under one `limits`: a block's or a workflow's. `warned` names what passed."""
+
+    caps: Caps
+    cost_usd: float = 0.0
+    tokens: int = 0
+    warned: set[str] = field(default_factory=set)
+
+    def add(self, metrics: Metrics) -> None:
+        """Count a call."""
+        self.cost_usd += metrics.cost_usd or 0.0
+        self.tokens += metrics.total_tokens or 0
+
+    def exceeded(self) -> Mapping[str, str]:
+        """Return which caps are passed, each with a sentence about it."""
+        passed = {}
+        caps = self.caps
+        cost_usd, tokens = caps.cost_cap_usd, caps.token_cap
+        if cost_usd is not None and self.cost_usd > cost_usd:
+            passed["cost_cap_usd"] = f"cost {self.cost_usd:g} USD, the limit is {cost_usd:g}"
+        if tokens is not None and self.tokens > tokens:
+            passed["token_cap"] = f"used {self.tokens} tokens, the limit is {tokens}"
+        return passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +149,22 @@ class Context:
         data = self.data
         return text if has_placeholder(instruction) or not data else f"{text}\n\n{text_of(data)}"
 
-    async def ask(
-        self, soul_ref: str | None, text: str, *, part: str | None = None, group: int | None = None
-    ) -> str:
-        """Return the soul's answer to a user message.
-
-        `part` is the exit that it is for; calls of one `group` run at the same time. Raise
-        `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
-        """
-        name = DEFAULT_SOUL if soul_ref is None else soul_ref
-        undefined = Soul(id=name, model_name=self.definition.default_model)
-        soul = self.definition.souls.get(name, undefined)
-        question: Mapping[str, Any] = {"role": "user", "content": text}
-        history: list[Mapping[str, Any]] = []
-        if self.block.stateful:
-            key = f"{self.block.id}:{name}:{part or ''}"
-            history = self.state.conversations.setdefault(key, [])
-        system = [{"role": "system", "content": soul.system_prompt}] if soul.system_prompt else []
-
-        async def ask(messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
-            call = self._call(soul.provider or "", soul.model_name or "", part, group)
-            conversation = tuple(messages)
-            return await self._answered(call, lambda: self.services.ask(soul, conversation, offer))
-
-        messages = [*system, *history, question]
-        tools = self.definition.tools_of(soul)
-        if tools:
-            from evalcore.workflow.tool_turns import answer_in_turns
-
-            answer = await answer_in_turns(soul, tools, messages, ask, self)
-        else:
-            answer = await ask(messages, NO_OFFER)
-        history += [question, {"role": "assistant", "content": answer.text}]
-        return answer.text
-
     async def request(self, request: Request) -> str:
         """Return the body of the answer to a plain HTTP request; errors as `ask`."""
         provider = request.endpoint.provider
-        call = self._call(provider, "", None, None)._replace(is_model=False)
+        call = self.call(provider, "")._replace(is_model=False)
 
         async def send() -> SoulAnswer:
             reply = await self.services.complete(request)
             metrics = Metrics(latency_ms=reply.latency_ms, cost_usd=reply.cost_usd)
             return SoulAnswer(reply.text, provider, "", metrics, reply.attempts, reply.recorded)
 
-        return (await self._answered(call, send)).text
+        return (await self.answered(call, send)).text
 
-    def _call(self, provider: str, model: str, part: str | None, group: int | None) -> ProviderCall:
+    def call(
+        self, provider: str, model: str, part: str | None = None, group: int | None = None
+    ) -> ProviderCall:
+        """Return a call that is about to be made."""
         return ProviderCall(
             provider=provider,
             model=model,
@@ -132,7 +174,7 @@ class Context:
             part=part,
         )
 
-    async def _answered(
+    async def answered(
         self, call: ProviderCall, send: Callable[[], Awaitable[SoulAnswer]]
     ) -> SoulAnswer:
         """Return the answer, recorded as an event; hold the limits to it."""

@@ -6,28 +6,302 @@ its fields. The block types stand in `workflow.blocks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from evalcore.declared.types import Listed, Seconds, Text
+from evalcore.declared.base import Declared
+from evalcore.declared.types import Count, Listed, NonEmpty, Seconds, Text, Weight
+from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
-from evalcore.workflow.bounds import Caps, Retry
-from evalcore.workflow.conditions import BlockCondition, ConditionGroup
-from evalcore.workflow.interface import Interface, WorkflowConfig, WorkflowInput
-from evalcore.workflow.part import WorkflowPart
-from evalcore.workflow.soul_tools import SoulTool
-from evalcore.workflow.souls import Soul
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
-    from evalcore.workflow.names import Names, WorkflowMistake
 
+
+class WorkflowPart(Declared, alias_generator=None):
+    """A mapping in a workflow file; its keys are written in snake_case only.
+
+    Null is the absence of a key that has a default. `synonyms` are other names of keys.
+    """
+
+    synonyms: ClassVar[Mapping[str, str]] = NOTHING
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_synonyms(cls, written: Any) -> Any:
+        if not isinstance(written, dict) or cls.synonyms.keys().isdisjoint(written):
+            return written
+        read = {key: value for key, value in written.items() if key not in cls.synonyms}
+        for synonym, key in cls.synonyms.items():
+            if synonym in written:
+                read.setdefault(key, written[synonym])
+        return read
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_null(cls, written: Any) -> Any:
+        if not isinstance(written, dict) or None not in written.values():
+            return written
+        absent = {key for key in cls._keys_with_default() if written.get(key, "") is None}
+        return {key: value for key, value in written.items() if key not in absent}
+
+    @classmethod
+    def _keys_with_default(cls) -> list[str]:
+        """Return the keys whose default is another value than null."""
+        return [
+            field.alias or name
+            for name, field in cls.model_fields.items()
+            if not field.is_required() and field.get_default() is not None
+        ]
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema in which keys with a default may be null."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for key in cls._keys_with_default():
+            if key in properties:
+                properties[key] = {"anyOf": [properties[key], {"type": "null"}]}
+        for synonym, key in cls.synonyms.items():
+            if key in properties:
+                properties[synonym] = properties[key]
+        return schema
+
+
+class Retry(WorkflowPart):
+    """How often a block is tried; seconds."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    backoff: Literal["fixed", "exponential"] = "fixed"
+    backoff_base_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
+    non_retryable_errors: Listed[str] | None = None
+
+    def wait_s(self, attempt: int) -> float:
+        """Return the seconds between attempt `attempt` (from 1) and the next one."""
+        exponential = self.backoff == "exponential"
+        return self.backoff_base_seconds * (2 ** (attempt - 1) if exponential else 1)
+
+
+class Caps(WorkflowPart):
+    """Bounds of a block or a workflow; `on_exceed: warn` records an event and goes on."""
+
+    max_duration_seconds: Seconds | None = None
+    cost_cap_usd: Weight | None = None
+    token_cap: Count | None = None
+    on_exceed: Literal["warn", "fail"] = "fail"
+    warn_at_pct: float | None = None
+
+    @property
+    def warns(self) -> bool:
+        """Whether a passed bound is only recorded."""
+        return self.on_exceed == "warn"
+
+
+SHARED: Final = ("shared_memory.", "metadata.")
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "number": (int, float),
+    "boolean": bool,
+    "json": dict,
+    "array": list,
+}
+
+
+class BlockCondition(WorkflowPart):
+    """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
+
+    eval_key: str | None = None
+    operator: Text
+    value: Any = None
+
+
+class ConditionGroup(WorkflowPart):
+    """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
+
+    combinator: Literal["and", "or"] = "and"
+    conditions: NonEmpty[BlockCondition]
+
+
+class WorkflowInput(WorkflowPart):
+    """An input of a workflow: its type, and the value that it has where a case gives none."""
+
+    type: Literal["string", "number", "boolean", "json", "array"] | None = None
+    required: bool = True
+    default: Any = None
+    description: str | None = None
+    sensitive: bool = False
+
+    @model_validator(mode="after")
+    def _check_default(self) -> WorkflowInput:
+        if self.default is None or self.type is None:
+            return self
+        is_flag = isinstance(self.default, bool) and self.type != "boolean"
+        if is_flag or not isinstance(self.default, _TYPES[self.type]):
+            raise ValueError(f"the default is not of the type '{self.type}'")
+        return self
+
+
+class InterfaceInput(WorkflowPart):
+    """An input in the list form; `target` is the shared value that it becomes."""
+
+    name: Text
+    target: Text | None = None
+    type: str | None = None
+    required: bool = True
+    default: Any = None
+    description: str | None = None
+
+
+class InterfaceOutput(WorkflowPart):
+    """An output in the list form: a name for a reference."""
+
+    name: Text
+    source: Text
+    type: str | None = None
+    description: str | None = None
+
+
+class Interface(WorkflowPart):
+    """What a workflow takes and gives where other workflows call it."""
+
+    inputs: Listed[InterfaceInput] | None = None
+    outputs: Listed[InterfaceOutput] | None = None
+
+
+class WorkflowConfig(WorkflowPart, extra="allow"):
+    """Settings of a workflow: `model_name` is the model of souls that name none."""
+
+    model_name: str | None = None
+
+
+class DeclaredInput(NamedTuple):
+    """An input of a workflow, of either form; `shared` is the shared value that it becomes."""
+
+    name: str
+    default: Any
+    required: bool
+    shared: str | None = None
+
+
+def interface_inputs(
+    inputs: Mapping[str, WorkflowInput], interface: Interface
+) -> Iterator[DeclaredInput]:
+    """Yield the inputs that `inputs` and `interface` declare."""
+    for name, declared in inputs.items():
+        yield DeclaredInput(name, declared.default, declared.required)
+    for item in interface.inputs or ():
+        prefix = next((each for each in SHARED if (item.target or "").startswith(each)), None)
+        shared = None if prefix is None else (item.target or "").removeprefix(prefix)
+        yield DeclaredInput(item.name, item.default, item.required, shared)
+
+
+DEFAULT_TURNS: Final = 5
+_MOST_TURNS: Final = 100
+
+
+class Soul(WorkflowPart):
+    """A persona: system prompt, model, tools.
+
+    What a variant or a stored plan adds are parameters of the model in OpenAI's names. `assertions`
+    and `exits` are those of older files; they have no effect.
+    """
+
+    synonyms: ClassVar[Mapping[str, str]] = MappingProxyType({"model": "model_name"})
+
+    id: str = ""
+    kind: str | None = Field(default=None, exclude=True)
+    name: str | None = Field(default=None, exclude=True)
+    role: str | None = Field(default=None, exclude=True)
+    version: str | float | int | None = Field(default=None, exclude=True)
+    description: str | None = Field(default=None, exclude=True)
+    system_prompt: str | None = None
+    provider: str | None = None
+    model_name: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tools: Listed[Text] | None = None
+    required_tool_calls: Listed[Text] | None = None
+    max_tool_iterations: Annotated[int, Field(ge=0, le=_MOST_TURNS)] = DEFAULT_TURNS
+    avatar_color: str | None = Field(default=None, exclude=True)
+    modified_at: str | None = Field(default=None, exclude=True)
+    assertions: Any = Field(default=None, exclude=True)
+    exits: Any = Field(default=None, exclude=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of its model."""
+        own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        parameters = {**own, **(self.model_extra or {})}
+        return {name: value for name, value in parameters.items() if value is not None}
+
+
+TOOL_TIMEOUT_S: Final = 30.0
+
+
+class ToolCallRequest(WorkflowPart):
+    """The request of a tool; `{{ name }}` stands for an argument, `${{ NAME }}` for a variable."""
+
+    method: Text = "GET"
+    url: Text
+    headers: dict[str, str] | None = None
+    body_template: str | None = None
+    response_path: str | None = None
+
+
+class SoulTool(WorkflowPart):
+    """One tool: the function that the model sees (`name`), and what a call of it does.
+
+    `python` runs `main(args)` of `code` in a process of its own, `request` sends `request`; the
+    others are built in.
+    """
+
+    name: Text
+    description: str = ""
+    parameters: dict[str, Any]
+    executor: Literal["python", "request", "http", "file_io", "delegate"]
+    code: str | None = None
+    request: ToolCallRequest | None = None
+    timeout_seconds: Seconds = TOOL_TIMEOUT_S
+
+    def offer(self, exits: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the tool as a model is told of it; `exits` are those of the block that asks."""
+        parameters = self.parameters
+        ports = list(exits)
+        if self.executor == "delegate" and ports:
+            port = {"type": "string", "enum": ports}
+            parameters = {**parameters, "properties": {**parameters["properties"], "port": port}}
+        return {"name": self.name, "description": self.description, "parameters": parameters}
+
+
+PARTS: Final = frozenset({"souls", "blocks", "workflow", "limits"})
+_SOUL_NAMES: Final = {"model": "model_name"}
+SOUL_KEYS: Final = frozenset(
+    {
+        "model",
+        "model_name",
+        "provider",
+        "system_prompt",
+        "temperature",
+        "max_tokens",
+        "top_p",
+        "seed",
+        "stop",
+        "frequency_penalty",
+        "presence_penalty",
+        "reasoning_effort",
+    }
+)
+DEFAULT_SOUL: Final = "default"
 DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_DEPTH: Final = 10
 END: Final = "END"
@@ -396,3 +670,122 @@ def followers_of(blocks: Mapping[str, Block]) -> dict[str, list[str]]:
         or names[:1]
         for before, names in followers.items()
     }
+
+
+def certain_souls(definition: WorkflowDefinition) -> Iterator[Soul]:
+    """Yield the souls of the first blocks, up to the first one after which the ways part.
+
+    A block with an `error_route` may fail without ending the workflow, so it is not among them.
+    """
+    block = definition.blocks.get(definition.entry)
+    passed: set[str] = set()
+    while block is not None and block.id not in passed and block.error_route is None:
+        passed.add(block.id)
+        soul = definition.souls.get(block.soul_ref or "") if isinstance(block, ModelBlock) else None
+        if soul is not None:
+            yield soul
+        follower = None if _parts(definition, block) else definition.plain.get(block.id)
+        block = definition.blocks.get(follower or "")
+
+
+def _parts(definition: WorkflowDefinition, block: Block) -> bool:
+    """Whether more than one block may follow."""
+    return bool(block.branches or block.exit_conditions or definition.conditional.get(block.id))
+
+
+Loc = tuple[str | int, ...]
+_ROOTS: Final = frozenset(
+    {"workflow", "results", "outputs", "shared_memory", "metadata", "current_task"}
+)
+
+
+class WorkflowMistake(NamedTuple):
+    """Something wrong at a path into the workflow (or into a block of it)."""
+
+    loc: Loc
+    message: str
+
+
+class Names:
+    """The blocks and souls of a workflow; `souls` None: any soul may be named."""
+
+    def __init__(self, blocks: Mapping[str, Block], souls: Mapping[str, Soul] | None) -> None:
+        self.blocks, self.souls = blocks, souls
+        self._shared = {Carry().inject_as}
+        self._outputs = {name: name for name in blocks}
+        for name, block in blocks.items():
+            self._outputs.update({f"{name}.{way.id}": name for way in block.exits or ()})
+            carry = getattr(block, "carry_context", None)
+            if isinstance(carry, Carry):
+                self._shared.add(carry.inject_as)
+
+    def block(self, name: object, loc: Loc) -> Iterator[WorkflowMistake]:
+        """Yield a mistake if no block has this id."""
+        if name not in self.blocks:
+            yield WorkflowMistake(loc, f"unknown block '{name}'.{suggest(name, self.blocks)}")
+
+    def soul(self, name: object, loc: Loc) -> Iterator[WorkflowMistake]:
+        """Yield a mistake if no soul has this id."""
+        if name is None or self.souls is None or name in self.souls:
+            return
+        hint = (
+            suggest(name, self.souls)
+            or f" Define it under 'souls:' or in custom/souls/{name}.yaml."
+        )
+        yield WorkflowMistake(loc, f"unknown soul '{name}'.{hint}")
+
+    def owner(self, path: str) -> str | None:
+        """Return the block whose output a path begins with; None if it begins with none."""
+        return next((self._outputs[head] for head in heads_of(path) if head in self._outputs), None)
+
+    def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:
+        """Yield a mistake if a path begins with no block, exit, input or shared value."""
+        head = path
+        if head.partition(".")[0] in _ROOTS or head.startswith("__"):
+            return
+        for head in heads_of(path):
+            if head in self._outputs or head in self._shared:
+                return
+        if head.endswith("_round") and head.removesuffix("_round") in self.blocks:
+            return
+        hint = suggest(head, [*self.blocks, "workflow"])
+        message = f"'{path}' begins with '{head}', which is neither a block nor 'workflow'.{hint}"
+        yield WorkflowMistake(loc, message)
+
+
+def heads_of(path: str) -> Iterator[str]:
+    """Yield a path and each shorter one that it begins with: ids may hold dots."""
+    yield path
+    while (cut := max(path.rfind("."), path.rfind("["))) > 0:
+        path = path[:cut]
+        yield path
+
+
+def apply_variant(raw: Mapping[str, Any], variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the workflow with the variant laid over it.
+
+    `souls`, `blocks`, `workflow` and `limits` are merged key by key, lists and values replaced; a
+    soul's field (`model`, `provider`, `system_prompt`, `temperature`, …) is set in every soul.
+    """
+    merged = dict(raw)
+    for key in PARTS & set(variant):
+        merged[key] = merge(raw.get(key) or {}, variant[key])
+    fields = {
+        _SOUL_NAMES.get(key, key): value for key, value in variant.items() if key in SOUL_KEYS
+    }
+    if fields:
+        souls = {DEFAULT_SOUL: {}, **(merged.get("souls") or {})}
+        merged["souls"] = {name: {**soul, **fields} for name, soul in souls.items()}
+    return merged
+
+
+def soul_fields(variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a variant that is meant for every soul, of sub-workflows too."""
+    return {key: value for key, value in variant.items() if key in SOUL_KEYS}
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Return `over` laid over `base`: mappings key by key, anything else replaced."""
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}

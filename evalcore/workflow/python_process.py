@@ -17,13 +17,13 @@ from evalcore.settings import read_settings
 from evalcore.trust import confinement
 from evalcore.trust.confinement import can_confine
 from evalcore.trust.text import last_words
-from evalcore.workflow.failure import BlockError
+from evalcore.workflow.events import BlockError
 
 if TYPE_CHECKING:
-    from evalcore.workflow.services import EngineServices
+    from evalcore.workflow.context import EngineServices
 
 _CONFINEMENT: Final = Path(confinement.__file__)
-_RUNNER: Final = Path(__file__).parent / "blocks" / "code_runner.py"
+_RUNNER: Final = Path(__file__).with_name("code_runner.py")
 _OUTPUT_LIMIT: Final = 16 << 20
 _MEMORY_LIMIT: Final = 2 << 30
 # Numerical libraries reserve memory for every core they find.
@@ -58,7 +58,7 @@ async def run_python(
             environment = {**_ENVIRONMENT, **of_folder}
         program = [str(_RUNNER)]
         if confined:
-            readable = [] if reference is None else [str(_RUNNER.parents[2])]
+            readable = [] if reference is None else [str(_RUNNER.parents[1])]
             program = [str(_CONFINEMENT), str(folder), *program, *readable]
         ended = await run_command(
             [sys.executable, "-I", *program],
@@ -118,7 +118,7 @@ def _question(
         "callable": reference,
         "roots": [] if confined else [str(root) for root in policy.roots],
         "allowed": list(policy.allowed),
-        "package": str(_RUNNER.parents[3]),
+        "package": str(_RUNNER.parents[2]),
         "data": data,
     }
     try:

@@ -6,27 +6,22 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from evalcore.mistakes.wording import suggest
-from evalcore.workflow.declared_outputs import TYPE_NAMES, is_schema
+from evalcore.workflow.conditions import condition_mistakes, operator_mistakes, pattern_mistakes
 from evalcore.workflow.definition import (
     Block,
     Conditional,
+    Loc,
     ModelBlock,
+    Names,
     OutputCondition,
     Route,
     WorkflowDefinition,
-    followers_of,
-)
-from evalcore.workflow.interface import interface_inputs
-from evalcore.workflow.names import (
-    Loc,
-    Names,
     WorkflowMistake,
-    condition_mistakes,
+    followers_of,
     heads_of,
-    operator_mistakes,
-    pattern_mistakes,
+    interface_inputs,
 )
-from evalcore.workflow.values import placeholders
+from evalcore.workflow.values import TYPE_NAMES, is_schema, placeholders
 
 
 def find_mistakes(

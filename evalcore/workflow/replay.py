@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evalcore.workflow.context import EngineServices
 from evalcore.workflow.definition import Block, WorkflowDefinition
-from evalcore.workflow.engine import WorkflowExecution
-from evalcore.workflow.failure import BlockError, WorkflowError
+from evalcore.workflow.engine import WorkflowExecution, block_outputs, declared_inputs, run_block
+from evalcore.workflow.events import BlockError, ProviderCall, WorkflowError
 from evalcore.workflow.handles import input_handles
-from evalcore.workflow.log import EventLog
-from evalcore.workflow.recorded_steps import block_outputs, declared_inputs
-from evalcore.workflow.services import EngineServices
-from evalcore.workflow.step import run_block
-from evalcore.workflow.usage import ProviderCall
+from evalcore.workflow.run_store import EventLog
 from evalcore.workflow.values import WorkflowState
 
 

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from evalcore.workflow.conditions import Look, holds, search
 from evalcore.workflow.definition import Block, WorkflowDefinition
-from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
+from evalcore.workflow.values import (
+    MISSING,
+    WorkflowState,
+    at_path,
+    parsed,
+    text_of,
+)
 
 
 class NextBlock(NamedTuple):

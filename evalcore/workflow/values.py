@@ -1,16 +1,21 @@
-"""What blocks know: values by name, paths into them, and their text."""
+"""What blocks know: values by name, paths into them, their text, and what they are declared as."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from evalcore.jsonvalues import parse_storable
-from evalcore.workflow.failure import BlockError
+from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
+from evalcore.redaction.redactor import PROCESS
+from evalcore.workflow.events import BlockError
+
+if TYPE_CHECKING:
+    import jsonschema
 
 
 class MissingValue:
@@ -211,3 +216,66 @@ def sole_placeholder(template: str) -> str | None:
     """Return the name in a template that is one `{name}` and nothing else."""
     match = _PLACEHOLDER.fullmatch(template.strip())
     return None if match is None else match[1]
+
+
+_SCHEMA_KEYS: Final = frozenset({"properties", "$schema", "anyOf", "oneOf", "allOf", "$ref"})
+_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string str text": str,
+    "integer int": int,
+    "number float": (int, float),
+    "boolean bool": bool,
+    "array list": list,
+    "object dict mapping map": Mapping,
+    "any json": object,
+}
+TYPE_NAMES: Final = {name: kind for names, kind in _KINDS.items() for name in names.split()}
+
+
+def is_schema(declared: Mapping[str, Any]) -> bool:
+    """Whether `outputs` is one JSON Schema of the whole output, not one entry per name."""
+    return not _SCHEMA_KEYS.isdisjoint(declared)
+
+
+def check_outputs(declared: Mapping[str, Any], value: Any) -> None:
+    """Raise `BlockError` unless an output is what `outputs` declares: names with types, schemas."""
+    output = parsed(value)
+    if is_schema(declared):
+        _check_schema(output, declared, "the output")
+        return
+    if not isinstance(output, Mapping):
+        names = ", ".join(declared)
+        raise BlockError("outputs", f"declares the outputs {names}, but gave no mapping")
+    for name, expected in declared.items():
+        if name not in output:
+            has = ", ".join(map(str, output)) or "nothing"
+            raise BlockError("outputs", f"declares the output '{name}', but gave: {has}")
+        if isinstance(expected, Mapping):
+            _check_schema(output[name], expected, f"output '{name}'")
+            continue
+        kind = TYPE_NAMES.get(str(expected).lower(), object)
+        is_flag = isinstance(output[name], bool) and kind not in {bool, object}
+        if is_flag or not isinstance(output[name], kind):
+            actual = type(output[name]).__name__
+            message = f"output '{name}' is declared as {expected}, but is {actual}"
+            raise BlockError("outputs", message)
+
+
+def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
+    import jsonschema
+
+    try:
+        jsonschema.validate(value, dict(schema))
+    except jsonschema.SchemaError as error:
+        raise BlockError("outputs", f"{what}: its schema is invalid: {error.message}") from error
+    except jsonschema.ValidationError as error:
+        path = ".".join(map(str, error.absolute_path))
+        where = f"{what} at '{path}'" if path else what
+        raise BlockError("outputs", f"{where}: {_reason(error)}", retryable=True) from error
+
+
+def _reason(error: jsonschema.ValidationError) -> str:
+    """Return what does not fit: the value shortened, and covered before it is cut."""
+    message, instance = PROCESS.message(error.message), PROCESS.message(repr(error.instance))
+    if message.startswith(instance):
+        message = shorten(instance, QUOTED_LENGTH) + message[len(instance) :]
+    return shorten(message, 300)

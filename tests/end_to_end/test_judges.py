@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.gates.wording import number
+from evalcore.gates.gate import number
 from tests.support.judged import (
     given,
     judge,

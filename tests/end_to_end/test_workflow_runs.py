@@ -9,11 +9,10 @@ import pytest
 
 from evalcore.mistakes.shape_lookup import fields_of
 from evalcore.workflow import definition
-from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
 from evalcore.workflow.conditions import OPERATORS
+from evalcore.workflow.definition import PARTS, WorkflowPart
 from evalcore.workflow.events import EventType
-from evalcore.workflow.part import WorkflowPart
-from evalcore.workflow.variant import PARTS
+from evalcore.workflow.reading import BLOCK_TYPES, block_class
 from tests.support.model_server import model_server
 from tests.support.shell import ROOT, evalcore
 

@@ -24,8 +24,8 @@ from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
 from evalcore.sql.rows import write_rows
-from evalcore.statistics.distributions import t_quantile
-from evalcore.statistics.iterated import pass_all_k, pass_at_k
+from evalcore.statistics.intervals import t_quantile
+from evalcore.statistics.tests import pass_all_k, pass_at_k
 from tests.support.examples import examples
 
 THRESHOLD = 0.8

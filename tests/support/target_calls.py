@@ -14,9 +14,8 @@ from evalcore.model.exchange import Complete, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.providers.registry import open_session, send
-from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.registry import build, merged_options, options_model
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.imports import ImportPolicy
 
 

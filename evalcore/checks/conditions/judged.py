@@ -12,8 +12,8 @@ from evalcore.checks.conditions.base import Condition, ConditionServices
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeQuestion, JudgeSpec
-from evalcore.judging.fences import SYSTEM, fill
 from evalcore.judging.panel import ask_until_valid
+from evalcore.judging.prompts import SYSTEM, fill
 from evalcore.judging.replies import ReplyError, read_object, text_of
 
 Label = Annotated[str, Field(min_length=1)]

@@ -11,8 +11,7 @@ from evalcore.checks.base import Fault
 from evalcore.checks.conditions.base import ConditionServices, TextCondition
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeSpec
-from evalcore.judging.vectors import cosine
+from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.mistakes.foreign_text import quote, quote_pattern
 from evalcore.model.tolerance import reaches
 

@@ -10,10 +10,9 @@ from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import MaybeText
 from evalcore.errors import EvalError
 from evalcore.judging.asking import JudgeSpec
-from evalcore.judging.fences import escape_variables
-from evalcore.judging.grading import DEFAULT_PROMPT, grade_freely
 from evalcore.judging.panel import Panel
-from evalcore.judging.texts import conversation_text, expected_text
+from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
+from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 

@@ -12,8 +12,7 @@ from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import MaybeText, text_of
 from evalcore.declared.parameters import Rule
 from evalcore.errors import EvalError
-from evalcore.judging.asking import JudgeSpec
-from evalcore.judging.vectors import cosine
+from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.model.evidence import Evidence
 from evalcore.model.evidence_path import (
     PRIMARY_PATH,

@@ -20,8 +20,7 @@ from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.text.documents import parse_json
 from evalcore.formats.text.syntax_reasons import json_reason
-from evalcore.judging.fences import variables_of
-from evalcore.judging.prompt_variables import VARIABLES
+from evalcore.judging.prompts import VARIABLES, variables_of
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_errors import explain

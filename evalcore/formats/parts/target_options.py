@@ -11,8 +11,8 @@ from evalcore.formats.parts.interpolation import Variables
 from evalcore.formats.parts.target_shapes import TargetCommon
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.targets.option_templates import TemplateFault
 from evalcore.targets.registry import COMMON_OPTIONS
+from evalcore.targets.templates import TemplateFault
 from evalcore.trust.secret_options import known_addresses
 
 
@@ -32,7 +32,7 @@ def check_addresses(
 ) -> None:
     """Note addresses that are invalid with the values of their variables, if those are set."""
     for option in known_addresses(options, variables):
-        from evalcore.targets.build_context import check_address
+        from evalcore.targets.options import check_address
 
         try:
             check_address(option.text)
@@ -75,7 +75,7 @@ def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, labe
 
 def check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:
     """Note that there is no file of answers."""
-    from evalcore.targets.replay import fixtures_path
+    from evalcore.targets.simple import fixtures_path
 
     try:
         fixtures_path(folder, name)

@@ -27,8 +27,6 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
-from evalcore.targets.option_templates import template_faults
-from evalcore.targets.reasoning import OPTION
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,
@@ -36,6 +34,8 @@ from evalcore.targets.registry import (
     merged_options,
     options_model,
 )
+from evalcore.targets.templates import template_faults
+from evalcore.targets.wrappers import OPTION
 from evalcore.trust.literal_secrets import literals_of_target
 from evalcore.trust.secret_options import (
     is_secret_path,

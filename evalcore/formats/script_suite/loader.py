@@ -47,7 +47,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
-from evalcore.scripts.mcp_tools import EXTRA
+from evalcore.scripts.mcp import EXTRA
 from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_variant_models
 from evalcore.scripts.program import (
     Layer,
@@ -58,7 +58,7 @@ from evalcore.scripts.program import (
     open_servers,
     read_levels,
 )
-from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements import read_shape
 from evalcore.scripts.tools import ToolReader
 
 DEFAULT_THRESHOLD: Final = 0.5

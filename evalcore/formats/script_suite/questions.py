@@ -17,7 +17,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Assertion
-from evalcore.scripts.judged_values import compile_judged
+from evalcore.scripts.program import compile_judged
 
 
 def script_questions(

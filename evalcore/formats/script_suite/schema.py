@@ -14,8 +14,7 @@ from evalcore.formats.script_suite.shapes import (
 )
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.scripts.program import LevelShape, ScriptTest
-from evalcore.scripts.statements.match import Matcher
-from evalcore.scripts.statements.registry import STATEMENTS, statement_class
+from evalcore.scripts.statements import STATEMENTS, Matcher
 
 _TEXT: Final = {"type": "string", "minLength": 1}
 _FORMS: Final[dict[str, dict[str, Any]]] = {
@@ -48,7 +47,7 @@ def script_suite_schema() -> dict[str, Any]:
         "Tests": {"type": "object", "additionalProperties": test},
         "Suite": _schema(TestGroup),
         "Body": {"anyOf": [*body, {"type": "array", "items": body[0]}]},
-        "Statement": {"oneOf": [_schema(statement_class(kind)) for kind in STATEMENTS]},
+        "Statement": {"oneOf": [_schema(statement) for statement in STATEMENTS.values()]},
         "Matcher": _schema(Matcher),
         "Tool": {"type": "object", "description": "import_tool, or name and do."},
     }

@@ -13,10 +13,10 @@ from evalcore.formats.script_suite.includes import ScriptProblems, find_script, 
 from evalcore.formats.script_suite.shapes import ScriptShape
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
-from evalcore.scripts.mcp_tools import check_servers
+from evalcore.scripts.mcp import check_servers
 from evalcore.scripts.models import read_models
 from evalcore.scripts.program import Layer, LevelShape
-from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements import read_shape
 from evalcore.trust.literal_secrets import literals_of_script
 
 

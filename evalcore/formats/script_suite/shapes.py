@@ -11,7 +11,7 @@ from evalcore.declared.types import Repetitions, Text
 from evalcore.formats.parts.human_questions import QuestionKeys
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
 from evalcore.scripts.program import LevelShape
-from evalcore.scripts.statements.statement import Compiled, ScriptPart
+from evalcore.scripts.statements import Compiled, ScriptPart
 
 
 @with_config(STRICT)

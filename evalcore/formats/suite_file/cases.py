@@ -20,7 +20,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.targets.flow_answer import (
+from evalcore.targets.answers import (
     AnswerError,
     answer_evidence,
     block_evidence,

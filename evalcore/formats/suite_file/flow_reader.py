@@ -23,7 +23,7 @@ from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS, MODEL_KINDS
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.variant import PARTS, SOUL_KEYS
+from evalcore.workflow.definition import PARTS, SOUL_KEYS
 
 FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
@@ -76,7 +76,7 @@ def check_prompts(flow: Flow, inputs: Collection[str], written: Any, problems: P
     """Note the placeholders in a workflow's prompts that no input of the cases can fill."""
     if not blocks_of(flow):
         return
-    from evalcore.workflow.read_definition import read_definition
+    from evalcore.workflow.reading import read_definition
     from evalcore.workflow.references import unknown_placeholders
 
     definition = read_definition(flow.targets[str(flow.default)].options["definition"])
@@ -227,7 +227,7 @@ class FlowReader:
         return self._workflow(workflow, loc)
 
     def _workflow(self, raw: Mapping[str, Any], loc: Loc) -> Target | None:
-        from evalcore.workflow.read_definition import behaviour_of, read_definition
+        from evalcore.workflow.reading import behaviour_of, read_definition
 
         definition = behaviour_of(as_json(dict(raw)))
         try:

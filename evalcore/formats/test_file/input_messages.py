@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError
-from evalcore.judging.texts import plain_messages
+from evalcore.judging.prompts import plain_messages
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.trust.files import repository_root, resolve_inside

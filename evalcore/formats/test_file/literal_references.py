@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.case_variables import CaseVariables, references_in
-from evalcore.judging.prompt_variables import VARIABLES
+from evalcore.judging.prompts import VARIABLES
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text

@@ -14,7 +14,7 @@ from evalcore.formats.test_file.input_messages import (
     read_reference,
 )
 from evalcore.formats.test_file.shapes import TestShape, TurnShape
-from evalcore.judging.texts import content_text, conversation_text
+from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion

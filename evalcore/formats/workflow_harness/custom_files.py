@@ -21,9 +21,13 @@ from evalcore.mistakes.wording import describe, shown_path
 from evalcore.repository import find_upward
 from evalcore.trust.literal_secrets import literal_secrets
 from evalcore.trust.variables import MARK
-from evalcore.workflow.part import WorkflowPart
-from evalcore.workflow.soul_tools import TOOL_TIMEOUT_S, SoulTool, ToolCallRequest
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.definition import (
+    TOOL_TIMEOUT_S,
+    Soul,
+    SoulTool,
+    ToolCallRequest,
+    WorkflowPart,
+)
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

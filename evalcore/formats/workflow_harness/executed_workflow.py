@@ -23,13 +23,11 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import Variant
-from evalcore.targets.persona_provider import ENVIRONMENT
+from evalcore.targets.workflow import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.workflow.blocks.registry import asks_model
-from evalcore.workflow.definition import MAX_DEPTH
-from evalcore.workflow.read_definition import behaviour_of
+from evalcore.workflow.definition import MAX_DEPTH, PARTS, SOUL_KEYS, apply_variant
+from evalcore.workflow.reading import asks_model, behaviour_of
 from evalcore.workflow.references import find_mistakes, unknown_placeholders
-from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
 _FOLDERS: Final = ("", "custom/workflows/")

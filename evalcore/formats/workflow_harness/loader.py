@@ -46,11 +46,10 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
-from evalcore.targets.flow_answer import sum_metrics
-from evalcore.workflow.definition import Graph
-from evalcore.workflow.failure import NO_EXECUTOR
-from evalcore.workflow.read_definition import behaviour_of
-from evalcore.workflow.souls import Soul
+from evalcore.targets.answers import sum_metrics
+from evalcore.workflow.definition import Graph, Soul
+from evalcore.workflow.events import NO_EXECUTOR
+from evalcore.workflow.reading import behaviour_of
 
 TARGET = "workflow"
 _NOTHING_EXECUTES = (

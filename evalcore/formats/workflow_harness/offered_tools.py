@@ -11,7 +11,8 @@ from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe
-from evalcore.workflow.soul_tools import SoulTool, ToolCallRequest, built_in_tools
+from evalcore.workflow.definition import SoulTool, ToolCallRequest
+from evalcore.workflow.tools import built_in_tools
 
 Warned = tuple[Loc, str]
 _ARGUMENT: Final = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")

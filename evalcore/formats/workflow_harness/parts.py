@@ -15,10 +15,8 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter, is_model, member_of, strip_wrappers
 from evalcore.mistakes.wording import describe, suggest
-from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
-from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowSections
-from evalcore.workflow.part import WorkflowPart
-from evalcore.workflow.read_definition import definition_of
+from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowPart, WorkflowSections
+from evalcore.workflow.reading import BLOCK_TYPES, block_class, definition_of
 
 P = TypeVar("P", bound=WorkflowPart)
 # Mistakes in what a value is, not in its kind.

@@ -10,7 +10,7 @@ from evalcore.formats.text.documents import as_json, parse_document
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe
-from evalcore.workflow.read_definition import behaviour_of
+from evalcore.workflow.reading import behaviour_of
 from evalcore.workflow.references import find_mistakes
 
 

@@ -14,7 +14,7 @@ from evalcore.datasets.reference import SCHEME
 from evalcore.formats.workflow_harness.assertions import CustomAssertion
 from evalcore.formats.workflow_harness.shapes import WorkflowFile
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
+from evalcore.workflow.reading import BLOCK_TYPES, block_class
 
 
 def workflow_file_schema() -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Share, Text
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Fixture
-from evalcore.workflow.definition import Graph
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.definition import Graph, Soul
 
 
 @with_config(STRICT)

@@ -42,7 +42,7 @@ from evalcore.service.payloads import INLINE_BYTES
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.storage.store import ObjectStore
-from evalcore.targets.block import HANDLE_OUTPUTS
+from evalcore.targets.workflow import HANDLE_OUTPUTS
 
 PROCESS_ENDED: Final = (
     "the process ended three times while it executed this eval, the last time nothing else: does "

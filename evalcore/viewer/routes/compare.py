@@ -16,7 +16,7 @@ from evalcore.analytics.compare import (
     read_paired,
 )
 from evalcore.errors import UsageError
-from evalcore.report.comparison import comparison_entries
+from evalcore.report.document import comparison_entries
 from evalcore.viewer.opened_comparisons import OpenedComparison, Side
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.routes.runs import parse_key

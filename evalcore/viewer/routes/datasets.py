@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from evalcore.datasets.promotion import Acceptance
 from evalcore.datasets.reference import DatasetReference
 from evalcore.errors import EvalError, UsageError
-from evalcore.report.questions import question_of
+from evalcore.report.view import question_of
 from evalcore.viewer.capture_forms import (
     EXPECTATIONS,
     CaptureFields,

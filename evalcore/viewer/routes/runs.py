@@ -14,10 +14,8 @@ from evalcore.analytics.cases import CASE_ORDERS, CaseChoice, CaseKey, CasePage
 from evalcore.errors import UsageError
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
-from evalcore.report.changes import changes, measure_changes, no_comparison
-from evalcore.report.costs import tokens_text
-from evalcore.report.intervals import rate_text, score_text
-from evalcore.report.notes import summary_notes
+from evalcore.report.comparison import changes, measure_changes, no_comparison
+from evalcore.report.figures import rate_text, score_text, summary_notes, tokens_text
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.opened_runs import OpenedRun
 from evalcore.viewer.rendering import page_url, render

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine, quarantine_of
 from evalcore.model.trend import Trend
-from evalcore.report.trends import interval_text, trend_summaries
+from evalcore.report.charts import interval_text, trend_summaries
 from evalcore.storage.baselines import list_baselines
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.rendering import page_url, render

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Response
 
 from evalcore.errors import UsageError
 from evalcore.model.trend import Trend
-from evalcore.report.charts.themes import THEMES
+from evalcore.report.charts import THEMES
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.suite_query import SuiteQuery
 

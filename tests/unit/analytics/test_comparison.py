@@ -15,7 +15,7 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.sql.rows import write_rows
-from evalcore.statistics.paired import paired_moments
+from evalcore.statistics.tests import paired_moments
 from tests.support.comparison_results import compare, decide, kinds, result
 
 # was, now: the fields of a passing case; the kinds of its regressions and improvements.

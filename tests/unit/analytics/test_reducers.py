@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from evalcore.analytics.named import query_text
-from evalcore.statistics.distributions import t_quantile
+from evalcore.statistics.intervals import t_quantile
 
 
 @pytest.fixture

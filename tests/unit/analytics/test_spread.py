@@ -15,7 +15,7 @@ from evalcore.analytics.summary import Aggregates
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary
-from evalcore.report.intervals import interval_entries
+from evalcore.report.document import interval_entries
 from evalcore.sql.rows import write_rows
 
 CLUSTERED = {"a": [1, 1, 0], "b": [0, 0, 0, 0], "c": [1, 1], "d": [1, 0, 1], "e": [1]}

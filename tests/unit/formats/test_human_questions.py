@@ -13,7 +13,7 @@ from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.identity import case_identity
 from evalcore.model.suite import Case
-from evalcore.scripts.judged_values import judged_values
+from evalcore.scripts.program import judged_values
 from tests.unit.checks.checking import context
 from tests.unit.formats.loading import cases_of, load_text, problems_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
-from evalcore.targets.case_messages import input_messages
+from evalcore.targets.work import input_messages
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"

@@ -14,7 +14,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite
 from evalcore.model.target import Variant
-from evalcore.workflow.blocks.registry import block_class
+from evalcore.workflow.reading import block_class
 from tests.unit.formats.loading import cases_of, load_text, problems_of
 
 ONE = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.gates.wording import compared
+from evalcore.gates.gate import compared
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from evalcore.history.latest_runs import latest_runs
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
 from evalcore.model.trend import Metric
-from evalcore.report.trends import sparkline
+from evalcore.report.charts import sparkline
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.exchange import ProviderError, Usage
-from evalcore.providers.measures import charged, usage_of
+from evalcore.providers.prices import charged, usage_of
 
 THOUGHT = {"completion_tokens_details": {"reasoning_tokens": 1000}}
 CACHED = {"prompt_tokens_details": {"cached_tokens": 900}}

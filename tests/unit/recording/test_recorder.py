@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import UsageError
-from evalcore.judging.fences import fill
+from evalcore.judging.prompts import fill
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evalcore.redaction.logs import redact_log_records
-from evalcore.redaction.redactor import PROCESS, REDACTED
+from evalcore.redaction.redactor import PROCESS, REDACTED, redact_log_records
 
 SECRET = "k3y-of-the-log-4711"
 

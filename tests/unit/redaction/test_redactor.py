@@ -16,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.errors import TargetError
-from evalcore.redaction.exceptions import cover_exception
-from evalcore.redaction.redactor import PROCESS, REDACTED, Redactor
+from evalcore.redaction.redactor import PROCESS, REDACTED, RedactedStream, Redactor, cover_exception
 from evalcore.redaction.sealing import missing_variables, seal_block, seal_document, unseal
-from evalcore.redaction.streams import RedactedStream
 
 SECRET = "p4ss'w\"ord/+ü=&<x>"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalcore.redaction.names import KEYS, SHORTEST_KEY, may_hold_key
 from evalcore.redaction.redactor import REDACTED, Redactor
-from evalcore.redaction.well_known import KEYS, SHORTEST_KEY, may_hold_key
 
 
 @given(st.one_of(*(st.from_regex(key) for key in KEYS)))

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from evalcore.report.answers import json_value, render_csv, render_json, render_table
+from evalcore.report.tables import json_value, render_csv, render_json, render_table
 
 UUID_TEXT = "12345678-1234-5678-1234-567812345678"
 VALUES: dict[str, tuple[Any, Any, str, str]] = {

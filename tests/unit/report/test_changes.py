@@ -13,7 +13,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.quarantine import Quarantine, QuarantineEntry
-from evalcore.report.changes import (
+from evalcore.report.comparison import (
     IMPROVEMENT,
     MISSING,
     REGRESSION,
@@ -23,8 +23,7 @@ from evalcore.report.changes import (
     compared,
     measure_changes,
 )
-from evalcore.report.comparison import comparison_entries
-from evalcore.report.document import Report, report_head
+from evalcore.report.document import Report, comparison_entries, report_head
 from tests.support.report_runs import case, run_of
 
 

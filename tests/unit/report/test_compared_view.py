@@ -17,8 +17,8 @@ from evalcore.model.comparison import (
 )
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import UnitSums
-from evalcore.report.compared_view import ComparedView
-from evalcore.report.html_comparison import render_comparison
+from evalcore.report.comparison import ComparedView
+from evalcore.report.html import render_comparison
 from evalcore.report.view import CaseFacts
 from tests.support.report_runs import MadeRun, case, item, run_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.report.costs import usd_text
+from evalcore.report.figures import usd_text
 
 
 @pytest.mark.parametrize(

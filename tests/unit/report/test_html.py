@@ -21,7 +21,7 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.quarantine import Quarantine, QuarantineEntry
-from evalcore.report import html_data
+from evalcore.report import html as html_report
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
@@ -109,7 +109,7 @@ def test_the_data_is_what_was_given() -> None:
     ((case_id, group, tags, cells, _),) = found.rows()
     ((text, expected, ((answer,),)),) = found.details()
     assert (case_id, group, tags, text, expected) == (EVIL, EVIL, [0], EVIL, EVIL)
-    assert cells[0][:2] == [html_data.OUTCOMES.index("failed"), 0.0]
+    assert cells[0][:2] == [html_report.OUTCOMES.index("failed"), 0.0]
     assert (answer[1], answer[5], answer[10][0][8]) == ("failed", EVIL, EVIL)
     assert json.loads(found.scripts["head"])["tags"] == [EVIL]
 
@@ -156,7 +156,7 @@ def test_a_case_shows_the_worst_of_its_items(
     items: list[dict[str, Any]], passed: bool, outcome: str
 ) -> None:
     ((_, _, _, (cell,), _),) = page(run_of(case("a", *items, passed=passed))).rows()
-    assert html_data.OUTCOMES[cell[0]] == outcome
+    assert html_report.OUTCOMES[cell[0]] == outcome
     assert cell[4] == len(items)
 
 
@@ -164,7 +164,7 @@ def test_variants_of_a_case_stand_in_one_row() -> None:
     cases = [case("a", variant="x"), case("a", item("failed"), variant="y"), case("b", variant="y")]
     rows = page(run_of(*cases)).rows()
     assert [
-        (row[0], [cell and html_data.OUTCOMES[cell[0]] for cell in row[3]]) for row in rows
+        (row[0], [cell and html_report.OUTCOMES[cell[0]] for cell in row[3]]) for row in rows
     ] == [
         ("a", ["passed", "failed"]),
         ("b", [None, "passed"]),
@@ -182,7 +182,7 @@ def test_a_row_has_the_question_of_its_case() -> None:
 
 
 def test_what_passed_makes_room_for_what_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_data, "_PASSED_BYTES", 1)
+    monkeypatch.setattr(html_report, "_PASSED_BYTES", 1)
     found = page(run_of(case("a"), case("b"), case("c", item("failed"))))
     assert [detail is None for detail in found.details()] == [False, True, False]
 

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report import html, junit, markdown
-from evalcore.report.columns import cut, table, width_of, wrap
-from evalcore.report.terminal import render_terminal
-from evalcore.report.terminal_cases import render_verbose
-from evalcore.report.terminal_style import Style
+from evalcore.report.tables import cut, table, width_of, wrap
+from evalcore.report.terminal import Style, render_terminal, render_verbose
 from evalcore.report.view import CaseFacts
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 

@@ -12,8 +12,7 @@ import pytest
 
 from evalcore.errors import UsageError
 from evalcore.model.trend import Metric, Trend, TrendPoint
-from evalcore.report.charts.drawing import chart_html, chart_png, chart_svg, draw_chart
-from evalcore.report.charts.trend import trend_spec
+from evalcore.report.charts import chart_html, chart_png, chart_svg, draw_chart, trend_spec
 
 EVIL = "</script><script>alert(1)</script><svg onload='x'>{{datum.run}}\u202e"
 FIRST = datetime(2026, 5, 18, 2, tzinfo=UTC)

@@ -10,8 +10,7 @@ import pytest
 
 from evalcore.errors import NotAllowedError
 from evalcore.scripts.builtin_tools import find_builtin
-from evalcore.scripts.failure import ToolError
-from evalcore.scripts.iteration import Iteration
+from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.trust.imports import ImportPolicy
 from tests.unit.scripts.test_statements import NoModels, NoServers
 

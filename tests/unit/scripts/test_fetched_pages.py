@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.scripts.failure import ToolError
-from evalcore.scripts.fetch_tools import FetchTool
-from evalcore.scripts.iteration import Iteration
-from evalcore.scripts.mcp_client import McpServers
-from evalcore.scripts.page_elements import elements_at
+from evalcore.scripts.builtin_tools import FetchTool, elements_at
+from evalcore.scripts.iteration import Iteration, ToolError
+from evalcore.scripts.mcp import McpServers
 from evalcore.trust.imports import ImportPolicy
 
 PAGE = """<!doctype html><html><body>

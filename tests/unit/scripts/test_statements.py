@@ -12,10 +12,9 @@ import yaml
 from evalcore.errors import UsageError
 from evalcore.expressions.failure import ExpressionError
 from evalcore.providers.chat import ChatModel
-from evalcore.scripts.failure import ToolError
-from evalcore.scripts.iteration import Iteration
-from evalcore.scripts.mistake_collector import RaisingCollector
+from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels
+from evalcore.scripts.statements import RaisingCollector
 from evalcore.scripts.tools import ToolReader
 from evalcore.trust.imports import ImportPolicy
 

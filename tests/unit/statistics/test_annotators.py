@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.statistics.annotators import (
+from evalcore.statistics.agreement import (
     AgreementMeasure,
     annotator_agreement,
     cohen_kappa_of,

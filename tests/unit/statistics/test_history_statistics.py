@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.statistics.cusum import cusum, self_starting
-from evalcore.statistics.distributions import (
+from evalcore.statistics.intervals import (
     binomial_half_cdf,
     t_cdf,
     t_quantile,
     two_sided_t,
     two_sided_z,
+    wilson,
 )
-from evalcore.statistics.exact import fisher, mcnemar
-from evalcore.statistics.intervals import wilson
-from evalcore.statistics.iterated import pass_all_k, pass_at_k
 from evalcore.statistics.power import (
     PowerTest,
     Spread,
@@ -27,6 +24,7 @@ from evalcore.statistics.power import (
     smallest_drop,
 )
 from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
+from evalcore.statistics.tests import cusum, fisher, mcnemar, pass_all_k, pass_at_k, self_starting
 
 
 # Every test process collects all tests, and the import takes a second.

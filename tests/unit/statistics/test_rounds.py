@@ -8,7 +8,7 @@ from itertools import permutations, product
 
 import pytest
 
-from evalcore.statistics.rounds import RoundMeanTest
+from evalcore.statistics.sequential import RoundMeanTest
 
 POPULATIONS = [
     [(0, 1), (0, 1), (1, 0)],

@@ -9,25 +9,29 @@ from typing import Any
 import pytest
 
 from evalcore.model.sample import Sample, Shape, UnitSums
-from evalcore.statistics import remedies
-from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile, two_sided_t
-from evalcore.statistics.estimates import effective_cases, estimate_rate, estimate_total
-from evalcore.statistics.exact import fisher, iterations_to_decide, mcnemar
+from evalcore.statistics import power as remedies
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     Moments,
+    binomial_half_cdf,
     bounded_interval,
     cases_to_decide,
     clustered_moments,
+    effective_cases,
+    estimate_rate,
+    estimate_total,
     mean_interval,
     moments_of_units,
     p_below,
     plain_moments,
+    t_cdf,
     t_interval,
+    t_quantile,
+    two_sided_t,
     wilson,
 )
-from evalcore.statistics.multiplicity import holm
 from evalcore.statistics.power import PowerTest, clusters_needed, smallest_drop
+from evalcore.statistics.tests import fisher, holm, iterations_to_decide, mcnemar
 
 
 @pytest.mark.parametrize(

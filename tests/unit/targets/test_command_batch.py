@@ -10,7 +10,7 @@ from pathlib import Path
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.targets.command_batch import Batches, ProgramAnswer
+from evalcore.targets.program import Batches, ProgramAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.machine_faults import faults_noted_by, noting_faults

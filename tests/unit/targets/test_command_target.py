@@ -13,9 +13,8 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.targets.case_messages import messages_of
 from evalcore.targets.registry import build
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, messages_of
 from evalcore.trust.imports import ImportPolicy
 
 NASTY = "a'b\"c $(touch pwned) `touch pwned`; touch pwned #\\ {id} *\nEOF\ntouch pwned"

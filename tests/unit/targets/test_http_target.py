@@ -13,8 +13,8 @@ from evalcore.errors import TargetError
 from evalcore.model.exchange import ErrorKind, ProviderError
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
-from evalcore.targets.build_context import BuildContext
 from evalcore.targets.http import HttpOptions, HttpTarget
+from evalcore.targets.options import BuildContext
 from tests.support.model_server import Failure, ModelServer, model_server
 from tests.support.target_calls import answer, merge_options, target_of
 

@@ -16,10 +16,9 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
-from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.flow_context import FlowContext, FlowVariant
+from evalcore.targets.function_context import FlowContext, FlowVariant
 from evalcore.targets.registry import build
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.imports import ImportPolicy
 
 VARIANT = Variant("v1", config={"tone": "kind"})

@@ -14,9 +14,8 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.identity import target_code, target_identity
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.registry import build
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.code_digests import CodeDigests
 from evalcore.trust.imports import ImportPolicy
 from tests.unit.formats.loading import places_of, problems_of

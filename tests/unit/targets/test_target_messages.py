@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.targets.case_messages import json_text, messages_of, prompt_of
+from evalcore.targets.work import json_text, messages_of, prompt_of
 
 USER = {"role": "user", "content": "hi"}
 

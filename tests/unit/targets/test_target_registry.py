@@ -14,9 +14,8 @@ from evalcore.execution.item import run_inline
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.registry import KINDS, build, merged_options, options_model
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.imports import ImportPolicy
 from tests.support.target_calls import merge_options
 

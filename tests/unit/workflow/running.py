@@ -16,12 +16,12 @@ from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Reply, Request
 from evalcore.providers.registry import open_session, send
 from evalcore.trust.imports import ImportPolicy
+from evalcore.workflow.context import EngineServices, Offer, SoulAnswer
+from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
-from evalcore.workflow.read_definition import read_definition
+from evalcore.workflow.reading import read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import EngineServices, Offer, SoulAnswer
-from evalcore.workflow.souls import Soul
 
 Model = Callable[[Soul, str], str | SoulAnswer]
 

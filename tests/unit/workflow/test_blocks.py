@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from evalcore.model.evidence import Metrics
+from evalcore.workflow.context import SoulAnswer
+from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Fixtures
-from evalcore.workflow.services import SoulAnswer
-from evalcore.workflow.souls import Soul
-from evalcore.workflow.usage import by_block, sum_calls
+from evalcore.workflow.events import by_block, sum_calls
 from tests.unit.workflow.running import Ran, read, run
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow.blocks import code_runner
+from evalcore.workflow import code_runner
 
 pytestmark = pytest.mark.multiprocess
-ROOT = Path(code_runner.__file__).parents[3]
+ROOT = Path(code_runner.__file__).parents[2]
 
 
 def run(code: str | None, data: Any = None, **question: Any) -> tuple[dict[str, Any], str]:

@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow.conditions import (
-    OPERATORS,
-    BlockCondition,
-    ConditionGroup,
-    condition_holds,
-    holds,
-)
-from evalcore.workflow.failure import BlockError
+from evalcore.workflow.conditions import OPERATORS, condition_holds, holds
+from evalcore.workflow.definition import BlockCondition, ConditionGroup
+from evalcore.workflow.events import BlockError
 from evalcore.workflow.routing import looker
 from evalcore.workflow.values import WorkflowState
 

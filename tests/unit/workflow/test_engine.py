@@ -8,9 +8,9 @@ import pytest
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Metrics
+from evalcore.workflow.context import SoulAnswer
+from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Fixtures
-from evalcore.workflow.services import SoulAnswer
-from evalcore.workflow.souls import Soul
 from tests.unit.workflow.running import run
 
 ASK = "type: llm, prompt_template"

@@ -12,9 +12,9 @@ import pytest
 
 from evalcore.trust import confinement
 from evalcore.workflow import python_process
-from evalcore.workflow.services import SoulAnswer
-from evalcore.workflow.soul_tools import built_in_tools
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.context import SoulAnswer
+from evalcore.workflow.definition import Soul
+from evalcore.workflow.tools import built_in_tools
 from tests.support.model_server import ModelServer, model_server
 from tests.support.servers import serving
 from tests.unit.workflow.running import Ran, run

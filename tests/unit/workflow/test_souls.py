@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow.services import SoulAnswer
-from evalcore.workflow.soul_tools import SoulTool, built_in_tools
-from evalcore.workflow.souls import Soul
+from evalcore.workflow.context import SoulAnswer
+from evalcore.workflow.definition import Soul, SoulTool
+from evalcore.workflow.tools import built_in_tools
 from tests.unit.workflow.running import Ran, read, run
 
 REPORTER = """\

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow.failure import BlockError
-from evalcore.workflow.values import MISSING, WorkflowState, fill, parsed, text_of
+from evalcore.workflow.events import BlockError
+from evalcore.workflow.values import (
+    MISSING,
+    WorkflowState,
+    fill,
+    parsed,
+    text_of,
+)
 
 
 @pytest.fixture

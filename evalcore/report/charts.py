@@ -1,0 +1,368 @@
+"""The trend of a suite as a Vega-Lite chart.
+
+Values of the data never become parts of the chart's own expressions: names are shown as text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from evalcore.errors import UsageError
+from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.wording import plural
+from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.report.escape import escape_data, visible
+
+Spec = dict[str, Any]
+
+_WIDTH, _HEIGHT = 760, 280
+_MOST_NAME = 40
+# More intervals than these stand too close for single lines: they become a band.
+_MOST_BARS: Final = 60
+# More labels than these would cover each other.
+_MOST_LABELS: Final = 6
+_LABEL_LINES, _LABEL_HEIGHT = 3, 12
+# From this share of the time on a text would leave the chart.
+_LEFTWARD_FROM: Final = 0.6
+_DAY_S: Final = 86_400
+# Of each form the span up to which ticks are too close for the next one: their labels differ.
+_TIME_FORMS: Final = (
+    (600, "%d %b %H:%M:%S"),
+    (8 * _DAY_S, "%d %b %H:%M"),
+    (300 * _DAY_S, "%d %b"),
+)
+_LONG_TIME_FORM: Final = "%b %Y"
+_DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
+_SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartTheme:
+    """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
+
+    ground: str
+    text: str
+    soft: str
+    line: str
+    grid: str
+    decisions: tuple[str, ...]
+    variants: tuple[str, ...]
+
+
+LIGHT: Final = ChartTheme(
+    ground="white",
+    text="#24292f",
+    soft="#57606a",
+    line="#8c959f",
+    grid="#eaeef2",
+    decisions=("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a"),
+    variants=("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989"),
+)
+DARK: Final = ChartTheme(
+    ground="#111418",
+    text="#e3e6ea",
+    soft="#a3adb9",
+    line="#6b7583",
+    grid="#2a3037",
+    decisions=("#5cc98a", "#ff8a83", "#e0b455", "#d295ee", "#a3adb9"),
+    variants=("#79b0ff", "#ffa657", "#56d4dd", "#d295ee", "#a3adb9", "#ff9bce"),
+)
+THEMES: Final[Mapping[str, ChartTheme]] = {"light": LIGHT, "dark": DARK}
+
+
+def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
+    """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
+    import altair as alt
+
+    rows = [_row(trend, point) for point in trend.points if point.value is not None]
+    points = Counter(point.variant for point in trend.points)
+    dense = max(points.values(), default=0) > _MOST_BARS
+    time, base = _time(trend), _chart(rows)
+    bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+    band = bounds.mark_area(opacity=0.16, line=False)
+    colours = alt.Color("variant:N", scale=alt.Scale(range=list(theme.variants)), sort=None)
+    legend = alt.Legend(title="variant", orient="right") if len(points) > 1 else None
+    axis = alt.Axis(
+        title=trend.metric.heading, tickCount=6, format=".2~f" if trend.metric.is_share else "~s"
+    )
+    layers = [
+        *_changes(trend, theme, time),
+        (band if dense else bounds.mark_rule(opacity=0.45, strokeWidth=2)).encode(
+            x=time,
+            y=alt.Y("low:Q"),
+            y2=alt.Y2("high:Q"),
+            color=colours.legend(None),
+            detail="variant:N",
+        ),
+        base.mark_line(strokeWidth=1.6).encode(
+            x=time,
+            y=alt.Y("value:Q", axis=axis, scale=alt.Scale(zero=False, nice=True, padding=8)),
+            color=colours.legend(legend),
+        ),
+        _marks(base, {row["decision"] for row in rows}, theme, dense=dense).encode(x=time),
+    ]
+    chart = alt.layer(*layers).resolve_scale(color="independent", shape="independent")
+    runs = len({point.run_id for point in trend.points})
+    title = alt.TitleParams(
+        text=_name(trend.suite),
+        subtitle=f"{trend.metric.heading} over {runs:,} {plural(runs, 'run')}",
+        anchor="start",
+        fontSize=15,
+        color=theme.text,
+        subtitleColor=theme.soft,
+    )
+    texts = {"labelColor": theme.text, "titleColor": theme.soft, "titleFontWeight": "normal"}
+    lines = {"gridColor": theme.grid, "domainColor": theme.line, "tickColor": theme.line}
+    chart = (
+        chart.properties(
+            width=_WIDTH, height=_HEIGHT, background=theme.ground, padding=12, title=title
+        )
+        .configure_view(stroke=None)
+        .configure_axis(grid=True, **lines, **texts)
+        .configure_legend(labelLimit=260, **texts)
+    )
+    # The check against Vega-Lite's schema takes seconds for a year of runs.
+    spec: Spec = chart.to_dict(validate=False)
+    return spec
+
+
+def _name(text: str) -> str:
+    return shorten(" ".join(visible(text).split()), _MOST_NAME)
+
+
+def _chart(rows: list[dict[str, Any]]) -> Any:
+    import altair as alt
+
+    data: Any = alt.Data
+    return alt.Chart(data(values=rows))
+
+
+def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
+    decision = point.decision if point.decision in _DECISIONS else _DECISIONS[-1]
+    return {
+        "time": point.started_at.isoformat(),
+        "run": point.run_id,
+        "variant": _name(point.variant),
+        "value": point.value,
+        "low": point.low,
+        "high": point.high,
+        "decision": decision,
+        "shown": trend.metric.text(point.value),
+        "changes": _name("; ".join(point.changes)),
+    }
+
+
+def _span(trend: Trend) -> tuple[datetime, float]:
+    """Return the first point's time, and the seconds from it to the last one."""
+    times = [point.started_at for point in trend.points] or [datetime.min]
+    return min(times), (max(times) - min(times)).total_seconds()
+
+
+def _time(trend: Trend) -> Any:
+    import altair as alt
+
+    _, span_s = _span(trend)
+    form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
+    axis = alt.Axis(
+        title="UTC", labelOverlap=True, labelSeparation=8, tickCount=8, grid=False, format=form
+    )
+    return alt.X("time:T", axis=axis, scale=alt.Scale(type="utc", padding=14))
+
+
+def _marks(base: Any, shown: Collection[str], theme: ChartTheme, *, dense: bool) -> Any:
+    """Return the decisions as marks; in a dense chart those that did not pass."""
+    import altair as alt
+
+    marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
+    kinds = [
+        kind for kind in zip(_DECISIONS, theme.decisions, _SHAPES, strict=True) if kind[0] in shown
+    ]
+    names, colours, shapes = ([kind[n] for kind in kinds] for n in range(3))
+    legend = alt.Legend(title="decision of the run", orient="right")
+    return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
+        y=alt.Y("value:Q"),
+        color=alt.Color("decision:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+        shape=alt.Shape("decision:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
+        tooltip=[
+            alt.Tooltip("run:N", title="run"),
+            alt.Tooltip("time:T", title="started (UTC)", format="%Y-%m-%d %H:%M"),
+            alt.Tooltip("variant:N", title="variant"),
+            alt.Tooltip("shown:N", title="value"),
+            alt.Tooltip("low:Q", title="95 % from", format=".4~f"),
+            alt.Tooltip("high:Q", title="95 % to", format=".4~f"),
+            alt.Tooltip("decision:N", title="decision"),
+            alt.Tooltip("changes:N", title="changed"),
+        ],
+    )
+
+
+def _changes(trend: Trend, theme: ChartTheme, time: Any) -> Iterator[Any]:
+    """Yield a rule at each run at which something changed, of whichever variant.
+
+    A few have a text of what changed: neighbours on lines of their own, the last ones leftward.
+    """
+    import altair as alt
+
+    changed: dict[datetime, dict[str, None]] = {}
+    for point in trend.points:
+        if point.changes:
+            changed.setdefault(point.started_at, {}).update(dict.fromkeys(point.changes))
+    rows = [
+        {"time": at.isoformat(), "changes": _name("; ".join(texts))}
+        for at, texts in changed.items()
+    ]
+    if not rows:
+        return
+    rules = _chart(rows).mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1)
+    yield rules.encode(x=time, tooltip=[alt.Tooltip("changes:N", title="changed")])
+    if len(rows) > _MOST_LABELS:
+        return
+    first, span_s = _span(trend)
+    for number, (row, at) in enumerate(zip(rows, changed, strict=True)):
+        leftward = (at - first).total_seconds() > _LEFTWARD_FROM * span_s
+        text = _chart([row]).mark_text(
+            align="right" if leftward else "left",
+            baseline="top",
+            dx=-3 if leftward else 3,
+            fontSize=10,
+            color=theme.soft,
+            limit=200,
+        )
+        top = alt.value(number % _LABEL_LINES * _LABEL_HEIGHT)
+        yield text.encode(x=time, y=top, text="changes:N")
+
+
+_SCALE: Final = 2.0
+
+
+def chart_svg(spec: Spec) -> bytes:
+    """Return the chart as SVG."""
+    import vl_convert
+
+    text: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return text.encode()
+
+
+def chart_png(spec: Spec) -> bytes:
+    """Return the chart as PNG, at twice its size for screens of today."""
+    import vl_convert
+
+    data: bytes = vl_convert.vegalite_to_png(spec, scale=_SCALE, allowed_base_urls=[])
+    return data
+
+
+def chart_html(spec: Spec) -> bytes:
+    """Return a page that shows the chart with its tooltips; it loads nothing."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(_SNIPPET)
+    # `<script` and `</script` within the bundle would end or nest the element.
+    bundle = bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    data = escape_data(orjson.dumps(spec).decode())
+    return _PAGE.format(data=data, bundle=bundle).encode()
+
+
+_SNIPPET: Final = """
+const spec = JSON.parse(document.getElementById("chart-data").textContent);
+vegaEmbed("#chart", spec, {mode: "vega-lite", actions: false, ast: true});
+"""
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
+ script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>Trend</title>
+<body style="margin:1rem;background:white">
+<div id="chart"></div>
+<script type="application/json" id="chart-data">{data}</script>
+<script type="module">{bundle}</script>
+</body>
+</html>
+"""
+
+CHART_FORMS: Final[Mapping[str, Callable[[Spec], bytes]]] = {
+    ".svg": chart_svg,
+    ".png": chart_png,
+    ".html": chart_html,
+}
+
+
+def check_chart_path(path: Path) -> None:
+    """Raise `UsageError` unless a chart can be written to the file."""
+    if path.suffix.lower() not in CHART_FORMS:
+        raise UsageError(f"--chart: '{path}' ends in none of {', '.join(CHART_FORMS)}")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"--chart: {path}: {reason}")
+
+
+def draw_chart(spec: Spec, path: Path) -> None:
+    """Write a chart to a file, of the form that the name's end says."""
+    check_chart_path(path)
+    data = CHART_FORMS[path.suffix.lower()](spec)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"--chart: {path} cannot be written: {error.strerror}") from error
+
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_GAP: Final = "·"
+_MOST_SPARKS: Final = 80
+
+
+def sparkline(values: list[float | None], most: int = _MOST_SPARKS) -> str:
+    """Return one bar for each of the last values, from the least to the largest; `·` for None."""
+    bars = values[-most:]
+    measured = [value for value in bars if value is not None]
+    if not measured:
+        return _GAP * len(bars)
+    low, width = min(measured), max(measured) - min(measured)
+    top = len(_BARS) - 1
+    return "".join(
+        _GAP if value is None else _BARS[round((value - low) / width * top) if width else top // 2]
+        for value in bars
+    )
+
+
+def interval_text(metric: Metric, point: TrendPoint) -> str:
+    """Return the 95 % interval of a point; empty where it has none."""
+    if point.low is None or point.high is None:
+        return ""
+    return f"{metric.text(point.low)}–{metric.text(point.high)}"
+
+
+def trend_summaries(trend: Trend) -> Iterator[str]:
+    """Yield a text for each variant: its last, least and largest value; for pictures of a trend."""
+    for variant in trend.variants:
+        name = f"{variant}: " if len(trend.variants) > 1 else ""
+        yield f"{name}{_summary(trend, variant)}"
+
+
+def _summary(trend: Trend, variant: str) -> str:
+    metric = trend.metric
+    values = [point.value for point in trend.points if point.variant == variant]
+    measured = [value for value in values if value is not None]
+    if not measured:
+        return f"{metric.heading}: not measured"
+    return (
+        f"{metric.text(measured[-1])} last, {metric.text(min(measured))} least, "
+        f"{metric.text(max(measured))} most"
+    )
+
+
+def trend_headings(trend: Trend) -> Iterator[str]:
+    """Yield a line for each variant: its sparkline, its least, largest and last value."""
+    for variant in trend.variants:
+        values = [point.value for point in trend.points if point.variant == variant]
+        name = f"{variant}  " if len(trend.variants) > 1 else ""
+        bars = "" if all(value is None for value in values) else f"{sparkline(values)}  "
+        yield f"{name}{bars}{_summary(trend, variant)}"

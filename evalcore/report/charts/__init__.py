@@ -1,1 +1,0 @@
-"""Charts: each declared once, drawn as SVG, PNG or a page that needs no network."""

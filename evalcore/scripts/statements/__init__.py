@@ -1,1 +1,0 @@
-"""The statements of scripts: one class each."""

@@ -1,0 +1,272 @@
+"""Evidence of what answered: a provider's reply, a flow's return value, a case's fixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+import orjson
+
+from evalcore.jsonvalues import storable
+from evalcore.model.equal_keys import has_equal_keys
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.evidence_path import (
+    PRIMARY,
+    MissingPath,
+    PathSyntaxError,
+    find_value,
+    output_values,
+    with_values,
+)
+from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
+from evalcore.model.infinite_numbers import has_infinite
+from evalcore.model.own_copy import plain_value
+from evalcore.targets.work import json_text
+
+
+def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:
+    """Return the evidence of one call: its text (or `output`), its measures, its tool calls."""
+    details: dict[str, Any] = {"calls": [call_of(reply, request)]}
+    if reply.tool_calls:
+        calls = [dict(call) for call in reply.tool_calls]
+        message = {"role": "assistant", "content": reply.text, "tool_calls": calls}
+        details["messages"] = [message]
+    return Evidence(
+        output=reply.text if output is None else output,
+        metrics=reply.metrics,
+        details=details,
+    )
+
+
+def call_of(reply: Reply, request: Request) -> dict[str, Any]:
+    """Return a successful call as it stands in `details.calls`."""
+    return {
+        "provider": request.endpoint.provider,
+        "model": reply.model or request.model,
+        "block": None,
+        "latency_ms": reply.latency_ms,
+        "ttft_ms": reply.ttft_ms,
+        "cost_usd": reply.cost_usd,
+        "input_tokens": reply.usage.input_tokens,
+        "output_tokens": reply.usage.output_tokens,
+        **reply.metrics.token_parts,
+        "attempts": reply.attempts,
+        "recorded": reply.recorded,
+        "error": None,
+        **call_notes(request, reply),
+    }
+
+
+def failed_call_of(error: ProviderError, provider: str) -> dict[str, Any]:
+    """Return a call that failed for good as it stands in `details.calls`."""
+    return {
+        "provider": provider,
+        "model": None,
+        "block": None,
+        "latency_ms": None,
+        "ttft_ms": None,
+        "cost_usd": None,
+        "input_tokens": None,
+        "output_tokens": None,
+        "attempts": error.attempts,
+        "recorded": False,
+        "error": error.message,
+    }
+
+
+_WHOLE: Final = frozenset(
+    {"output", "outputs", "state", "metrics", "errors", "invocations", "primary_output"}
+)
+_MEASURES: Final = frozenset(field.name for field in fields(Metrics))
+
+
+_LISTED_KEYS: Final = 8
+_SHAPES: Final = (
+    "a workflow {blocks}, nodes {flow: {name, nodes, edges}, register}, {flow, primary_output}, a "
+    "target {provider}, or an answer: text, {outputs, state, metrics}, {output}. A mapping with "
+    "such keys that is the answer is returned as {'output': …}"
+)
+# A mapping with one of these may be a definition that nothing runs, or evidence that is misspelt.
+_DOCUMENTED: Final = frozenset({"blocks", "flow", "nodes", "output", "outputs", "provider"})
+
+
+class AnswerError(ValueError):
+    """The value cannot be an answer; the message says what can."""
+
+
+def answer_evidence(value: Any) -> Evidence:
+    """Return the evidence of an answer.
+
+    Text is the output. A mapping with `outputs` (and `state`, `metrics`, `errors`, `invocations`,
+    `output`), or with `output` beside one of those, is the evidence itself. Any other JSON value is
+    the output, kept as it is in the state if it is a mapping. A flow's last
+    block is the primary one. Paths find outputs with the type that they had here. Raises
+    `AnswerError`.
+    """
+    if isinstance(value, Evidence):
+        return value
+    if is_whole_evidence(value):
+        return _whole(value)
+    if isinstance(value, Mapping):
+        return Evidence(text_of(value), details={"state": json_value(dict(value))})
+    evidence = Evidence(text_of(value))
+    if isinstance(value, str):
+        return evidence
+    return with_values(evidence, {PRIMARY: json_value(value)})
+
+
+def returned_evidence(value: Any) -> Evidence:
+    """Return the evidence of what a flow returned as its answer.
+
+    As `answer_evidence`, of models and dataclasses with their JSON form; but a mapping with one of
+    the keys of definitions and evidence is an answer only as `{output}` (any JSON value) or
+    `{outputs, state, …}`: a definition that nothing ran must not pass for one. Halves of surrogate
+    pairs are replaced, with a warning. Raises `AnswerError`.
+    """
+    if isinstance(value, Evidence):
+        return value
+    plain = plain_value(value)
+    if has_infinite(plain):
+        return _returned(plain)
+    whole, notes = storable(plain)
+    return with_warnings(_returned(whole), notes)
+
+
+def _returned(value: Any) -> Evidence:
+    if not isinstance(value, Mapping) or is_whole_evidence(value) or _DOCUMENTED.isdisjoint(value):
+        return answer_evidence(value)
+    if set(value) == {"output"}:
+        output = value["output"]
+        evidence = Evidence(text_of(output))
+        if isinstance(output, Mapping):
+            evidence = evidence._replace(details={"state": json_value(output)})
+        values = {} if isinstance(output, str) else {PRIMARY: json_value(output)}
+        return with_values(evidence, values)
+    keys = ", ".join(f"'{key}'" for key in list(value)[:_LISTED_KEYS]) or "none"
+    more = len(value) - _LISTED_KEYS
+    rest = f" and {more} more" if more > 0 else ""
+    raise AnswerError(f"returned a mapping with the keys {keys}{rest}; expected one of {_SHAPES}")
+
+
+def is_whole_evidence(value: Any) -> bool:
+    """Whether a mapping says what the outputs, state and measures of an execution are."""
+    if not isinstance(value, Mapping) or not set(value) <= _WHOLE:
+        return False
+    return isinstance(value.get("outputs"), Mapping) or ("output" in value and len(value) > 1)
+
+
+def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None) -> Evidence:
+    """Return the evidence of outputs by block: each text, `{output, metrics}`, or any value.
+
+    The last block is the primary one. Raises `AnswerError`.
+    """
+    outputs: dict[str, str] = {}
+    state: dict[str, Any] = {}
+    measured: dict[str, Metrics] = {}
+    for block, raw in blocks.items():
+        value = raw
+        if isinstance(raw, Mapping) and "output" in raw and set(raw) <= {"output", "metrics"}:
+            value = raw["output"]
+            if raw.get("metrics"):
+                measured[block] = _metrics(raw["metrics"])
+        outputs[block] = text_of(value)
+        state[block] = json_value(value)
+    evidence = Evidence(
+        output=next(reversed(outputs.values()), None),
+        outputs=outputs,
+        metrics=sum_metrics(measured),
+        block_metrics=measured or NOTHING,
+        details={"state": state},
+    )
+    if state:
+        evidence = with_values(evidence, state | {PRIMARY: next(reversed(state.values()))})
+    return evidence if primary_output is None else with_primary(evidence, primary_output)
+
+
+def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
+    """Return the evidence with another primary output; raise `AnswerError` if there is none."""
+    try:
+        primary = find_value(evidence, f"outputs.{primary_output}")
+    except PathSyntaxError as error:
+        raise AnswerError(f"primary_output: {error}") from None
+    if isinstance(primary, MissingPath):
+        raise AnswerError(f"primary_output: {primary}")
+    values = output_values(evidence) | {PRIMARY: primary.value}
+    return with_values(evidence._replace(output=text_of(primary.value)), values)
+
+
+def sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
+    """Return the measures of a whole execution: sums over its blocks, None where nothing was."""
+    if not measured:
+        return UNMEASURED
+    sums: dict[str, Any] = {}
+    for name in _MEASURES - {"ttft_ms"}:
+        values = [getattr(metrics, name) for metrics in measured.values()]
+        numbers = [value for value in values if value is not None]
+        sums[name] = sum(numbers) if numbers else None
+    return Metrics(**sums)
+
+
+def text_of(value: Any) -> str:
+    """Return an answer as text: text as it is, any other value as JSON; raise `AnswerError`."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json_text(list(value) if isinstance(value, tuple) else value)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"an answer is text or a JSON value, not {type(value).__name__} ({error})"
+        raise AnswerError(message) from None
+
+
+def _whole(value: Mapping[str, Any]) -> Evidence:
+    outputs = value.get("outputs") or {}
+    if not isinstance(outputs, Mapping):
+        raise AnswerError("'outputs' has to be a mapping of block ids")
+    evidence = block_evidence(outputs)
+    values = output_values(evidence)
+    details: dict[str, Any] = dict(evidence.details) if outputs else {}
+    if "state" in value:
+        details["state"] = json_value(value["state"])
+    if value.get("errors"):
+        errors = value["errors"]
+        if not isinstance(errors, str | list | tuple):
+            raise AnswerError("'errors' is a list of texts")
+        details["errors"] = [errors] if isinstance(errors, str) else list(map(str, errors))
+    if value.get("invocations"):
+        if not isinstance(value["invocations"], Mapping):
+            raise AnswerError("'invocations' is a mapping of block ids to numbers")
+        details["invocations"] = dict(value["invocations"])
+    evidence = evidence._replace(details=details or NOTHING)
+    if value.get("metrics"):
+        evidence = evidence._replace(metrics=_metrics(value["metrics"]))
+    if value.get("output") is not None:
+        evidence = evidence._replace(output=text_of(value["output"]))
+        values[PRIMARY] = json_value(value["output"])
+    evidence = with_values(evidence, values)
+    if value.get("primary_output") is not None:
+        return with_primary(evidence, str(value["primary_output"]))
+    return evidence
+
+
+def _metrics(raw: Any) -> Metrics:
+    if not isinstance(raw, Mapping) or not set(raw) <= _MEASURES:
+        raise AnswerError(f"'metrics' is a mapping of {', '.join(sorted(_MEASURES))}")
+    return Metrics(**raw)
+
+
+def json_value(value: Any) -> Any:
+    """Return the value as JSON holds it, so that a stored one is equal to it."""
+    try:
+        try:
+            data = orjson.dumps(value)
+        except orjson.JSONEncodeError:
+            data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+            if has_equal_keys(value):
+                message = "what JSON cannot hold: a mapping with two keys of one text, as 1 and '1'"
+                raise AnswerError(message) from None
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise AnswerError(f"what JSON cannot hold: {error}") from None
+    if b"null" in data and has_infinite(value):
+        raise AnswerError("what JSON cannot hold: a number that is NaN or infinite")
+    return orjson.loads(data)

@@ -1,0 +1,426 @@
+"""What functions of suites are called with: the item's values, and how to call models and log."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Event
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.errors import TargetError
+from evalcore.mistakes.wording import did_you_mean
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import Complete, Endpoint, Reply, Request
+from evalcore.model.own_copy import own_copy
+from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.providers.chat import ChatModel
+from evalcore.targets.options import BuildContext
+from evalcore.targets.registry import MODEL_KINDS, build_within
+from evalcore.targets.work import Work
+from evalcore.targets.wrappers import strips_reasoning
+from evalcore.trust.calls import ForeignError, call_foreign
+
+if TYPE_CHECKING:
+    from evalcore.isolation.worker import Engine
+
+
+NAME: Final = "evalcore.target"
+FunctionLogger = logging.LoggerAdapter[logging.Logger]
+
+
+def function_logger(ids: Mapping[str, object]) -> FunctionLogger:
+    """Return the logger `evalcore.target` with these ids in each line.
+
+    A process that has set up no logging writes lines of level `info` and above to standard error.
+    """
+    logger = logging.getLogger(NAME)
+    if not logger.hasHandlers():
+        logger.addHandler(_StderrHandler())
+        logger.setLevel(logging.INFO)
+    return logging.LoggerAdapter(logger, {"item": dict(ids)})
+
+
+class _StderrHandler(logging.Handler):
+    """Writes each record as a line of evalcore's own log: secrets masked, long texts cut."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; a stream that is closed loses it."""
+        from evalcore.observability.log import log_line
+
+        try:
+            fields = {**getattr(record, "item", {}), "message": self.format(record)}
+            line = log_line(record.levelname.lower(), "target.log", fields, as_json=False)
+            sys.stderr.write(f"{line}\n")
+        except (OSError, ValueError, TypeError):
+            self.handleError(record)
+
+
+@dataclass(frozen=True, eq=False)
+class FlowVariant(str):
+    """A variant as functions see it: the text of its id, and what it changes.
+
+    `config` is the variant's own, nothing is in it by default.
+    """
+
+    id: str
+    provider: str | None = None
+    model: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+    def __new__(cls, id: str, *_: object, **__: object) -> FlowVariant:  # noqa: A002 - the field
+        """Return the variant; its text is `id`."""
+        return super().__new__(cls, id)
+
+
+class CountedCalls:
+    """Makes the calls of one work item; `count` says how many were tried.
+
+    They are made in the event loop that it was created in, whichever loop asks: a flow's functions
+    run in another.
+    """
+
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+        self._loop = asyncio.get_running_loop()
+        self.count = 0
+
+    async def __call__(self, request: Request) -> Reply:
+        """Return the reply; errors as `Complete`."""
+        self.count += 1
+        if asyncio.get_running_loop() is self._loop:
+            return await self._complete(request)
+        reply = asyncio.run_coroutine_threadsafe(self._completed(request), self._loop)
+        return await asyncio.wrap_future(reply)
+
+    async def _completed(self, request: Request) -> Reply:
+        return await self._complete(request)
+
+
+ChatModels = Callable[[str | None, str | None], ChatModel]
+"""Returns a model by the names of its provider and its own; raises `TargetError` if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCall:
+    """What a context can do while its function runs, in the process that runs it.
+
+    `loop` is the event loop that `complete` belongs to. `cancel` is set when the call is cancelled
+    (a time limit, a run that is stopped).
+    """
+
+    complete: Complete
+    models: ChatModels
+    loop: asyncio.AbstractEventLoop
+    logger: FunctionLogger
+    cancel: Event = field(default_factory=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowContext(Mapping[str, Any]):
+    """One call of a function: of a `flow`, of a target `python`. Its values are its items, too.
+
+    `complete` and `chat` call models: recorded, limited and counted by the engine. `iteration`
+    counts from 0. `live` is None outside of a call.
+    """
+
+    case_input: Any
+    variant: FlowVariant
+    mode: str
+    case_id: str
+    iteration: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    expected_output: Any = None
+    messages: tuple[Mapping[str, Any], ...] = ()
+    workspace: str | None = None
+    live: LiveCall | None = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in _ITEMS:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ITEMS)
+
+    def __len__(self) -> int:
+        return len(_ITEMS)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        names = sorted(public for public in dir(self) if not public.startswith("_"))
+        hint = f"{did_you_mean(name, names)} It has: {', '.join(names)}"
+        raise AttributeError(f"the context has no '{name}'.{hint}")
+
+    @property
+    def input(self) -> Any:
+        """The case's input."""
+        return self.case_input
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration: a target's with the variant's over it, a flow's is the variant's."""
+        return self.variant.config
+
+    @property
+    def complete(self) -> Complete:
+        """Calls a provider with a whole `Request`; raises `ProviderError`."""
+        return self._alive().complete
+
+    @property
+    def logger(self) -> FunctionLogger:
+        """A logger of the standard library whose lines name the item, on standard error."""
+        return self._alive().logger
+
+    @property
+    def cancel(self) -> Event:
+        """Is set when nothing waits for the answer any more: at a time limit, a stopped run."""
+        return self._alive().cancel
+
+    def _alive(self) -> LiveCall:
+        if self.live is None:
+            raise RuntimeError("the context can be used while its function runs, and not later")
+        return self.live
+
+    async def chat(
+        self,
+        *,
+        messages: Sequence[Mapping[str, Any]] | str,
+        provider: str | None = None,
+        model: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        response_schema: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> Reply:
+        """Ask a model; without `provider` and `model` the variant's are asked.
+
+        `provider` is a variant's provider or a target of the suite, else `openai` or `anthropic`
+        with the key from the environment. `parameters` have the names of the OpenAI API. Raises
+        `ProviderError` when the call gave no answer.
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        live, variant = self._alive(), self.variant
+        chat = live.models(provider or variant.provider, model or variant.model)
+        request = chat.request(messages, parameters=parameters, response_schema=response_schema)
+        if tools:
+            request = replace(request, tools=tuple(tools))
+        return chat.read(await live.complete(request))
+
+    def chat_sync(self, **arguments: Any) -> Reply:
+        """Ask a model from a function that is not async, as `chat` does."""
+        chat = self.chat(**arguments)
+        return asyncio.run_coroutine_threadsafe(chat, self._alive().loop).result()
+
+
+_ITEMS: Final = (
+    "case_id",
+    "variant",
+    "iteration",
+    "mode",
+    "input",
+    "expected_output",
+    "metadata",
+    "messages",
+    "config",
+    "workspace",
+)
+
+
+_NAMES: Final = {
+    "case_input": "case_input",
+    "input": "case_input",
+    "inputs": "case_input",
+    "variant": "variant",
+    "mode": "mode",
+    "context": "context",
+    "ctx": "context",
+    "config": "config",
+    "case_id": "case_id",
+    "iteration": "iteration",
+}
+_IN_ORDER: Final = ("case_input", "variant", "mode")
+_BY_KEYWORD: Final = ("case_input", "variant", "mode", "context")
+
+
+def arguments_for(
+    function: Callable[..., Any], context: FlowContext
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call of a flow's function.
+
+    Parameters named `case_input` (or `input`, `inputs`), `variant`, `mode`, `context`, `config`,
+    `case_id`, `iteration` get that, in any order; the others get the input, the variant and the
+    mode, in this order, unless they have defaults. `**more` gets the first four by name.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in C, without a signature
+        return [context.case_input], {}
+    named = {_NAMES[each.name] for each in parameters if each.name in _NAMES}
+    rest = [name for name in _IN_ORDER if name not in named]
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    skipped = False
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            bound = {name for name in _IN_ORDER if name not in rest} | named
+            keywords |= {name: _of(context, name) for name in _BY_KEYWORD if name not in bound}
+            continue
+        name = _NAMES.get(parameter.name)
+        if name is None:
+            if parameter.default is not parameter.empty or not rest:
+                skipped = True
+                continue
+            name = rest.pop(0)
+        if parameter.kind is parameter.KEYWORD_ONLY or skipped:
+            keywords[parameter.name] = _of(context, name)
+        else:
+            positional.append(_of(context, name))
+    return positional, keywords
+
+
+def _of(context: FlowContext, name: str) -> Any:
+    return context if name == "context" else getattr(context, name)
+
+
+def context_of(
+    work: Work, config: Mapping[str, Any], provider: str | None, model: str | None
+) -> FlowContext:
+    """Return the context of a work item; its values are the function's own to change."""
+    return FlowContext(
+        case_input=own_copy(work.case.input),
+        variant=FlowVariant(work.variant.id, provider, model, own_copy(config), work.variant.tags),
+        mode=work.mode,
+        case_id=work.case.id,
+        iteration=work.iteration,
+        metadata=own_copy(work.case.metadata),
+        expected_output=own_copy(work.case.expected_output),
+        messages=own_copy(work.messages),
+        workspace=None if work.workspace is None else str(work.workspace),
+    )
+
+
+def alive(context: FlowContext, complete: Complete, models: ChatModels) -> FlowContext:
+    """Return the context as a function is called with it, from within the engine's loop."""
+    ids = {"case": context.case_id, "variant": str(context.variant), "iteration": context.iteration}
+    live = LiveCall(complete, models, asyncio.get_running_loop(), function_logger(ids))
+    return replace(context, live=live)
+
+
+async def called(kind: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Return what a function returns; raise `TargetError` of `kind` for what it raises."""
+    try:
+        return await call_foreign(function, *arguments, **keywords)
+    except ForeignError as error:
+        cause = error.__cause__
+        if isinstance(cause, TargetError):
+            raise cause from None
+        raise TargetError(kind, str(error)) from cause
+
+
+def measured(evidence: Evidence, calls: CountedCalls, started: float) -> Evidence:
+    """Return the evidence with its latency, unless it or its calls say what that is."""
+    metrics = evidence.metrics
+    if metrics.latency_ms is not None or calls.count:
+        return evidence
+    latency_ms = round((perf_counter() - started) * 1000, 1)
+    return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))
+
+
+COMPLETE: Final = "complete"
+# The protocol of a request whose endpoint only the engine knows.
+_ENGINE: Final = "engine"
+
+
+def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
+    """Return what stands for a model until the engine is asked."""
+    return ChatModel(Endpoint(_ENGINE, _provider_of(provider, model), ""), model or "")
+
+
+def complete_in_worker(engine: Engine) -> Complete:
+    """Return a function that has the engine make the call."""
+
+    async def complete(request: Request) -> Reply:
+        endpoint = request.endpoint
+        values = {
+            "endpoint": {
+                "protocol": endpoint.protocol,
+                "provider": endpoint.provider,
+                "base_url": endpoint.base_url,
+                "api_key": endpoint.api_key,
+                "headers": dict(endpoint.headers),
+                "values": dict(endpoint.values),
+            },
+            "model": request.model,
+            "messages": [dict(message) for message in request.messages],
+            "parameters": dict(request.parameters),
+            "tools": [dict(tool) for tool in request.tools],
+            "response_schema": request.response_schema,
+            "stream": request.stream,
+            "attempt_timeout_s": request.attempt_timeout_s,
+        }
+        reply: Reply = await engine.ask(COMPLETE, values)
+        return reply
+
+    return complete
+
+
+async def complete_in_engine(
+    raw: Mapping[str, Any], models: ChatModels, complete: Complete
+) -> Reply:
+    """Make the call that a worker asks for, with what only the engine knows of its model."""
+    endpoint = raw["endpoint"]
+    if endpoint["protocol"] != _ENGINE:
+        parts = {name: tuple(raw[name]) for name in ("messages", "tools")}
+        return await complete(Request(**{**raw, **parts, "endpoint": Endpoint(**endpoint)}))
+    chat = models(endpoint["provider"], raw["model"] or None)
+    request = chat.request(
+        raw["messages"], parameters=raw["parameters"], response_schema=raw["response_schema"]
+    )
+    if raw["tools"]:
+        request = replace(request, tools=tuple(raw["tools"]))
+    return chat.read(await complete(request))
+
+
+_PROTOCOLS: Final = ("openai", "anthropic")
+
+
+def _provider_of(provider: str | None, model: str | None) -> str:
+    return provider or ("anthropic" if (model or "").startswith("claude") else "openai")
+
+
+def chat_model_of(
+    provider: str | None,
+    model: str | None,
+    providers: Mapping[str, Mapping[str, Any]],
+    context: BuildContext,
+) -> ChatModel:
+    """Return the model: of an entry `{kind, options}` of `providers`, else of OpenAI or Anthropic.
+
+    Raise `TargetError` that says which provider or model is not known.
+    """
+    name = _provider_of(provider, model)
+    entry = providers.get(name)
+    if entry is None and name not in _PROTOCOLS:
+        names = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
+        hint = "a variant's 'provider' and the suite's own 'targets' are known here"
+        raise TargetError("provider", f"unknown provider '{name}'; known: {names} ({hint})")
+    kind, options = (name, {}) if entry is None else (entry["kind"], dict(entry["options"]))
+    if kind not in MODEL_KINDS:
+        raise TargetError("provider", f"provider '{name}' is of kind '{kind}', which has no chat")
+    if model is not None:
+        options["model"] = model
+    if not options.get("model"):
+        raise TargetError("provider", f"no model is named for provider '{name}'")
+    target = Target(name, kind, options)
+    built: Any = build_within(context, target, what=f"provider '{name}'", error_kind="provider")
+    chat: ChatModel = built.chat
+    return replace(chat, strips_reasoning=strips_reasoning(target, DEFAULT_VARIANT))

@@ -1,0 +1,632 @@
+"""What each type of block does."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import quote, urlsplit
+
+from pydantic import Discriminator, Field, Tag
+
+from evalcore.declared.types import Listed, NonEmpty, Seconds, Text
+from evalcore.mistakes.shape_lookup import CALLABLE
+from evalcore.mistakes.wording import nearest, suggest
+from evalcore.trust.literal_secrets import literal_secrets
+from evalcore.trust.variables import MARK, REFERENCE, substituted
+from evalcore.workflow.conditions import condition_mistakes, holds
+from evalcore.workflow.context import Context
+from evalcore.workflow.definition import (
+    MAX_DEPTH,
+    SHARED,
+    Block,
+    Branch,
+    Carry,
+    Conditions,
+    Exit,
+    ModelBlock,
+    Names,
+    WorkflowDefinition,
+    WorkflowMistake,
+    group_of,
+    interface_inputs,
+)
+from evalcore.workflow.events import BlockError, EventType
+from evalcore.workflow.python_process import run_python
+from evalcore.workflow.requests import reference_value, web_request
+from evalcore.workflow.routing import looker
+from evalcore.workflow.tools import ask
+from evalcore.workflow.values import (
+    MISSING,
+    WorkflowState,
+    at_path,
+    has_large_integer,
+    parsed,
+    text_of,
+)
+
+
+class LlmBlock(ModelBlock):
+    """One model call with the filled template; the output is the answer."""
+
+    needs: ClassVar[tuple[str, ...]] = ("prompt_template",)
+    inputs_suffice: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
+
+    type: Literal["llm"]
+    prompt_template: str | None = None
+
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the prompt."""
+        if self.prompt_template is not None:
+            yield ("prompt_template",), self.prompt_template
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the filled template; without one, to what the block sees as JSON."""
+        if self.prompt_template is None:
+            text = text_of(context.data)
+        else:
+            text = context.fill(self.prompt_template, "prompt_template")
+        return await ask(context, self.soul_ref, text)
+
+
+class LinearBlock(ModelBlock):
+    """One model call with the JSON of the block's inputs; the output is the answer."""
+
+    is_text: ClassVar[bool] = True
+
+    type: Literal["linear"]
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the JSON of the inputs."""
+        return await ask(context, self.soul_ref, text_of(context.data))
+
+
+_INSTRUCTION: Final = (
+    "Decide whether the following content is good enough. Answer with PASS or FAIL on the first "
+    "line, and with your reasons on the lines after it."
+)
+_PASS: Final = re.compile(r"\W*pass(ed)?\b", re.IGNORECASE)
+
+
+class GateBlock(ModelBlock):
+    """Asks a model whether the value at `eval_key` is good enough; the output is the whole answer.
+
+    `eval_key` is a block or a path; by default all values that the block sees.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("eval_key",)
+    inputs_suffice: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
+
+    type: Literal["gate"]
+    passed: Text | None = Field(default=None, alias="pass")
+    failed: Text | None = Field(default=None, alias="fail")
+    eval_key: Text | None = None
+    extract_field: Text | None = None
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        """The ways of the verdict come first."""
+        verdicts = (("pass", self.passed), ("fail", self.failed))
+        ways = tuple(Branch(name, None, goto, True) for name, goto in verdicts if goto)
+        return (*ways, *super().branches)
+
+    def stated_exit(self, output: Any) -> str:
+        """Return the verdict: the answer's first line, or a JSON answer's member `eval_key`."""
+        value = parsed(output)
+        stated = value.get(self.eval_key) if isinstance(value, Mapping) else None
+        return gate_handle(text_of(output if stated is None else stated))
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
+        """Yield an `eval_key` that begins like a block and names none."""
+        key = self.eval_key
+        # A key that is near nothing may be that of the verdict in a JSON answer.
+        if key is None or key in (self.inputs or {}):
+            return
+        if "." in key or nearest(key, names.blocks) is not None:
+            yield from names.reference(key, ("eval_key",))
+
+    async def run(self, context: Context) -> Any:
+        """Return the whole answer on what `eval_key` names: an input, a block, or a path into one.
+
+        A key that names neither (it may be that of the verdict in the answer) means all the block
+        sees.
+        """
+        content = self._content(context)
+        if self.extract_field is not None:
+            content = at_path(content, self.extract_field)
+            if content is MISSING:
+                message = f"extract_field: there is no '{self.extract_field}' in what is judged"
+                raise BlockError("input", message)
+        return await ask(context, self.soul_ref, f"{_INSTRUCTION}\n\n{text_of(content)}")
+
+    def _content(self, context: Context) -> Any:
+        key = self.eval_key
+        if key is None:
+            return context.data
+        for value in (at_path(context.inputs or {}, key), context.state.find(key)):
+            if value is not MISSING:
+                return value
+        if "." in key or key in context.definition.blocks:
+            names = context.state.known_names()
+            raise BlockError("input", f"eval_key: there is no '{key}'; {names}")
+        return context.data
+
+
+def gate_handle(answer: str) -> str:
+    """Return `pass` if the first line that is not blank begins with it, else `fail`."""
+    first = next((line for line in answer.splitlines() if line.strip()), "")
+    return "pass" if _PASS.match(first) else "fail"
+
+
+class SynthesizeBlock(ModelBlock):
+    """One model call with these outputs, each under `## id`; the output is the answer."""
+
+    needs: ClassVar[tuple[str, ...]] = ("input_block_ids",)
+    is_text: ClassVar[bool] = True
+
+    type: Literal["synthesize"]
+    input_block_ids: NonEmpty[str] | None = None
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
+        """Yield the ids that name no block."""
+        for number, name in enumerate(self.input_block_ids or ()):
+            yield from names.reference(name, ("input_block_ids", number))
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the outputs, each below its block's id; declared inputs follow."""
+        parts = []
+        for name in self.input_block_ids or ():
+            output = context.state.find(name)
+            if output is MISSING:
+                names = context.state.known_names()
+                message = f"input_block_ids: block '{name}' has no output; {names}"
+                raise BlockError("input", message)
+            parts.append(f"## {name}\n{text_of(output)}")
+        if context.inputs:
+            parts.append(f"## inputs\n{text_of(context.inputs)}")
+        return await ask(context, self.soul_ref, "\n\n".join(parts))
+
+
+class DispatchBlock(ModelBlock):
+    """A model call for each exit, at the same time; the output is exit → answer."""
+
+    needs: ClassVar[tuple[str, ...]] = ("exits",)
+
+    type: Literal["dispatch"]
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
+        """Yield repeated exits, exits without a task, and unknown souls."""
+        ids: set[str] = set()
+        for number, way in enumerate(self.exits or ()):
+            if way.id in ids:
+                yield WorkflowMistake(("exits", number, "id"), f"duplicate exit '{way.id}'")
+            ids.add(way.id)
+            if not way.task:
+                yield WorkflowMistake(("exits", number), "an exit of a dispatch needs a 'task'")
+            yield from names.soul(way.soul_ref, ("exits", number, "soul_ref"))
+
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the tasks of the exits."""
+        for number, way in enumerate(self.exits or ()):
+            yield ("exits", number, "task"), way.task
+
+    async def run(self, context: Context) -> Any:
+        """Return the answers by exit; each stands at `block.exit` as well.
+
+        If calls fail, the others are waited for, and the first failing exit's error is raised.
+        """
+        exits = self.exits or ()
+        group = len(context.calls)
+
+        async def answer(way: Exit) -> str:
+            fixture = context.fixtures.get(f"{self.id}.{way.id}")
+            if fixture is not None:
+                return fixture
+            text = context.message(way.task, f"exits.{way.id}.task")
+            soul_ref = way.soul_ref or self.soul_ref
+            return await ask(context, soul_ref, text, part=way.id, group=group)
+
+        answers = await asyncio.gather(*map(answer, exits), return_exceptions=True)
+        outputs: dict[str, Any] = {}
+        for way, text in zip(exits, answers, strict=True):
+            if isinstance(text, BaseException):
+                raise text
+            outputs[way.id] = text
+        for name, text in outputs.items():
+            context.state.outputs[f"{self.id}.{name}"] = text
+        return outputs
+
+
+_OLDER_NAMES: Final = ("results", "shared_memory", "metadata")
+
+
+class CodeBlock(Block):
+    """Python in its own process; the output is what the function returns, as JSON."""
+
+    needs: ClassVar[tuple[str, ...]] = ("code", "callable")
+
+    type: Literal["code"]
+    code: Text | None = None
+    callable: Annotated[str, Field(pattern=CALLABLE)] | None = None
+    allowed_imports: Listed[Text] | None = None
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
+        """Yield a second source of code, and imports that `allowed_imports` does not name."""
+        if self.code and self.callable:
+            yield WorkflowMistake(("callable",), "give 'code' or 'callable', not both")
+        if self.allowed_imports is not None:
+            for module in _imported_modules(self.code or ""):
+                if module.partition(".")[0] not in self.allowed_imports:
+                    message = f"imports '{module}', which 'allowed_imports' does not name"
+                    yield WorkflowMistake(("code",), message)
+
+    async def run(self, context: Context) -> Any:
+        """Return what `main(data)` (or the function `callable` names) returns, as JSON holds it.
+
+        The process has the minimal environment of `run_command`, 2 GiB of address space and the
+        block's time. What it prints is not part of the output.
+        """
+
+        return await run_python(
+            f"block '{self.id}'",
+            self._data(context),
+            context.services,
+            code=self.code,
+            reference=self.callable,
+            timeout_s=self.timeout_seconds,
+        )
+
+    def _data(self, context: Context) -> dict[str, Any]:
+        """Return what `main` is called with.
+
+        Code of older files, which declare no inputs, reads the outputs as texts at `results`, and
+        what is shared at `shared_memory` and `metadata`.
+        """
+        data, code = context.data, self.code or ""
+        if context.inputs is not None or not any(name in code for name in _OLDER_NAMES):
+            return data
+        state = context.state
+        shared = {**state.inputs, **state.shared}
+        texts = {name: text_of(output) for name, output in state.outputs.items()}
+        return {"results": texts, "shared_memory": shared, "metadata": shared, **data}
+
+
+def _imported_modules(code: str) -> list[str]:
+    """Return the modules that code imports; none of code that is no Python."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    modules: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.append(node.module)
+    return modules
+
+
+_PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{[^{}\s\"':,]+\}")
+
+
+class HttpBlock(Block):
+    """One HTTP request; the output is the body, parsed if it is a JSON mapping or list."""
+
+    needs: ClassVar[tuple[str, ...]] = ("url",)
+
+    type: Literal["http"]
+    method: str | None = None
+    url: Text
+    headers: dict[str, str] | None = None
+    body: Any = None
+    body_template: str | None = None
+    timeout: Seconds | None = None
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
+        """Yield the secrets that the block holds literally."""
+        bodies = {"body": self.body, "body_template": self.body_template}
+        for literal in literal_secrets(self.headers, self.url, bodies):
+            yield WorkflowMistake(literal.path, literal.message())
+
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the URL and the texts of headers and body, without references to variables."""
+        key = "body" if self.body_template is None else "body_template"
+        parts = {"url": self.url, "headers": self.headers, key: getattr(self, key)}
+        for loc, text in _texts(parts, ()):
+            yield loc, substituted(text, lambda _: " ")
+
+    async def run(self, context: Context) -> Any:
+        """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
+
+        `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
+        wherever it turns up.
+        """
+        references = _References(context)
+        url = _url(self.url, context)
+        written = self.headers or {}
+        headers = {
+            name: references.filled(value, f"headers.{name}", secret=True)
+            for name, value in written.items()
+        }
+        body = _body(self, references)
+        request = web_request(
+            self.method or ("GET" if body is None else "POST"),
+            url,
+            headers=headers,
+            secret_headers=[name for name in headers if MARK in written[name]],
+            values=references.values_in(self.url),
+            body=body,
+            timeout_s=self.timeout,
+            public_only=context.services.of_service,
+        )
+        answer = await context.request(request)
+        if isinstance(answer, str) and has_large_integer(answer):
+            message = "the answer has an integer of more than 64 bits, which cannot be stored"
+            raise BlockError("output", message)
+        return parsed(answer)
+
+
+def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, Mapping | list):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, member in pairs:
+            yield from _texts(member, (*loc, key))
+
+
+class _References:
+    """Fills texts: `${{ NAME }}` with variables that the suite may read, `{…}` with what ran."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._not_set: dict[str, str] = {}
+
+    def filled(self, text: str, where: str, *, secret: bool = False) -> str:
+        """Return the text filled; a reference is read and no template of its own."""
+        return substituted(
+            text,
+            lambda match: self._value(match, where, secret=secret),
+            lambda part: self._context.fill(part, where),
+        )
+
+    def value(self, text: str, where: str) -> Any:
+        """Return a member of a body: the value itself of a text that is one placeholder."""
+        if MARK in text:
+            return self.filled(text, where)
+        return self._context.value(text, where)
+
+    def values_in(self, url: str) -> dict[str, str]:
+        """Return what each reference of a URL stands for, and those of headers that are not set."""
+        values = {
+            match[0]: self._value(match, "url", secret=False) for match in REFERENCE.finditer(url)
+        }
+        return {**values, **self._not_set}
+
+    def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
+        value = reference_value(match, where, self._context.services, secret=secret)
+        if value == match[0]:
+            self._not_set[value] = value
+        return value
+
+
+def _url(template: str, context: Context) -> str:
+    """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL.
+
+    References to variables stay; what stands for a placeholder holds none.
+    """
+    begins = _PLACEHOLDER.match(template) is not None
+
+    def filled(match: re.Match[str]) -> str:
+        nonlocal begins
+        text, is_first = context.fill(match[0], "url"), begins
+        begins = False
+        if match[0] in {"{{", "}}"}:
+            return text
+        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
+
+    url = substituted(template, lambda match: match[0], lambda text: _PLACEHOLDER.sub(filled, text))
+    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
+        raise BlockError("url", f"url: '{url[:200]}' is not an http or https address")
+    return url
+
+
+def _body(block: HttpBlock, references: _References) -> Any:
+    """Return the body: a filled template (JSON if it is JSON), or a mapping with filled texts."""
+    template = block.body if block.body_template is None else block.body_template
+    return _filled(template, references)
+
+
+def _filled(value: Any, references: _References) -> Any:
+    if isinstance(value, str):
+        return parsed(references.filled(value, "body"))
+    if isinstance(value, Mapping):
+        return {key: _member(member, references) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_member(member, references) for member in value]
+    return value
+
+
+def _member(value: Any, references: _References) -> Any:
+    """Return a member of a body; a text that is one placeholder stands for the value itself."""
+    if isinstance(value, str):
+        return references.value(value, "body")
+    return _filled(value, references)
+
+
+def _is_mapping(value: object) -> str:
+    return "<mapping>" if isinstance(value, dict) else "<flag>"
+
+
+class LoopBlock(Block):
+    """Runs these blocks in their order, up to `max_rounds` times; the output is the last one's."""
+
+    needs: ClassVar[tuple[str, ...]] = ("inner_block_refs",)
+
+    type: Literal["loop"]
+    inner_block_refs: NonEmpty[str]
+    max_rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+    break_condition: Conditions | None = None
+    break_on_exit: Text | None = None
+    retry_on_exit: Text | None = None
+    carry_context: (
+        Annotated[
+            Annotated[bool, Tag("<flag>")] | Annotated[Carry, Tag("<mapping>")],
+            Discriminator(_is_mapping),
+        ]
+        | None
+    ) = None
+
+    @cached_property
+    def carry(self) -> Carry | None:
+        """What is carried from round to round; None if nothing is."""
+        written = Carry() if self.carry_context is True else self.carry_context
+        return written if isinstance(written, Carry) and written.enabled else None
+
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
+        """Yield unknown inner blocks, a loop within itself, and what is wrong with conditions."""
+        inner = self.inner_block_refs
+        for number, name in enumerate(inner):
+            yield from names.block(name, ("inner_block_refs", number))
+            if _contains(names.blocks, name, self.id, frozenset()):
+                message = f"the loop '{self.id}' would run itself"
+                yield WorkflowMistake(("inner_block_refs", number), message)
+        yield from condition_mistakes(self.break_condition, ("break_condition",))
+        if isinstance(self.carry_context, Carry):
+            for number, name in enumerate(self.carry_context.source_blocks or ()):
+                if name not in inner:
+                    message = f"'{name}' is not one of 'inner_block_refs'.{suggest(name, inner)}"
+                    yield WorkflowMistake(("carry_context", "source_blocks", number), message)
+
+    async def run(self, context: Context) -> Any:
+        """Return the output of the last inner block that ran.
+
+        It ends after `max_rounds`, at an inner block's exit `break_on_exit`, or when
+        `break_condition` holds for the last inner block's output. The exit `retry_on_exit` begins
+        the next round at once.
+        """
+        until = group_of(self.break_condition)
+        shared = context.state.shared
+        history: list[dict[str, Any]] = []
+        value: Any = None
+        reason, number = "max_rounds reached", 0
+        if self.carry is not None:
+            shared[self.carry.inject_as] = [] if self.carry.mode == "all" else {}
+        for number in range(1, self.max_rounds + 1):
+            shared[f"{self.id}_round"] = number
+            await context.log.add(EventType.LOOP_ROUND, context.path, round=number)
+            value, handle = await self._round(context)
+            if handle is not None and handle == self.break_on_exit:
+                reason = f"exit '{handle}'"
+                break
+            self._carry(context, history)
+            if handle is not None and handle == self.retry_on_exit:
+                continue
+            if until is not None and holds(until, looker(value, context.state)):
+                reason = "condition met"
+                break
+        shared[f"__loop__{self.id}"] = {
+            "rounds_completed": number,
+            "broke_early": reason != "max_rounds reached",
+            "break_reason": reason,
+        }
+        return value
+
+    async def _round(self, context: Context) -> tuple[Any, str | None]:
+        """Run the inner blocks; return the last output, and the exit that ended the round early."""
+        ends = {self.break_on_exit, self.retry_on_exit} - {None}
+        value: Any = None
+        for name in self.inner_block_refs:
+            value, handle = await context.run_inner(name)
+            if handle in ends:
+                return value, handle
+        return value, None
+
+    def _carry(self, context: Context, history: list[dict[str, Any]]) -> None:
+        carry = self.carry
+        if carry is None:
+            return
+        outputs = context.state.outputs
+        carried = carry.source_blocks or self.inner_block_refs
+        history.append({name: outputs[name] for name in carried if name in outputs})
+        latest = list(history) if carry.mode == "all" else history[-1]
+        context.state.shared[carry.inject_as] = latest
+
+
+def _contains(blocks: Mapping[str, Block], name: str, loop: str, passed: frozenset[str]) -> bool:
+    if name == loop:
+        return True
+    block = blocks.get(name)
+    inner = block.inner_block_refs if isinstance(block, LoopBlock) else ()
+    below = [other for other in inner if other not in passed]
+    return any(_contains(blocks, other, loop, passed | {name}) for other in below)
+
+
+class SubworkflowBlock(Block):
+    """Runs another workflow, which sees only its `inputs`; the output is what `outputs` takes."""
+
+    needs: ClassVar[tuple[str, ...]] = ("workflow_ref",)
+    declares_outputs: ClassVar[bool] = False
+
+    type: Literal["workflow"]
+    workflow_ref: Text
+    max_depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = MAX_DEPTH
+    on_error: Literal["raise", "catch"] = "raise"
+
+    async def run(self, context: Context) -> Any:
+        """Return what `outputs` takes from the other workflow, by name; else its primary output.
+
+        The other workflow knows only the declared inputs. With `on_error: catch` its failure is the
+        output `{exit_handle: error, error}`.
+        """
+        reference = self.workflow_ref
+        definition = context.services.workflows.get(reference)
+        if definition is None:
+            names = ", ".join(context.services.workflows) or "none"
+            message = f"workflow_ref: there is no workflow '{reference}'; known: {names}"
+            raise BlockError("workflow", message)
+        inputs = context.inputs or {}
+        _check_inputs(definition, inputs)
+        try:
+            value, state = await context.run_child(definition, inputs, self.max_depth)
+        except BlockError as error:
+            if self.on_error == "catch" and error.kind != "limit":
+                return {"exit_handle": "error", "error": str(error)}
+            raise
+        if not self.outputs:
+            return value
+        outputs = {}
+        for name, source in self.outputs.items():
+            plain = name
+            for prefix in ("results.", *SHARED):
+                plain = plain.removeprefix(prefix)
+            outputs[plain] = _output(definition, state, source, name)
+            if plain != name:
+                context.state.shared[plain] = outputs[plain]
+        return outputs
+
+
+def _check_inputs(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> None:
+    """Raise `BlockError` for an input that the other workflow requires and does not get."""
+    for item in interface_inputs(definition.inputs, definition.interface):
+        if item.required and item.default is None and item.name not in inputs:
+            message = f"workflow '{definition.name}' needs the input '{item.name}'"
+            raise BlockError("input", message)
+
+
+def _output(definition: WorkflowDefinition, state: WorkflowState, source: Any, name: str) -> Any:
+    path = source if isinstance(source, str) else source["from"]
+    for item in definition.interface.outputs or ():
+        if item.name == path:
+            path = item.source
+            break
+    value = state.find(path)
+    if value is MISSING:
+        message = f"outputs.{name}: workflow '{definition.name}' has no '{path}'"
+        raise BlockError("output", f"{message}; {state.known_names()}")
+    return value

@@ -1,1 +1,0 @@
-"""What each type of block does: a module a type."""

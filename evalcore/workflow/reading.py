@@ -1,0 +1,182 @@
+"""The types of blocks, and a workflow read from the mapping that a plan or a target holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from evalcore.declared.base import fields_cell, summary
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.model.evidence import NOTHING
+from evalcore.workflow import blocks
+from evalcore.workflow.context import Context
+from evalcore.workflow.definition import (
+    Block,
+    Checks,
+    Graph,
+    Interface,
+    ModelBlock,
+    Soul,
+    SoulTool,
+    WorkflowDefinition,
+    WorkflowPart,
+    WorkflowSections,
+)
+from evalcore.workflow.events import BlockError
+
+
+class UnknownBlock(Block, extra="allow"):
+    """A block of a type that this version does not have; it fails where it runs."""
+
+    async def run(self, context: Context) -> Any:  # noqa: ARG002 - of a type
+        """Raise `BlockError`."""
+        raise BlockError("type", f"unknown type '{self.type}'; known: {', '.join(BLOCK_TYPES)}")
+
+
+BLOCK_TYPES: Final[Mapping[str, type[Block]]] = MappingProxyType(
+    {
+        "llm": blocks.LlmBlock,
+        "linear": blocks.LinearBlock,
+        "gate": blocks.GateBlock,
+        "synthesize": blocks.SynthesizeBlock,
+        "dispatch": blocks.DispatchBlock,
+        "code": blocks.CodeBlock,
+        "http": blocks.HttpBlock,
+        "loop": blocks.LoopBlock,
+        "workflow": blocks.SubworkflowBlock,
+    }
+)
+
+
+def block_class(kind: str) -> type[Block]:
+    """Return the class of a type."""
+    return BLOCK_TYPES.get(kind, UnknownBlock)
+
+
+def blocks_table() -> str:
+    """Return the table of block types in docs/reference/workflow-engine.md."""
+    rows = ["| type | own fields | does |", "|---|---|---|"]
+    for kind, block in BLOCK_TYPES.items():
+        # Keys that blocks of every type have are shown with those that need them.
+        shared = tuple(key for key in Block.model_fields if key not in block.needs)
+        rows.append(f"| `{kind}` | {fields_cell(block, shared)} | {summary(block)} |")
+    return "\n".join(rows)
+
+
+def asks_model(kind: object) -> bool:
+    """Whether blocks of a type ask a model; what is no type does not."""
+    return isinstance(kind, str) and issubclass(block_class(kind), ModelBlock)
+
+
+P = TypeVar("P", bound=WorkflowPart)
+_STORED: Final = (
+    "id",
+    "blocks",
+    "souls",
+    "workflow",
+    "limits",
+    "config",
+    "inputs",
+    "interface",
+    "primary_output",
+)
+_SECTIONS: Final = ("workflow", "limits", "config", "inputs", "interface")
+
+
+def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the workflow does: no evals, nothing that is there for people only."""
+    stored: dict[str, Any] = {key: raw[key] for key in _STORED if raw.get(key) is not None}
+    for section, shape in (("souls", Soul), ("blocks", Block)):
+        members = stored.get(section)
+        if isinstance(members, Mapping):
+            display_only = {name for name, info in shape.model_fields.items() if info.exclude}
+            stored[section] = {
+                name: {key: value for key, value in member.items() if key not in display_only}
+                if isinstance(member, Mapping)
+                else member
+                for name, member in members.items()
+            }
+    return stored
+
+
+def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> WorkflowDefinition:
+    """Return the definition; `checks` are the blocks' own assertions, already read.
+
+    Keys that a block does not have are ignored. Raise `ValueError` (or `KeyError`, `TypeError`)
+    where the mapping is no sound workflow.
+    """
+    written = raw.get("blocks") or {}
+    if not written:
+        raise ValueError("a workflow needs 'blocks'")
+    sections = {key: raw.get(key) for key in _SECTIONS}
+    blocks = {
+        name: _read(block_class(member["type"]), member, f"blocks.{name}")
+        for name, member in written.items()
+    }
+    souls = {
+        name: _read(Soul, member, f"souls.{name}", extra="allow")
+        for name, member in (raw.get("souls") or {}).items()
+    }
+    rest = _read(WorkflowSections, sections, "", extra="allow")
+    return definition_of(raw, blocks, souls, rest, checks)
+
+
+def definition_of(
+    raw: Mapping[str, Any],
+    blocks: Mapping[str, Block],
+    souls: Mapping[str, Soul],
+    sections: WorkflowSections,
+    checks: Checks = NOTHING,
+) -> WorkflowDefinition:
+    """Return the definition of parts that are read already; `raw` is the whole mapping."""
+    graph = sections.workflow
+    name = None if graph is None else graph.name
+    default_model = None if sections.config is None else sections.config.model_name
+    stored = raw.get("tools")
+    # The list of a file names tools; the mapping of a plan holds them.
+    tools = {
+        key: _read(SoulTool, tool, f"tools.{key}")
+        for key, tool in (stored if isinstance(stored, Mapping) else {}).items()
+        if isinstance(tool, Mapping) and "executor" in tool
+    }
+    own = {} if default_model is None else {"model_name": default_model}
+    return WorkflowDefinition(
+        blocks={key: block.model_copy(update={"id": key}) for key, block in blocks.items()},
+        souls={
+            key: soul.model_copy(update={"id": key, **({} if soul.model_name else own)})
+            for key, soul in souls.items()
+        },
+        graph=graph or Graph(),
+        limits=sections.limits,
+        primary_output=raw.get("primary_output"),
+        inputs=sections.inputs or NOTHING,
+        interface=sections.interface or Interface(),
+        default_model=default_model,
+        tools=tools,
+        name=str(name or raw.get("id") or "workflow"),
+        checks=checks,
+    )
+
+
+def _read(
+    shape: type[P],
+    raw: Mapping[str, Any],
+    where: str,
+    *,
+    extra: Literal["allow", "ignore"] = "ignore",
+) -> P:
+    """Return the part; a key without a value counts as left out."""
+    written = {key: value for key, value in raw.items() if value is not None}
+    try:
+        part: P = adapter(shape).validate_python(written, strict=False, extra=extra)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        inner = [str(step) for step in first["loc"] if not str(step).startswith("<")]
+        path = ".".join(filter(None, (where, *inner)))
+        if first["type"] == "missing":
+            raise ValueError(f"'{path}' is required") from error
+        raise ValueError(f"{path}: {first['msg']}") from error
+    return part

@@ -1,0 +1,364 @@
+"""Souls with tools: their turns, and what a call does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from evalcore.errors import EvalError
+from evalcore.model.exchange import Request
+from evalcore.scripts.builtin_tools import page_text
+from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.trust.variables import MARK, REFERENCE, substituted
+from evalcore.workflow.context import NO_OFFER, Context, Offer, SoulAnswer
+from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool, ToolCallRequest
+from evalcore.workflow.events import BlockError, EventType
+from evalcore.workflow.python_process import run_python
+from evalcore.workflow.requests import reference_value, web_request
+from evalcore.workflow.values import MISSING, at_path, parsed, text_of
+
+AskOnce = Callable[[Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
+
+
+async def ask(
+    context: Context,
+    soul_ref: str | None,
+    text: str,
+    *,
+    part: str | None = None,
+    group: int | None = None,
+) -> str:
+    """Return the soul's answer to a user message.
+
+    `part` is the exit that it is for; calls of one `group` run at the same time. Raise
+    `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
+    """
+    definition, block = context.definition, context.block
+    name = DEFAULT_SOUL if soul_ref is None else soul_ref
+    soul = definition.souls.get(name) or Soul(id=name, model_name=definition.default_model)
+    question: Mapping[str, Any] = {"role": "user", "content": text}
+    history: list[Mapping[str, Any]] = []
+    if block.stateful:
+        key = f"{block.id}:{name}:{part or ''}"
+        history = context.state.conversations.setdefault(key, [])
+    system = [{"role": "system", "content": soul.system_prompt}] if soul.system_prompt else []
+
+    async def answered(messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
+        call = context.call(soul.provider or "", soul.model_name or "", part, group)
+        conversation = tuple(messages)
+        return await context.answered(call, lambda: context.services.ask(soul, conversation, offer))
+
+    messages = [*system, *history, question]
+    if tools := definition.tools_of(soul):
+        answer = await _answer_in_turns(soul, tools, messages, answered, context)
+    else:
+        answer = await answered(messages, NO_OFFER)
+    history += [question, {"role": "assistant", "content": answer.text}]
+    return answer.text
+
+
+async def _answer_in_turns(
+    soul: Soul,
+    tools: Mapping[str, SoulTool],
+    messages: Sequence[Mapping[str, Any]],
+    ask_once: AskOnce,
+    context: Context,
+) -> SoulAnswer:
+    """Return the soul's last answer; `tools` are by the name that the model uses.
+
+    After `max_tool_iterations` turns the answer has to be text. Raises `BlockError` if the soul
+    answers before it has called all of `required_tool_calls`.
+    """
+    conversation = list(messages)
+    exits = [way.id for way in context.block.exits or ()]
+    described = tuple(tool.offer(exits) for tool in tools.values())
+    required = dict.fromkeys(soul.required_tool_calls or ())
+    turn = 0
+    while True:
+        may_call = bool(required) or turn < soul.max_tool_iterations - 1
+        if turn >= soul.max_tool_iterations and required:
+            missing = ", ".join(required)
+            message = f"no call of {missing} within {soul.max_tool_iterations} turns"
+            raise BlockError("tools", f"soul '{soul.id}': {message} (max_tool_iterations)")
+        offer = _offer(described, conversation, may_call=may_call, required=bool(required))
+        answer = await ask_once(conversation, offer)
+        if not answer.tool_calls or not may_call:
+            if required:
+                missing = ", ".join(required)
+                raise BlockError("tools", f"soul '{soul.id}' answered without calling {missing}")
+            return answer
+        calls = [dict(call) for call in answer.tool_calls]
+        conversation.append({"role": "assistant", "content": answer.text, "tool_calls": calls})
+        for call in calls:
+            required.pop(str(call.get("name")), None)
+            content = await _called(call, tools, context)
+            reply = {"role": "tool", "tool_call_id": call.get("id"), "content": content}
+            conversation.append(reply)
+        turn += 1
+
+
+def _offer(
+    described: tuple[Mapping[str, Any], ...],
+    conversation: Sequence[Mapping[str, Any]],
+    *,
+    may_call: bool,
+    required: bool,
+) -> Offer:
+    if may_call:
+        return Offer(described, "required" if required else None)
+    # Anthropic refuses messages with calls of tools that the request does not describe.
+    has_calls = any(message.get("tool_calls") for message in conversation)
+    return Offer(described, "none") if has_calls else NO_OFFER
+
+
+async def _called(call: Mapping[str, Any], tools: Mapping[str, SoulTool], context: Context) -> str:
+    """Return what the model is told of its call, recorded as an event."""
+    name, arguments = str(call.get("name")), call.get("arguments")
+    tool = tools.get(name)
+    error: str | None = None
+    try:
+        if tool is None:
+            raise BlockError("tool", f"unknown tool '{name}'")
+        if not isinstance(arguments, Mapping):
+            raise BlockError("input", f"the arguments are no JSON object: {text_of(arguments)}")
+        content = await call_tool(tool, arguments, context)
+    except BlockError as failure:
+        if failure.kind == "limit":
+            raise
+        error = failure.message
+        content = f"Error: {error}"
+    await context.log.add(
+        EventType.TOOL_CALL,
+        context.path,
+        name=name,
+        arguments=text_of(arguments),
+        output=None if error is not None else content,
+        error=error,
+    )
+    return content
+
+
+_ARGUMENT: Final = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+_PAGE: Final = re.compile(r"\s*(?:<!doctype html|<html)\b", re.IGNORECASE)
+_LONGEST_ANSWER: Final = 64 << 10
+_LARGEST_FILE: Final = 1 << 20
+_MOST_WRITTEN: Final = 16 << 20
+
+
+async def call_tool(tool: SoulTool, arguments: Mapping[str, Any], context: Context) -> str:
+    """Return the answer of a tool; raise `BlockError` where it gives none."""
+    match tool.executor:
+        case "python":
+            returned = await run_python(
+                f"tool '{tool.name}'",
+                dict(arguments),
+                context.services,
+                code=tool.code,
+                timeout_s=tool.timeout_seconds,
+            )
+            return text_of(returned)
+        case "request":
+            return await _request(tool, arguments, context)
+        case "http":
+            return await _open_request(tool, arguments, context)
+        case "file_io":
+            return _file(arguments, context)
+        case "delegate":
+            return _delegated(arguments, context)
+
+
+def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value:
+        raise BlockError("input", f"the argument '{name}' is required and has to be text")
+    return value
+
+
+async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: Context) -> str:
+    """Send the request that the tool's file declares."""
+    written = tool.request
+    if written is None:
+        raise BlockError("tool", "its file has no 'request'")
+
+    not_set: dict[str, str] = {}
+
+    def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
+        text = reference_value(match, where, context.services, secret=secret)
+        if text == match[0]:
+            not_set[text] = text
+        return text
+
+    def fill(template: str, where: str, *, secret: bool = False) -> str:
+        return _filled(
+            template,
+            lambda name: text_of(arguments.get(name, "")),
+            lambda match: value(match, where, secret=secret),
+        )
+
+    url = _url(written, arguments)
+    headers = {
+        name: fill(value, f"headers.{name}", secret=True)
+        for name, value in (written.headers or {}).items()
+    }
+    body = None if written.body_template is None else fill(written.body_template, "body_template")
+    request = web_request(
+        written.method,
+        url,
+        headers=headers,
+        secret_headers=[
+            name for name, value in (written.headers or {}).items() if REFERENCE.search(value)
+        ],
+        values={match[0]: value(match, "url") for match in REFERENCE.finditer(written.url)}
+        | not_set,
+        body=None if body is None else parsed(body),
+        timeout_s=tool.timeout_seconds,
+        public_only=context.services.of_service,
+    )
+    return await _answer(request, written.response_path, context)
+
+
+def _filled(
+    template: str, argument: Callable[[str], str], variable: Callable[[re.Match[str]], str]
+) -> str:
+    """Return a template filled; what is filled in is no template of its own."""
+    return substituted(
+        template, variable, lambda text: _ARGUMENT.sub(lambda match: argument(match[1]), text)
+    )
+
+
+def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
+    """Return the URL with quoted arguments; one that begins the URL stands as it is."""
+    begins = _ARGUMENT.match(written.url)
+
+    def argument(name: str) -> str:
+        text = text_of(arguments.get(name, ""))
+        is_first = begins is not None and begins[1] == name
+        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
+
+    url = _filled(written.url, argument, lambda match: match[0])
+    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
+        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
+    return url
+
+
+async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: Context) -> str:
+    """Send the request that the model asks for; it reaches public addresses only."""
+    url = _text_argument(arguments, "url")
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
+    headers = arguments.get("headers")
+    request = web_request(
+        str(arguments.get("method") or "GET"),
+        url,
+        headers={
+            str(name): text_of(value)
+            for name, value in (headers if isinstance(headers, Mapping) else {}).items()
+        },
+        secret_headers=(),
+        values={},
+        body=arguments.get("body"),
+        timeout_s=tool.timeout_seconds,
+        public_only=True,
+    )
+    path = arguments.get("response_path")
+    return await _answer(request, path if isinstance(path, str) and path else None, context)
+
+
+async def _answer(request: Request, response_path: str | None, context: Context) -> str:
+    text = await context.request(request)
+    if response_path is not None:
+        value = at_path(parsed(text), response_path)
+        if value is MISSING:
+            raise BlockError("output", f"there is no '{response_path}' in the answer")
+        text = text_of(value)
+    elif _PAGE.match(text):
+        text = page_text(text)
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= _LONGEST_ANSWER:
+        return text
+    return encoded[:_LONGEST_ANSWER].decode(errors="ignore") + "\n\n[truncated]"
+
+
+def _file(arguments: Mapping[str, Any], context: Context) -> str:
+    """Read or write a file; what is written is kept for the execution only."""
+    action, name = arguments.get("action"), _text_argument(arguments, "path")
+    path = Path(name)
+    hidden = any(part.startswith(".") for part in path.parts)
+    if path.is_absolute() or hidden:
+        raise BlockError("input", f"'{name}' is no path below the suite's repository")
+    key = path.as_posix()
+    if action == "write":
+        content = text_of(arguments.get("content", ""))
+        others = sum(len(text) for other, text in context.files.items() if other != key)
+        if others + len(content) > _MOST_WRITTEN:
+            raise BlockError("output", f"more than {_MOST_WRITTEN >> 20} MiB are written")
+        context.files[key] = content
+        return f"Written {len(content)} characters to {name}"
+    if action != "read":
+        raise BlockError("input", f"unknown action {action!r}; it is 'read' or 'write'")
+    if key in context.files:
+        return context.files[key]
+    if context.services.of_service:
+        raise BlockError("input", f"there is no file '{name}'; the tool reads what it wrote")
+    folder = context.services.folder
+    try:
+        file = resolve_inside(repository_root(folder), folder, key)
+        if file.stat().st_size > _LARGEST_FILE:
+            raise BlockError("input", f"'{name}' is larger than {_LARGEST_FILE >> 20} MiB")
+        return file.read_text("utf-8", "replace")
+    except (OSError, ValueError, EvalError) as error:
+        if isinstance(error, BlockError):
+            raise
+        raise BlockError("input", f"there is no file '{name}'") from error
+
+
+def _delegated(arguments: Mapping[str, Any], context: Context) -> str:
+    """Note the exit that the model chooses; it is the block's exit handle."""
+    port, task = _text_argument(arguments, "port"), arguments.get("task")
+    exits = [way.id for way in context.block.exits or ()]
+    if port not in exits:
+        raise BlockError("input", f"invalid port '{port}'; valid: {', '.join(exits) or 'none'}")
+    context.state.chosen_exits[context.block.id] = port
+    return text_of({"port": port, "task": task}) if task else port
+
+
+_TEXT: Final = {"type": "string"}
+
+
+def _built_in(executor: Any, name: str, description: str, **parameters: Any) -> SoulTool:
+    required = [key for key, schema in parameters.items() if schema.pop("required", True)]
+    schema = {"type": "object", "properties": parameters, "required": required}
+    return SoulTool(name=name, description=description, parameters=schema, executor=executor)
+
+
+def built_in_tools() -> Mapping[str, SoulTool]:
+    """Return the tools that need no file, by the id that souls name."""
+    http = _built_in(
+        "http",
+        "http_request",
+        "Make an HTTP request to an external URL.",
+        method=dict(_TEXT),
+        url=dict(_TEXT),
+        headers={"type": "object", "required": False},
+        body={**_TEXT, "required": False},
+        response_path={**_TEXT, "required": False},
+    )
+    file_io = _built_in(
+        "file_io",
+        "file_io",
+        "Read or write files within a sandboxed directory.",
+        action={**_TEXT, "enum": ["read", "write"]},
+        path=dict(_TEXT),
+        content={**_TEXT, "required": False},
+    )
+    delegate = _built_in(
+        "delegate",
+        "delegate",
+        "Delegate execution to an exit port.",
+        port=dict(_TEXT),
+        task={**_TEXT, "description": "The task instruction to delegate to this port."},
+    )
+    return {"http": http, "file_io": file_io, "delegate": delegate}

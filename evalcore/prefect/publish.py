@@ -44,9 +44,7 @@ from evalcore.pipeline.notify import (
 )
 from evalcore.pipeline.presenting import run_trend
 from evalcore.prefect.states import named
-from evalcore.redaction.exceptions import cover_exception
-from evalcore.redaction.logs import redact_log_records
-from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_records
 from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message

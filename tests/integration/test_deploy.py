@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -333,7 +334,7 @@ def called(deployed: Project) -> Iterator[list[dict[str, str]]]:
 
     with serving(Handler) as server, get_client(sync_client=True) as client:
         url = f"http://127.0.0.1:{server.server_port}/hook"
-        block = Webhook(url=SecretStr(url)).save("called", overwrite=True)
+        block = cast("UUID", Webhook(url=SecretStr(url)).save("called", overwrite=True))
         made = []
         for name in ("gate-failed", "crashed"):
             text = (ROOT / "deployments" / "automations" / f"{name}.yaml").read_text()

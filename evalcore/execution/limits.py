@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.execution.adaptive import AdaptiveConcurrency
@@ -16,7 +17,6 @@ from evalcore.execution.budget import RunBudget, TokenDemand, TokenPrice, demand
 from evalcore.execution.rates import Clock, ConcurrencyGate, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.execution.row import FinishedItem
-from evalcore.isolation.open_files import bounded_by_open_files
 from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
@@ -481,3 +481,31 @@ class PreventedItem(NamedTuple):
         return FinishedItem(
             item, self.status, now_us, now_us, error=error, reason=self.reason, attempts=0
         )
+
+
+# What a process has open beside its calls: the interpreter, the store, a database.
+_OTHERS: Final = 64
+# A program that answers has pipes and files of its own.
+_OF_ONE_CALL: Final = 2
+
+
+def bounded_by_open_files(calls: int) -> int:
+    """Return how many of so many calls may be made at once, at least 1.
+
+    Shells give a process 1024 open files, of many more that it may take: as many as the calls need
+    are taken.
+    """
+    if sys.platform == "win32":
+        return calls
+    import resource
+
+    needed_files = calls * _OF_ONE_CALL + _OTHERS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed_files:
+        return calls
+    most = needed_files if hard == resource.RLIM_INFINITY else min(needed_files, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):  # the system takes less than it names
+        most = soft
+    return max(1, min(calls, (most - _OTHERS) // _OF_ONE_CALL))

@@ -15,7 +15,7 @@ from evalcore.execution.limits import most_processes
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, Stopped
-from evalcore.isolation.memory import total_memory
+from evalcore.isolation.pool import total_memory
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant

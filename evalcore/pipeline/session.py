@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
@@ -30,7 +31,6 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
-from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import PreventedItem, RunLimits
     from evalcore.execution.rates import SharedRates
-    from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore
@@ -416,7 +416,7 @@ class RunSession:
     def _worker_pool(self) -> WorkerPool:
         with self._lock:
             if self._pool is None:
-                from evalcore.isolation.worker_pool import WorkerPool
+                from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
                 modules = {kind_facts(kind).preloads for kind in kinds} - {None}
@@ -490,11 +490,9 @@ class RunSession:
         from evalcore.analytics.progress import used_by
 
         manifest = self._run.manifest()
-        shards = sorted(shard for shard in written if shard < manifest.plan.shards)
-        with self._run.result_files(manifest.plan, shards) as parts:
-            files = dict(zip(shards, parts, strict=True))
-            with naming_damage(self._run, manifest, files):
-                cost_usd, tokens, busy_s = used_by(parts)
+        shards = {shard for shard in written if shard < manifest.plan.shards}
+        with whole_parts(self._run, manifest, only=shards) as parts:
+            cost_usd, tokens, busy_s = used_by([*parts.values()])
         return Spent(cost_usd, tokens), busy_s
 
     def _fail(self, error: StoreError) -> None:

@@ -17,8 +17,8 @@ import orjson
 
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import StoreError, UsageError
-from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
@@ -461,21 +461,20 @@ class RunSession:
             options.settings,
             concurrency=options.concurrency,
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            share=options.share,
             is_shared=self._mode is not Mode.REPLAY,
             warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
-        limits.rates.divide(options.share)
-        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.are_paced or timed):
+        if self._mode is not Mode.REPLAY and (limits.budget or timed):
             from evalcore.execution.shared import SharedLimits
 
             limits.sync = SharedLimits(
                 run,
                 budget=limits.budget,
-                rates=limits.rates,
                 base=self._used,
                 failed=self._fail,
-                share=options.share,
+                processes=options.share.of,
             )
             limits.sync.start()
         return limits

@@ -1,17 +1,22 @@
 """The configuration: environment variables and `evalcore.toml`, the environment first.
 
+Files are looked for from a folder upward to the root of its repository and never above
+(docs/reference/trust.md). One counts only if no other user can have put it there.
 Read without pydantic-settings, whose import alone takes as long as a small run
 (docs/decisions/0005).
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import orjson
@@ -31,7 +36,6 @@ from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.notification import NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
-from evalcore.repository import find_upward
 
 FILE_NAME = "evalcore.toml"
 DEFAULT_STORE = ".evalcore"
@@ -282,3 +286,121 @@ _RECEIVERS = (
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 )
+
+
+_MARK = ".git"
+
+
+class Refused(NamedTuple):
+    """A file that was looked for and does not count, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is not read: {self.reason}"
+
+
+class Upward(NamedTuple):
+    """The nearest file that counts (resolved), if there is one, and those that were passed over."""
+
+    path: Path | None
+    refused: tuple[Refused, ...] = ()
+
+
+def repository_root(folder: Path) -> Path:
+    """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved).
+
+    A `.git` may be a file, as in a worktree. One that belongs to another user is none.
+    """
+    start = folder.resolve()
+    owners = _owners(start)
+    for candidate in (start, *start.parents):
+        with suppress(OSError):
+            if (candidate / _MARK).lstat().st_uid in owners:
+                return candidate
+    return start
+
+
+def find_upward(folder: Path, names: Sequence[str]) -> Upward:
+    """Return the nearest of the files `names` from `folder` up to the root of its repository.
+
+    Within a folder the first of the names wins.
+    """
+    start = folder.resolve()
+    root, owners = repository_root(start), _owners(start)
+    refused: list[Refused] = []
+    for ancestor in ancestors_within(start, root):
+        for name in names:
+            path = ancestor / name
+            if not _is_file(path):
+                continue
+            resolved = path.resolve()
+            reason = _first_reason(ancestor, name, owners)
+            if reason is None and not resolved.is_relative_to(root):
+                reason = f"the link leads outside {root}"
+            if reason is None and resolved != path:
+                reason = _reason(resolved, owners)
+            if reason is None:
+                return Upward(path, tuple(refused))
+            refused.append(Refused(path, reason))
+    return Upward(None, tuple(refused))
+
+
+def ancestors_within(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the folder and those above it, up to `root`."""
+    for ancestor in (folder, *folder.parents):
+        yield ancestor
+        if ancestor == root:
+            return
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
+        return False
+
+
+def _owners(folder: Path) -> frozenset[int]:
+    """Return the users who may say what applies to a suite: ourselves, root, the folder's owner.
+
+    Who owns the suite's folder wrote the suite, or could have: as root in a container, say, that
+    works on a folder of the machine.
+    """
+    with suppress(OSError):
+        return frozenset({os.geteuid(), 0, folder.stat().st_uid})
+    return frozenset({os.geteuid(), 0})
+
+
+def _first_reason(folder: Path, name: str, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `place` / `name` or at a folder on the way."""
+    path = folder
+    for part in Path(name).parts:
+        path = path / part
+        reason = _reason(path, owners)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _reason(path: Path, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `path`; None if they cannot."""
+    try:
+        folder, entry = path.parent.stat(), path.lstat()
+    except OSError as error:
+        return error.strerror or str(error)
+    if entry.st_uid not in owners:
+        return "it belongs to another user"
+    if folder.st_uid not in owners:
+        return f"the folder {path.parent} belongs to another user"
+    mode = folder.st_mode
+    # In such a folder everybody removes and replaces only what is their own.
+    if mode & stat.S_ISVTX:
+        return None
+    # A user's own group has, as a rule, one member.
+    shared = mode & stat.S_IWGRP and folder.st_gid != os.getegid()
+    if shared or mode & stat.S_IWOTH:
+        why = f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
+        return f"{why}; `chmod go-w` helps"
+    return None

@@ -29,7 +29,7 @@ from evalcore.mistakes.foreign_text import describe_error, one_line
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches
-from evalcore.trust.foreign_calls import ForeignError
+from evalcore.trust.calls import ForeignError
 from evalcore.trust.local_objects import find_callable
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.

@@ -14,12 +14,12 @@ from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_pool import WorkerPool
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.pool import WorkerPool
+    from evalcore.isolation.worker import Engine
 
 
 _ENTRY: Final = "evalcore.checks.python_call:check_in_worker"
@@ -53,7 +53,7 @@ class PythonCheck:
 
         Raise `TargetError` if it raises or its process ends, `TimeoutError`.
         """
-        from evalcore.isolation.worker_pool import Job
+        from evalcore.isolation.pool import Job
 
         return await pool.call_within(Job(_ENTRY, self), timeout_s)
 

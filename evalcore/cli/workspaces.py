@@ -8,7 +8,7 @@ import orjson
 from evalcore.cli.options import json_option, settings
 from evalcore.errors import ExitCode
 from evalcore.trust.text import sanitize_terminal
-from evalcore.workspaces.process_folder import (
+from evalcore.workspaces.folders import (
     Left,
     clean_workspaces,
     left_workspaces,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
 from evalcore.gates.builtin import CustomGate, GateFunctions
-from evalcore.isolation.worker_pool import Job, WorkerPool
+from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.trust.foreign_calls import in_thread
+from evalcore.trust.calls import in_thread
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 _ENTRY: Final = "evalcore.isolation.gate_calls:decide_in_worker"
 _LONGEST_S: Final = 300.0

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.isolation.pool import WorkerPool
 
 
 class Isolation(StrEnum):
@@ -46,7 +46,7 @@ def own_workers(isolation: str) -> Iterator[Workers]:
 
     def pool() -> WorkerPool:
         if not pools:
-            from evalcore.isolation.worker_pool import WorkerPool
+            from evalcore.isolation.pool import WorkerPool
 
             pools.append(WorkerPool())
         return pools[0]

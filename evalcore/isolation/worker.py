@@ -1,257 +1,245 @@
-"""One worker process as the engine sees it: its jobs, and how it ends."""
+"""A worker process: jobs of the engine, several at once if it says so.
+
+A program, started by `isolation.pool`. A job names an entry, an async function
+`entry(payload, engine)` of this package, and what it returns goes back as JSON. Jobs share the
+event loop of the main thread with the coroutines of suites; a thread listens to the engine, so that
+the process ends with it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import faulthandler
+import importlib
 import os
 import pickle
+import resource
 import signal
-import socket
+import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from json import JSONEncoder
+from pathlib import Path
+from typing import IO, Any, Final
 
-from evalcore.errors import EvalError, TargetError
-from evalcore.isolation.fork_server import kill_group
-from evalcore.isolation.frames import (
+from evalcore.errors import TargetError
+from evalcore.isolation.protocol import (
     ASK,
     BROKEN,
     CANCEL,
     DONE,
-    END,
     FAILED,
     JOB,
     LOADED,
     REPLY,
     FrameError,
-    FrameReader,
-    decode_error,
+    encode_error,
     frame,
-    read_json,
+    read_frame,
+    take_pipes,
 )
-from evalcore.isolation.server_process import ServerProcess, ended_how
+from evalcore.trust.calls import text_of_error
+from evalcore.trust.process_privacy import hide_process
 
-_READ_BYTES: Final = 1 << 18
-# A process answers a cancellation well before this (`worker_program`), on a busy machine too;
-# later, its interpreter itself is held up and it is killed.
-_CANCEL_S: Final = 2.0
-# The parent of a process that has ended says how at once, on a busy machine some seconds later. A
-# process that has only closed its connection does not end by itself, and is killed then.
-_EXIT_CODE_S: Final = 10.0
-_REAPED_S: Final = 1.0
+Entry = Callable[[Any, "Engine"], Awaitable[Any]]
 
-Answer = Callable[[str, Any], Awaitable[Any]]
-
-
-class WorkerLostError(Exception):
-    """A process ended while it had a job.
-
-    `is_ambiguous`: another job, or what an earlier one left running, may have ended it.
-    """
-
-    def __init__(self, message: str, *, is_ambiguous: bool) -> None:
-        super().__init__(message)
-        self.is_ambiguous = is_ambiguous
+# A job may have replaced `json.dumps`.
+_encode: Final = JSONEncoder(separators=(",", ":")).encode
+_CANCEL_LOOKS: Final = 60
+_CANCEL_LOOK_S: Final = 0.01
+# Below the engine's patience with a process that is to end.
+_END_S: Final = 1.5
+# Before all other processes when memory is short.
+_OOM_SCORE: Final = b"700"
 
 
-@dataclass(slots=True)
-class _Running:
-    """A job that the process has."""
+class Engine:
+    """The engine as a job sees it."""
 
-    result: asyncio.Future[Any]
-    answer: Answer
-    loaded: Callable[[], None]
-    has_begun: asyncio.Event
-    begins_alone: bool
-    is_first: bool
-    questions: set[asyncio.Task[None]]
-    left: bool = False
+    def __init__(self, worker: Worker, job: int, *, begins_alone: bool) -> None:
+        self._worker, self._job, self._begins_alone = worker, job, begins_alone
 
+    def loaded(self) -> None:
+        """Say that the foreign code is imported: from here on the item's time counts."""
+        self._worker.tell(LOADED, self._job, self._begins_alone)
 
-class IsolatedWorker:
-    """A process and the connection to it. `jobs` counts those that it has been given."""
+    async def ask(self, name: str, value: Any) -> Any:
+        """Return what the engine answers to a question of a job; what it raises is raised here.
 
-    def __init__(self, server: ServerProcess, pid: int, connection: socket.socket) -> None:
-        self.jobs = 0
-        self.alone = False
-        self.used = False
-        self.usable = True
-        self.is_warm = False
-        self._server = server
-        self._pid = pid
-        self._connection = connection
-        self._frames = FrameReader()
-        self._running: dict[str, _Running] = {}
-        self._sending = asyncio.Lock()
-        self._reason: str | None = None
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reader = asyncio.create_task(self._read())
-
-    @classmethod
-    async def start(cls, server: ServerProcess) -> IsolatedWorker:
-        """Start a process; raise `OSError`, `ConnectionResetError` if the server has ended."""
-        ours, its = socket.socketpair()
-        try:
-            pid = await server.fork(its)
-        except BaseException:  # cancellation too
-            ours.close()
-            raise
-        finally:
-            its.close()
-        ours.setblocking(False)
-        return cls(server, pid, ours)
-
-    async def perform(
-        self,
-        entry: str,
-        payload: bytes,
-        answer: Answer,
-        loaded: Callable[[], None],
-        longest_import_s: float,
-    ) -> Any:
-        """Return the result of a job; raise `TargetError`, `WorkerLostError` if its process ends.
-
-        Cancelled, the job is cancelled; if it does not obey, the process is killed.
+        May be called in any event loop. `value` has to be JSON.
         """
-        # Other jobs in this process, or earlier ones: until the process says that nothing is left.
-        alone = not self._running and not self.used
-        job = os.urandom(12).hex()
-        loop = asyncio.get_running_loop()
-        running = _Running(
-            loop.create_future(), answer, loaded, asyncio.Event(), alone, alone, set()
-        )
-        for other in self._running.values():
-            other.begins_alone = False
-        self._running[job] = running
-        self.used = True
-        limit = loop.call_later(longest_import_s, self._import_too_long, running, longest_import_s)
+        asked = self._worker.ask(self._job, name, value)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, self._worker.loop))
+
+
+class Worker:
+    """The jobs of this process."""
+
+    def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._calls, self._answers = calls, answers
+        self._sending = threading.Lock()
+        self._jobs: dict[int, asyncio.Task[None]] = {}
+        self._cancelled: set[int] = set()
+        self._questions: dict[tuple[int, int], asyncio.Future[Any]] = {}
+        self._question_count = 0
+        self._ended = False
+        self._folder = os.getcwd()  # noqa: PTH109 - put back before each job
+        self._output = os.dup(2)
+
+    def run(self) -> None:
+        """Run the engine's jobs until its pipe ends; then cancel those that run."""
+        asyncio.set_event_loop(self.loop)
+        threading.Thread(target=self._listen, name="evalcore-engine", daemon=True).start()
+        while not self._ended:
+            # A task's `sys.exit()` leaves the loop, and `loop.stop()` ends it: it goes on.
+            with contextlib.suppress(BaseException):
+                self.loop.run_forever()
+
+    def _listen(self) -> None:
+        while (body := read_frame(self._calls)) is not None:
+            self.loop.call_soon_threadsafe(self._take, *pickle.loads(body))  # noqa: S301 - its own
+        self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._end()))
+        time.sleep(2 * _END_S)
+        os._exit(1)
+
+    async def _end(self) -> None:
+        self._cancelled.update(self._jobs)
+        jobs = tuple(self._jobs.values())
+        for job in jobs:
+            if not job.cancelling():  # cancelled twice, it would not wait for what it called
+                job.cancel()
+        if jobs:
+            await asyncio.wait(jobs, timeout=_END_S)
+        self._ended = True
+        self.loop.stop()
+
+    def _take(self, kind: str, job: int, *values: Any) -> None:
+        if kind == JOB:
+            begins_alone = not self._jobs and not self._is_anything_left()
+            self._restore()
+            entry, payload = values
+            engine = Engine(self, job, begins_alone=begins_alone)
+            self._jobs[job] = self.loop.create_task(self._perform(job, entry, payload, engine))
+        elif kind == CANCEL and job in self._jobs:
+            self._cancelled.add(job)
+            self._jobs[job].cancel()
+        elif kind == REPLY:
+            number, is_answered, value = values
+            question = self._questions.pop((job, number), None)
+            if question is not None and not question.done():
+                (question.set_result if is_answered else question.set_exception)(value)
+
+    async def _perform(self, job: int, entry: str, payload: bytes, engine: Engine) -> None:
         try:
-            await self._send((JOB, job, entry, payload))
-            # To await the result itself would cancel it with the task, and no answer to the
-            # cancellation could be told from none.
-            return await asyncio.shield(running.result)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._cancel(job, running))
-            raise
-        finally:
-            limit.cancel()
-            if not running.result.cancel() and not running.result.cancelled():
-                running.result.exception()  # or asyncio logs that it was never retrieved
-            for question in running.questions:
-                question.cancel()
-            self._running.pop(job, None)
-
-    async def end(self, patience_s: float) -> None:
-        """Let the process end by itself for so long, then kill it with all that it started."""
-        self.usable = False
-        if patience_s and not self._lost.done():
-            try:
-                async with asyncio.timeout(patience_s):
-                    await self._send((END,))
-                    await asyncio.shield(self._lost)
-            except (TimeoutError, OSError, WorkerLostError):
-                pass
-        kill_group(self._pid)
-        await self._server.exit_code(self._pid, _REAPED_S)
-        self._server.forget(self._pid)
-        self._reader.cancel()
-        self._connection.close()
-
-    async def _cancel(self, job: str, running: _Running) -> None:
-        """Cancel a job of a process that goes on if it obeys."""
-        try:
-            async with asyncio.timeout(_CANCEL_S):
-                await self._send((CANCEL, job))
-                await asyncio.wait((running.result,))
-        except TimeoutError:
-            running.left = True
-        if running.left:
-            self._kill("another item's code in the same process did not end at its time limit")
-
-    def _kill(self, reason: str) -> None:
-        self.usable = False
-        self._reason = reason
-        kill_group(self._pid)
-
-    def _import_too_long(self, running: _Running, limit_s: float) -> None:
-        if not running.has_begun.is_set() and not running.result.done():
-            error = TargetError("import", f"importing it took longer than {limit_s:g} s")
-            running.result.set_exception(error)
-            self._kill("another item's import in the same process did not end")
-
-    async def _send(self, message: tuple[Any, ...]) -> None:
-        body = frame(pickle.dumps(message))
-        async with self._sending:
-            try:
-                await asyncio.get_running_loop().sock_sendall(self._connection, body)
-            except OSError:
-                return  # the reader says how the process ended
-
-    async def _read(self) -> None:
-        loop = asyncio.get_running_loop()
-        reason: str | None = None
-        try:
-            while data := await loop.sock_recv(self._connection, _READ_BYTES):
-                for body in self._frames.feed(data):
-                    self._take(read_json(body))
-        except OSError:
-            pass
+            module, _, name = entry.partition(":")
+            function: Entry = getattr(importlib.import_module(module), name)
+            answer = await function(pickle.loads(payload), engine)  # noqa: S301 - the engine's
+            body = _frame_of(DONE, job, answer)
+        except TargetError as error:
+            body = _frame_of(FAILED, job, encode_error(error))
         except FrameError as error:
-            reason = f"its worker process sent what is no answer: {error}"
-        self.usable = False
-        # How it ended is known by its parent, which is of its group: asked before that is killed.
-        code = await self._server.exit_code(self._pid, _EXIT_CODE_S)
-        kill_group(self._pid)
-        reason = reason or self._reason or f"{ended_how(code)} before it answered"
-        for running in tuple(self._running.values()):
-            # Its parent was killed, perhaps by the job before: that takes effect a moment later.
-            late = code == -signal.SIGKILL and not running.is_first
-            if not running.result.done():
-                ambiguous = late or not running.begins_alone
-                running.result.set_exception(WorkerLostError(reason, is_ambiguous=ambiguous))
-        if not self._lost.done():
-            self._lost.set_result(None)
+            raw = {"kind": "output", "message": f"its answer is too long: {error}"}
+            body = _frame_of(FAILED, job, raw)
+        # The engine's own code in this process; what ran before may have changed it.
+        except BaseException as error:  # noqa: BLE001
+            if job in self._cancelled:
+                left = await self._is_left_after_cancelling()
+                body = _frame_of(FAILED, job, {"kind": "cancelled", "message": "cancelled"}, left)
+            else:
+                body = _frame_of(BROKEN, job, text_of_error(error))
+        self._jobs.pop(job, None)
+        self._cancelled.discard(job)
+        self._send(body)
 
-    def _take(self, message: list[Any]) -> None:
-        kind, job, *values = message
-        running = self._running.get(job) if isinstance(job, str) else None
-        if running is None or running.result.done():
-            return
-        if kind == LOADED and values:
-            if len(self._running) == 1 and values[0] is True:
-                running.begins_alone = True
-            running.has_begun.set()
-            self.is_warm = True
-            running.loaded()
-        elif kind == ASK and len(values) == 3:
-            question = asyncio.create_task(self._answer(job, running, *values))
-            running.questions.add(question)
-            question.add_done_callback(running.questions.discard)
-        elif kind == DONE and values:
-            self.is_warm = True
-            running.result.set_result(values[0])
-        elif kind == FAILED and values:
-            self.is_warm = True
-            running.left = values[1:] == [True]
-            running.result.set_exception(decode_error(values[0]))
-        elif kind == BROKEN and values:
-            lost = WorkerLostError(str(values[0]), is_ambiguous=not running.begins_alone)
-            running.result.set_exception(lost)
-            self._kill("another item broke their worker process")
-        else:
-            raise FrameError(f"unknown message {kind!r:.40}")
+    def tell(self, kind: str, job: int, *values: Any) -> None:
+        """Send values to the engine; safe in several threads."""
+        self._send(_frame_of(kind, job, *values))
 
-    async def _answer(
-        self, job: str, running: _Running, number: Any, name: Any, value: Any
-    ) -> None:
-        """Answer a question of a job."""
+    def _send(self, body: bytes) -> None:
+        with self._sending, contextlib.suppress(BrokenPipeError):
+            view = memoryview(body)
+            while view:
+                view = view[self._answers.write(view) or 0 :]
+
+    async def ask(self, job: int, name: str, value: Any) -> Any:
+        """Return the engine's answer."""
+        self._question_count += 1
+        number = self._question_count
+        answer = self._questions[job, number] = self.loop.create_future()
+        self.tell(ASK, job, number, name, value)
+        return await answer
+
+    def _is_anything_left(self) -> bool:
+        """Whether earlier jobs left what may act later: threads, tasks, children, an alarm."""
+        if any(signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF)):
+            return True
         try:
-            answered = (REPLY, job, number, True, await running.answer(str(name), value))
-        except asyncio.CancelledError:
-            raise
-        except EvalError as error:
-            answered = (REPLY, job, number, False, error)
-        except Exception as error:  # noqa: BLE001 - what a worker asks may be anything
-            text = f"{type(error).__name__}: {error}"
-            answered = (REPLY, job, number, False, TargetError("process", text))
-        await self._send(answered)
+            threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - on the path of each item
+        except OSError:
+            threads = threading.active_count()
+        own = {asyncio.current_task(self.loop), *self._jobs.values()}
+        if threads > 2 or asyncio.all_tasks(self.loop) - own:
+            return True
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    async def _is_left_after_cancelling(self) -> bool:
+        """Whether a cancelled job still runs when it has had a moment to end."""
+        for _ in range(_CANCEL_LOOKS):
+            if not self._is_anything_left():
+                return False
+            await asyncio.sleep(_CANCEL_LOOK_S)
+        return self._is_anything_left()
+
+    def _restore(self) -> None:
+        """Put back the working directory and the standard streams that a job may have changed."""
+        with contextlib.suppress(OSError):
+            os.chdir(self._folder)
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(self._output, number)
+            if getattr(getattr(sys, name), "closed", True):
+                stream = open(number, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+                setattr(sys, name, stream)
+
+
+def _frame_of(kind: str, job: int, *values: Any) -> bytes:
+    return frame(_encode([kind, job, *values]).encode())
+
+
+def main() -> None:
+    """Become a worker as the engine says in its first frame, and run its jobs."""
+    hide_process()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(_OOM_SCORE)
+    calls, answers = take_pipes()
+    first = read_frame(calls)
+    if first is None:
+        return
+    path, memory_limit, preload = pickle.loads(first)  # noqa: S301 - the engine's
+    sys.path[:] = path
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if memory_limit is not None:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, memory_limit))
+    with contextlib.suppress(OSError, ValueError):
+        faulthandler.enable(2, all_threads=False)
+    for name in preload:
+        importlib.import_module(name)
+    Worker(calls, answers).run()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    # Threads of a suite may still run; nothing is left that has to be written.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

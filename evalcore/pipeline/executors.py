@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from evalcore.checks.registry import AWAITED
-from evalcore.execution.adaptive import FIRST, ConcurrencyShare
 from evalcore.execution.limits import most_processes
+from evalcore.execution.rates import FIRST, ConcurrencyShare
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, Stopped
-from evalcore.isolation.memory import total_memory
+from evalcore.isolation.pool import total_memory
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant

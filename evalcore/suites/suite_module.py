@@ -16,7 +16,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.importable_names import with_importable_names
-from evalcore.trust.foreign_calls import text_of_error
+from evalcore.trust.calls import text_of_error
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.root_modules import root_modules
 

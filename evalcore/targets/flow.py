@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, WorkerPool
+from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
@@ -62,7 +62,7 @@ from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 
 _ENTRY: Final = "evalcore.targets.flow:flow_in_worker"

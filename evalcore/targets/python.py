@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job, no_answer
+from evalcore.isolation.pool import Job, no_answer
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
 from evalcore.model.own_copy import plain_value
@@ -37,7 +37,7 @@ from evalcore.targets.work import Answering, Work, json_text
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
     from evalcore.providers.chat import ChatModel
 
 

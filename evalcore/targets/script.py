@@ -221,7 +221,7 @@ def _target_error(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
-    from evalcore.trust.foreign_calls import ForeignError
+    from evalcore.trust.calls import ForeignError
 
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):

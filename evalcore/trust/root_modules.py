@@ -26,7 +26,7 @@ from threading import RLock, get_ident
 from types import ModuleType
 from typing import Final
 
-from evalcore.trust.foreign_calls import is_installed_file
+from evalcore.trust.calls import is_installed_file
 
 _UNCERTAIN_S: Final = 2.0
 

@@ -12,7 +12,7 @@ import orjson
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.messages import message_array
 from evalcore.model.workspace import Hook
-from evalcore.trust.commands import CommandResult, run_command
+from evalcore.trust.commands import run_command
 from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
 
@@ -51,51 +51,42 @@ async def run_hook(name: str, hook: Hook, hook_input: HookInput, folder: Path) -
     them in its environment. Raise `TargetError` that says how the hook failed; when its time is
     over it is killed together with everything that it has started.
     """
-    texts = {
+    if hook.command is None:
+        return
+    variables = {
         "workspace_path": hook_input.workspace_path,
         "test_id": hook_input.test_id or "",
         "eval_run_id": hook_input.eval_run_id,
     }
     command: str | list[str]
-    if hook.command is None:
-        return
     if isinstance(hook.command, str):
         command = hook.command
     else:
-        command = [_VARIABLE.sub(lambda match: texts[match[1]], part) for part in hook.command]
+        command = [_VARIABLE.sub(lambda match: variables[match[1]], part) for part in hook.command]
+    try:
+        cwd = place_inside(folder, hook.cwd) if hook.cwd else folder
+    except EvalError as error:
+        raise TargetError("workspace", str(error)) from error
     result = await run_command(
         command,
         stdin=hook_input.as_json(),
-        cwd=_folder_of(hook, folder),
+        cwd=cwd,
         timeout_s=hook.timeout_s,
         env={
             "EVALCORE_WORKSPACE": hook_input.workspace_path,
-            "EVALCORE_TEST_ID": texts["test_id"].replace("\0", ""),
+            "EVALCORE_TEST_ID": variables["test_id"].replace("\0", ""),
             "EVALCORE_RUN_ID": hook_input.eval_run_id,
         },
     )
-    ending = _ending(result, hook.timeout_s)
-    if ending is None:
+    if result.timed_out:
+        ending = f"took longer than {hook.timeout_s:g} s and was killed"
+    elif result.exit_code < 0:
+        ending = f"was killed by signal {-result.exit_code}"
+    elif result.exit_code:
+        ending = f"ended with exit code {result.exit_code}"
+    else:
         return
     output = (result.stderr.strip() or result.stdout).decode(errors="replace")
     tail = last_words(output)[-_TAIL_CHARACTERS:]
     message = f"the hook {name} {ending}"
     raise TargetError("workspace", f"{message}: {tail}" if tail else message)
-
-
-def _folder_of(hook: Hook, folder: Path) -> Path:
-    if not hook.cwd:
-        return folder
-    try:
-        return place_inside(folder, hook.cwd)
-    except EvalError as error:
-        raise TargetError("workspace", str(error)) from error
-
-
-def _ending(result: CommandResult, timeout_s: float) -> str | None:
-    """Return how a hook failed; None if it did not."""
-    if result.timed_out:
-        return f"took longer than {timeout_s:g} s and was killed"
-    if result.exit_code < 0:
-        return f"was killed by signal {-result.exit_code}"
-    return f"ended with exit code {result.exit_code}" if result.exit_code else None

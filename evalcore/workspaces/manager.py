@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.model.workspace import EACH, HookName, spec_of
+from evalcore.model.workspace import BEFORE, EACH, Hook, HookName, WorkspaceSpec, spec_of
+from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.trust.imports import NO_COMMANDS
-from evalcore.workspaces.hooks import HookInput
-from evalcore.workspaces.locking import locked
-from evalcore.workspaces.maker import WorkspaceMaker
-from evalcore.workspaces.workspace_folder import WorkspaceFolder
+from evalcore.trust.machine_faults import told_as_fault, waited_out
+from evalcore.workspaces.folders import (
+    OTHER_FOLDER,
+    FileState,
+    ProcessFolder,
+    changes,
+    copy_folder,
+    look,
+    remove_folder,
+)
+from evalcore.workspaces.hooks import HookInput, run_hook
+from evalcore.workspaces.repositories import Checkout, Repositories
 
 _MOST_WARNINGS: Final = 20
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Surroundings:
     keep: bool = False
     commands: bool = True
     warn: Callable[[str], None] = lambda _: None
-    clean: Callable[[Any], Any] = _unchanged
+    clean: Callable[[Any], Any] = lambda value: value
 
 
 @dataclass(slots=True)
@@ -63,15 +70,11 @@ class Workspace:
     def told_by(self, evidence: Evidence | None) -> Evidence:
         """Return the evidence with the notes in its details."""
         described = evidence or Evidence(None)
-        return (
-            described._replace(details={**described.details, **self.notes})
-            if self.notes
-            else described
-        )
+        return described._replace(details={**described.details, **self.notes})
 
 
 class Workspaces:
-    """Gives tests their workspaces; safe in several threads.
+    """Gives tests their workspaces; the tests run in one event loop.
 
     `single` says that the suite has one test: its shared workspace is that test's.
     """
@@ -79,12 +82,16 @@ class Workspaces:
     def __init__(
         self, run_id: str, suite_folder: Path, surroundings: Surroundings, *, single: bool = False
     ) -> None:
+        self.suite_folder = suite_folder
         self._run_id = run_id
         self._single = single
         self._surroundings = surroundings
-        self._maker = WorkspaceMaker(surroundings.root, run_id, suite_folder)
         self._lock = threading.Lock()
+        self._process_folder: ProcessFolder | None = None
+        self._templates: dict[str, tuple[Path, dict[str, FileState]]] = {}
+        self._repositories: Repositories | None = None
         self._shared: dict[bytes, WorkspaceFolder] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
         self._warned = 0
 
     @asynccontextmanager
@@ -98,14 +105,14 @@ class Workspaces:
         raw = case.workspace or {}
         hook_input = HookInput("", self._run_id, case.id, case.input, case.metadata)
         if spec_of(raw).shared:
-            workspace_folder = self._shared_home(raw, hook_input)
-            async with workspace_folder.lock, self._locked_against_processes(workspace_folder):
+            workspace_folder = self._shared_folder(raw, hook_input)
+            async with workspace_folder.turn, self._locked(workspace_folder):
                 # The hooks around a test are its own.
                 workspace_folder.spec = spec_of(raw)
                 async with self._test(workspace_folder, hook_input) as workspace:
                     yield workspace
             return
-        workspace_folder = WorkspaceFolder(spec_of(raw), self._maker, label, hook_input)
+        workspace_folder = WorkspaceFolder(spec_of(raw), self, label, hook_input)
         try:
             async with self._test(workspace_folder, hook_input) as workspace:
                 yield workspace
@@ -117,86 +124,155 @@ class Workspaces:
         self, workspace_folder: WorkspaceFolder, hook_input: HookInput
     ) -> AsyncIterator[Workspace]:
         """Prepare a workspace for one test, and clean up after it."""
-        try:
+        with self._cleaned():
             path = await workspace_folder.prepare()
-        except TargetError as error:
-            raise self._cleaned(error) from error
         workspace = Workspace(path, workspace_folder, self._surroundings)
         if self._surroundings.keep or workspace_folder.spec.path is not None:
             workspace.notes["workspace"] = str(path)
         try:
-            try:
+            with self._cleaned():
                 await workspace_folder.before_each(hook_input)
-            except TargetError as error:
-                raise self._cleaned(error) from error
             yield workspace
         finally:
             try:
-                await workspace_folder.after_each(hook_input)
+                with self._cleaned():
+                    await workspace_folder.after_each(hook_input)
             except TargetError as error:
-                message = self._cleaned(error).message
-                workspace.notes.setdefault("warnings", []).append(message)
-                self._warn(f"test '{hook_input.test_id}': {message}")
+                workspace.notes.setdefault("warnings", []).append(error.message)
+                self._warn(f"test '{hook_input.test_id}': {error.message}")
 
-    def _shared_home(self, raw: Mapping[str, Any], hook_input: HookInput) -> WorkspaceFolder:
+    def _shared_folder(self, raw: Mapping[str, Any], hook_input: HookInput) -> WorkspaceFolder:
         """Return the workspace that all tests share whose workspaces differ by `each` hooks only.
 
-        Those whose `each` hooks reset it share another one.
-
-        A folder that is used as it is (`path`) has one for all tests.
+        Those whose `each` hooks reset it share another one: only a workspace that is reset has a
+        copy of its beginning. Tests in the same folder that is used as it is (`path`) take turns.
         """
-        # Only a workspace that is reset has a copy of its beginning.
         hooks = {
             name: {"reset": True} if name in EACH else hook
             for name, hook in raw.get("hooks", {}).items()
             if name not in EACH or hook.get("reset")
         }
         key = orjson.dumps({**raw, "hooks": hooks}, option=orjson.OPT_SORT_KEYS)
-        with self._lock:
-            workspace_folder = self._shared.get(key)
-            if workspace_folder is None:
-                name = "shared" if not self._shared else f"shared-{len(self._shared)}"
-                for_all = hook_input if self._single else HookInput("", self._run_id)
-                workspace_folder = WorkspaceFolder(spec_of(raw), self._maker, name, for_all)
-                self._shared[key] = workspace_folder
-                same = next(
-                    (
-                        shared
-                        for shared in self._shared.values()
-                        if _is_same(shared, workspace_folder)
-                    ),
-                    workspace_folder,
-                )
-                workspace_folder.lock = same.lock
-            return workspace_folder
+        workspace_folder = self._shared.get(key)
+        if workspace_folder is None:
+            name = f"shared-{len(self._shared)}" if self._shared else "shared"
+            for_all = hook_input if self._single else HookInput("", self._run_id)
+            workspace_folder = WorkspaceFolder(spec_of(raw), self, name, for_all)
+            turn = self._turns.setdefault(raw.get("path") or name, workspace_folder.turn)
+            workspace_folder.turn = turn
+            self._shared[key] = workspace_folder
+        return workspace_folder
 
-    def _locked_against_processes(
-        self, workspace_folder: WorkspaceFolder
-    ) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def _locked(self, workspace_folder: WorkspaceFolder) -> AsyncIterator[None]:
         """Keep other processes out of a folder that is used as it is."""
         if workspace_folder.spec.path is None:
-            return nullcontext()
-        folder = self._maker.suite_folder / workspace_folder.spec.path
-        return locked(self._surroundings.root, folder.resolve())
+            yield
+            return
+        from filelock import AsyncFileLock
+
+        root = self._surroundings.root
+        folder = (self.suite_folder / workspace_folder.spec.path).resolve()
+        name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+        # Not in a thread: an attempt takes no time, and between two the event loop goes on.
+        lock = AsyncFileLock(root / f"{name}.lock", run_in_executor=False, fallback_to_soft=False)
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await lock.acquire()
+        except OSError as error:
+            raise TargetError("workspace", f"{folder} cannot be locked: {error}") from error
+        try:
+            yield
+        finally:
+            await lock.release()
+
+    @property
+    def process_folder(self) -> ProcessFolder:
+        """This process's folder, made when the first workspace is."""
+        with self._lock:
+            if self._process_folder is None:
+                self._process_folder = ProcessFolder(self._surroundings.root, self._run_id)
+            return self._process_folder
+
+    async def make(
+        self, spec: WorkspaceSpec, name: str
+    ) -> tuple[Path, dict[str, FileState], dict[str, Checkout]]:
+        """Return a new workspace: its folder, the files known of it, its repositories.
+
+        Raises `TargetError`; `StoreError` if there is no room for it.
+        """
+        try:
+            path, files = await waited_out(lambda: asyncio.to_thread(self._copied, spec, name))
+        except (TargetError, StoreError):
+            raise
+        except (EvalError, OSError) as error:
+            raise TargetError("workspace", str(error)) from error
+        checkouts = {}
+        for repository in spec.repos:
+            if spec.path is not None and (path / repository.path / ".git").exists():
+                continue  # of an earlier run
+            if self._repositories is None:
+                git = self.process_folder.folder / "git"
+                self._repositories = Repositories(git, self.suite_folder)
+            checkout = await self._repositories.check_out(repository, path)
+            checkouts[os.path.normpath(repository.path)] = checkout
+        if checkouts and spec.path is None:
+            files = await asyncio.to_thread(look, path, files, is_checkout=True)
+        return path, files, checkouts
+
+    def _copied(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
+        if spec.path is not None:
+            path = place_inside(self.suite_folder, spec.path)
+            path.mkdir(parents=True, exist_ok=True)
+            return path, {}
+        subject = f"no workspace can be made below {self._surroundings.root}"
+        with told_as_fault(subject, OTHER_FOLDER):
+            folder = self.process_folder.new_folder(name)
+            if spec.template is None:
+                return folder, {}
+            try:
+                template, files = self._template(spec.template)
+                copy_folder(template, folder)
+            except (EvalError, OSError):
+                remove_folder(folder)
+                raise
+            return folder, files
+
+    def _template(self, name: str) -> tuple[Path, dict[str, FileState]]:
+        """Return a copy of a template and its files; what changes in it later, changes no test."""
+        process_folder = self.process_folder
+        with self._lock:
+            if name not in self._templates:
+                root = repository_root(self.suite_folder)
+                template = resolve_folder(root, self.suite_folder, name)
+                copy = process_folder.folder / "snapshots" / f"template-{len(self._templates)}"
+                remove_folder(copy)
+                copy_folder(template, copy)
+                self._templates[name] = copy, look(copy)
+            return self._templates[name]
 
     async def _end(self, workspace_folder: WorkspaceFolder) -> None:
         try:
-            await workspace_folder.after_all()
+            with self._cleaned():
+                await workspace_folder.after_all()
         except TargetError as error:
-            self._warn(self._cleaned(error).message)
+            self._warn(error.message)
         finally:
             if not self._surroundings.keep:
                 await workspace_folder.remove()
 
-    def _cleaned(self, error: TargetError) -> TargetError:
-        return TargetError(error.kind, self._surroundings.clean(error.message))
+    @contextmanager
+    def _cleaned(self) -> Iterator[None]:
+        """Take secrets out of what is raised."""
+        try:
+            yield
+        except TargetError as error:
+            raise TargetError(error.kind, self._surroundings.clean(error.message)) from error
 
     def _warn(self, message: str) -> None:
-        with self._lock:
-            self._warned += 1
-            if self._warned > _MOST_WARNINGS:
-                return
-        self._surroundings.warn(f"workspace: {message}")
+        self._warned += 1
+        if self._warned <= _MOST_WARNINGS:
+            self._surroundings.warn(f"workspace: {message}")
 
     def close(self) -> Path | None:
         """Run `after_all` where tests shared a workspace, and remove all; no test is in one.
@@ -209,17 +285,137 @@ class Workspaces:
             thread = threading.Thread(target=lambda: asyncio.run(self._end_all(workspace_folders)))
             thread.start()
             thread.join()
-        return self._maker.leave(keep=self._surroundings.keep)
+        if self._process_folder is None:
+            return None
+        keep = self._surroundings.keep
+        self._process_folder.leave(keep=keep)
+        return self._process_folder.folder / "workspaces" if keep else None
 
     async def _end_all(self, workspace_folders: list[WorkspaceFolder]) -> None:
         for workspace_folder in workspace_folders:
-            async with self._locked_against_processes(workspace_folder):
+            async with self._locked(workspace_folder):
                 await self._end(workspace_folder)
 
 
-def _is_same(first: WorkspaceFolder, second: WorkspaceFolder) -> bool:
-    """Whether two name the same folder that is used as it is."""
-    return second.spec.path is not None and first.spec.path == second.spec.path
+@dataclass(slots=True)
+class WorkspaceFolder:
+    """A workspace that is made when it is first needed and prepared by `before_all` once.
 
+    `all_input` is the input of the `all` hooks, without the path; `turn` lets one test at a time
+    into it.
+    """
 
-__all__ = ["HookName", "Surroundings", "Workspace", "Workspaces"]
+    spec: WorkspaceSpec
+    workspaces: Workspaces
+    name: str
+    all_input: HookInput
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    path: Path | None = None
+    _files_before: dict[str, FileState] = field(default_factory=dict)
+    _files_complete: bool = False
+    _checkouts: dict[str, Checkout] = field(default_factory=dict)
+    _reset_copy: Path | None = None
+    _failure: TargetError | None = None
+    _hooks_started: bool = False
+
+    async def prepare(self) -> Path:
+        """Return the folder, made and prepared; raise `TargetError`, each time, if that failed."""
+        if self._failure is not None:
+            raise self._failure
+        if self.path is not None:
+            return self.path
+        try:
+            self.path, self._files_before, self._checkouts = await self.workspaces.make(
+                self.spec, self.name
+            )
+            self._files_complete = self.spec.path is None
+            await self._run(HookName.BEFORE_ALL, self.all_input)
+            if self.spec.resets:
+                snapshots = self.workspaces.process_folder.folder / "snapshots"
+                self._reset_copy = snapshots / self.path.name
+                await self._copy(self.path, self._reset_copy)
+        except TargetError as error:
+            self._failure = error
+            raise
+        except asyncio.CancelledError:
+            await self.remove()
+            raise
+        return self.path
+
+    async def before_each(self, hook_input: HookInput) -> None:
+        """Run the hook for a test, then record the files of the workspace."""
+        await self._run(HookName.BEFORE_EACH, hook_input)
+        if not self._files_complete and self.path is not None:
+            self._files_before = await asyncio.to_thread(look, self.path, self._files_before)
+            self._files_complete = True
+
+    async def after_each(self, hook_input: HookInput) -> None:
+        """Run the hook for a test; the next test begins with the files that it leaves."""
+        self._files_complete = False
+        await self._run(HookName.AFTER_EACH, hook_input)
+
+    async def after_all(self) -> None:
+        """Run the last hook if the first one was started."""
+        if self._hooks_started:
+            self._hooks_started = False
+            await self._run(HookName.AFTER_ALL, self.all_input)
+
+    async def changes(self) -> Sequence[Any]:
+        """Return the changes of files since `before_each` (workspaces.folders)."""
+        if self.path is None:
+            return ()
+        loop = asyncio.get_running_loop()
+
+        def earlier(name: str) -> bytes | None:
+            return asyncio.run_coroutine_threadsafe(self._committed(name), loop).result()
+
+        return await asyncio.to_thread(changes, self.path, self._files_before, earlier)
+
+    async def _committed(self, name: str) -> bytes | None:
+        """Return the content of a repository's file in the commit that was checked out."""
+        for folder, checkout in self._checkouts.items():
+            prefix = "" if folder == "." else f"{folder}/"
+            if name.startswith(prefix):
+                content = await checkout.content(name.removeprefix(prefix))
+                if content is not None:
+                    return content
+        return None
+
+    async def remove(self) -> None:
+        """Remove the folder, unless the suite names it (`path`)."""
+        path, self.path = self.path, None
+        if self._reset_copy is not None:
+            await asyncio.to_thread(remove_folder, self._reset_copy)
+        if path is not None and self.spec.path is None:
+            await asyncio.to_thread(remove_folder, path)
+
+    async def _copy(self, source: Path, destination: Path) -> None:
+        """Make a folder what another one is."""
+        await asyncio.to_thread(remove_folder, destination)
+        try:
+            await asyncio.to_thread(copy_folder, source, destination)
+        except OSError as error:
+            message = f"the workspace cannot be copied: {error}"
+            raise TargetError("workspace", message) from error
+
+    async def _run(self, name: HookName, hook_input: HookInput) -> None:
+        """Run the workspace's hook and the target's; of `after` hooks each runs in any case."""
+        self._hooks_started = self._hooks_started or name is HookName.BEFORE_ALL
+        hook, of_target = self.spec.hooks.get(name), self.spec.target_hooks.get(name)
+        if name in BEFORE:
+            await self._run_hook(name, hook, hook_input)
+            await self._run_hook(f"{name} of the target", of_target, hook_input)
+            return
+        try:
+            await self._run_hook(f"{name} of the target", of_target, hook_input)
+        finally:
+            await self._run_hook(name, hook, hook_input)
+
+    async def _run_hook(self, name: str, hook: Hook | None, hook_input: HookInput) -> None:
+        if hook is None or self.path is None:
+            return
+        self._files_complete = False
+        if hook.reset and self._reset_copy is not None:
+            await self._copy(self._reset_copy, self.path)
+        hook_input = hook_input._replace(workspace_path=str(self.path))
+        await run_hook(name, hook, hook_input, self.workspaces.suite_folder)

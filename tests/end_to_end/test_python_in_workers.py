@@ -15,7 +15,7 @@ from tests.support.shell import Ended, Json, evalcore, start
 pytestmark = pytest.mark.multiprocess
 
 OWN = """
-import os, signal, subprocess, sys
+import os
 
 def good(output, context): return {"passed": True, "score": 1.0, "reason": context["case_id"]}
 def of_artifact(artifact): return artifact.output == "hello"
@@ -33,16 +33,9 @@ def gate(report):
     print("GATE")
     return True, "fine"
 def dying_gate(report): os._exit(0)
-def ends_beside_a_busy_parent(input):
-    # The process that tells how this one ended gets no time for two seconds, as on a busy machine.
-    parent = os.getppid()
-    os.kill(parent, signal.SIGSTOP)
-    wake = ["/bin/sh", "-c", f"sleep 2; kill -CONT {parent}"]
-    subprocess.Popen(wake, env={}, stderr=subprocess.DEVNULL, start_new_session=True)
-    os._exit(3)
 def slow(input):
     import time
-    open(os.environ["EVAL_PIDS"], "a").write(f"{os.getpid()} {os.getppid()}\\n")
+    open(os.environ["EVAL_PIDS"], "a").write(f"{os.getpid()}\\n")
     time.sleep(3600)
 """
 
@@ -124,21 +117,6 @@ SLOW = {
 }
 
 
-def test_how_a_process_ended_is_told_on_a_busy_machine_too(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
-    suite = {
-        "execution": {"target": "t"},
-        "targets": [
-            {"name": "t", "provider": "python", "callable": "own:ends_beside_a_busy_parent"}
-        ],
-        "tests": [{"id": "a", "input": "q", "assertions": [{"type": "contains", "value": "x"}]}],
-    }
-    (tmp_path / "ends.eval.yaml").write_text(json.dumps(suite))
-    ended = evalcore("run", "ends.eval.yaml", "--json", store=tmp_path / "store", cwd=tmp_path)
-    (item,) = ended.report["cases"][0]["items"]
-    assert "its worker process ended with exit code 3" in item["error"]["message"]
-
-
 def _is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -173,7 +151,7 @@ def test_no_worker_process_outlives_a_stopped_run(
         env={"EVAL_PIDS": str(noted)},
     )
     deadline = time.monotonic() + 60
-    while len(noted.read_text().split() if noted.exists() else ()) < 2:
+    while len(noted.read_text().split() if noted.exists() else ()) < 1:
         assert process.poll() is None, (tmp_path / "out").read_text()
         assert time.monotonic() < deadline
         time.sleep(0.05)

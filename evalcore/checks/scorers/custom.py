@@ -17,12 +17,12 @@ from evalcore.errors import EvalError
 from evalcore.model.artifact import Artifact, artifact_of
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 
 if TYPE_CHECKING:
-    from evalcore.isolation.worker_program import Engine
+    from evalcore.isolation.worker import Engine
 
 TIMEOUT_S = 30.0
 _ENTRY = "evalcore.checks.scorers.custom:score_in_worker"
@@ -66,7 +66,7 @@ class CustomScorer(Scorer):
         pool = None if self.reference in objects else resources.workers.of(None)
         try:
             if pool is not None:
-                from evalcore.isolation.worker_pool import Job
+                from evalcore.isolation.pool import Job
 
                 job = Job(_ENTRY, ScorerCall(self, artifact, imports))
                 return Score(*await pool.call_within(job, TIMEOUT_S))

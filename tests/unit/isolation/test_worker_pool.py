@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
-from evalcore.isolation.worker_pool import Job, WorkerPool
+from evalcore.isolation.pool import Job, WorkerPool
 
 _ITEM: ContextVar[str] = ContextVar("item")
 

@@ -1,4 +1,4 @@
-"""Entries of jobs that `test_worker_program` sends to a worker process."""
+"""Entries of jobs that `test_worker` sends to a worker process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from threading import Event
 from typing import Any
 
 from evalcore.errors import TargetError
-from evalcore.isolation.frames import LONGEST_FRAME
-from evalcore.isolation.worker_program import Engine
-from evalcore.trust.foreign_calls import call_foreign
+from evalcore.isolation.protocol import LONGEST_FRAME
+from evalcore.isolation.worker import Engine
+from evalcore.trust.calls import call_foreign
 
 
 async def double(payload: Any, engine: Engine) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.workspaces.file_changes import TEXT_BYTES, changes, look
+from evalcore.workspaces.folders import TEXT_BYTES, changes, look
 
 LONG = "x" * (TEXT_BYTES + 1)
 

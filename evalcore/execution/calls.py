@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from evalcore.checks.base import GradingThread
 from evalcore.checks.registry import HEAVY
-from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
 from evalcore.execution.adaptive import Slot
 from evalcore.execution.budget import Settlement, TokenDemand

@@ -165,8 +165,8 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
 
             return exit_code([show_completed(run, options)])
         manifest = run.manifest()
+    from evalcore.analytics.integrity import check_plan
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-    from evalcore.pipeline.integrity import check_plan
 
     # No worker is started for what none could execute.
     check_plan(run, manifest)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -131,11 +130,9 @@ class RunningItem:
         """Return what calls providers for the item, with a ledger of its own."""
         if self.calls is None:
             return None
-        item = self.item
-        asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
-        calls = self.calls.for_item(item.iteration, self.timer, item.number, asker)
-        calls.refusals = self.refusals
-        return calls
+        from evalcore.execution.calls import ItemCalls
+
+        return ItemCalls(self.calls, self.item, self.timer, self.refusals)
 
     def tell_refusals(self, finished: FinishedItem) -> None:
         """Note which refusals of providers the item ended with; others were made good."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine
 
 
-_ENTRY: Final = "evalcore.checks.python_call:check_in_worker"
+_ENTRY: Final = "evalcore.checks.python:check_in_worker"
 
 
 @dataclass(frozen=True, slots=True)

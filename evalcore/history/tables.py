@@ -18,7 +18,7 @@ from evalcore.storage.store import ObjectStore
 MEMORY_LIMIT_MB: Final = 1_024
 
 
-def open_history(
+def HistoryViews(
     store: ObjectStore,
     *,
     suites: Collection[str] | None = None,

@@ -54,11 +54,11 @@ _ROUNDS: Final = 3
 # What a gate needs of each run and variant: shares, required scores, weighted means.
 DECIDE = """
 import json, resource, sys, time
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.storage.local import LocalStore
 from pathlib import Path
 started = time.perf_counter()
-with HistoryViews(LocalStore(Path(sys.argv[1])), tables=["assertions"]) as history:
+with open_history(LocalStore(Path(sys.argv[1])), tables=["assertions"]) as history:
     rows = history.execute('''
         SELECT run_id, variant, count(*), count(*) FILTER (outcome = 'passed'),
             count(*) FILTER (required IS NOT NULL AND score < required - 1e-9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evalcore.analytics.named import query_text
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.storage.store import ObjectStore
 
@@ -26,7 +26,7 @@ class CaseVariances(NamedTuple):
 def read_case_variances(store: ObjectStore, suite: str, cases_sha256: str) -> CaseVariances:
     """Return the variances that the history of a suite shows."""
     parameters = {"suite": suite, "cases_sha256": cases_sha256}
-    opened = HistoryViews(store, suites=[suite], tables=["runs", "cases"])
+    opened = open_history(store, suites=[suite], tables=["runs", "cases"])
     with opened as connection, damage_located(store):
         row = connection.execute(query_text("case_variances"), parameters).fetchone()
     runs, noise, observed, iterations = row or (0, None, None, None)

@@ -14,7 +14,7 @@ from evalcore.history.columns import ASSERTIONS, CASES, RUNS
 from evalcore.history.entering import Step
 from evalcore.history.files import local_files, rows_query, table_files
 from evalcore.history.known_runs import EndedRun, ended_runs, stored_runs
-from evalcore.history.run_rows import version_of
+from evalcore.history.run_rows import manifest_version
 from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.baselines import list_baselines
@@ -105,7 +105,7 @@ def _reason_to_keep(
     if run.run_id not in rows:
         return "is not in the history: `evalcore history sync` enters it"
     version, stored = rows[run.run_id]
-    if version != version_of(each.manifest):
+    if version != manifest_version(each.manifest):
         return "has changed since it entered the history: `evalcore history sync` enters it again"
     try:
         expected = _result_rows(run, each.manifest)

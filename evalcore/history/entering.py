@@ -15,7 +15,7 @@ from evalcore.history.columns import ASSERTIONS, CASES, GATES, RUNS
 from evalcore.history.commits import commit_runs
 from evalcore.history.data_files import open_writer
 from evalcore.history.known_runs import EndedRun
-from evalcore.history.run_rows import RunRows, version_of, write_run_rows
+from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import temporary_folder
 
@@ -110,7 +110,7 @@ def _staged(each: EndedRun, folder: Path, damaged: dict[str, str]) -> RunRows | 
     """Return a run's rows; None if it is damaged, deleted, or goes on at the moment."""
     try:
         rows = write_run_rows(each.run, each.manifest, folder)
-        return rows if version_of(each.run.manifest()) == rows.version else None
+        return rows if manifest_version(each.run.manifest()) == rows.version else None
     except ObjectNotFoundError:
         return None
     except DamagedRunError as error:

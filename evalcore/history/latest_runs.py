@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from evalcore.analytics.named import query_text
 from evalcore.history.changes import describe_changes
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.trend import RunPoint, run_points
 from evalcore.history.unreadable_files import damage_located
 from evalcore.storage.store import ObjectStore
@@ -30,7 +30,7 @@ class LatestRun(NamedTuple):
 
 def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
     """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
-    with HistoryViews(store, tables={"runs"}) as connection, damage_located(store):
+    with open_history(store, tables={"runs"}) as connection, damage_located(store):
         rows = connection.execute(query_text("history_latest"), {"most": _RUNS}).fetchall()
     points: dict[str, list[RunPoint]] = {}
     for row, point in zip(rows, run_points([row[1:] for row in rows]), strict=True):

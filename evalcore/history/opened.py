@@ -12,7 +12,7 @@ import _duckdb as duckdb
 
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.trend import SuiteHistory
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.settings import read_settings
@@ -44,7 +44,7 @@ class History:
         self.store = store
         if refresh:
             sync(store)
-        self._connection = HistoryViews(store)
+        self._connection = open_history(store)
 
     def sql(self, text: str, **parameters: Any) -> duckdb.DuckDBPyRelation:
         """Return the answer to a query; `$name` in it stands for a parameter.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalcore.analytics.named import query_text
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.sql.connection import literal_path
 from evalcore.storage.store import ObjectStore
@@ -40,7 +40,7 @@ class PastRows:
     def __init__(self, store: ObjectStore, suite: str) -> None:
         self._suite = suite
         self._store = store
-        self._connection = HistoryViews(store, suites=[suite], tables=["runs", "cases"])
+        self._connection = open_history(store, suites=[suite], tables=["runs", "cases"])
 
     def __enter__(self) -> PastRows:
         return self

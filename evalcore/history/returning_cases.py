@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from evalcore.analytics.named import query_text
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
 from evalcore.storage.store import ObjectStore
@@ -25,7 +25,7 @@ def returning_cases(
     if not entries:
         return {}
     parameters = {"cases": [entry.case for entry in entries], "most": runs}
-    opened = HistoryViews(store, suites=suites, tables=["runs", "cases"])
+    opened = open_history(store, suites=suites, tables=["runs", "cases"])
     with opened as connection, damage_located(store):
         rows = connection.execute(query_text("returning_cases"), parameters).fetchall()
     ready: dict[QuarantineEntry, tuple[str, ...]] = {}

@@ -12,7 +12,7 @@ from evalcore.history.delta import create_table, open_table, repeated
 from evalcore.history.entering import COMMIT_ORDER, Entrance, Progress, Step, ignore
 from evalcore.history.known_runs import ended_runs, known_runs, stored_runs, unknown_runs
 from evalcore.history.locations import HISTORY_PREFIX, log_prefix, table_prefix
-from evalcore.history.run_rows import version_of
+from evalcore.history.run_rows import manifest_version
 from evalcore.history.unreadable_files import remove_unreadable_files
 from evalcore.storage.store import ObjectStore
 
@@ -50,7 +50,7 @@ def sync(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore
         each
         for each in ended_runs(store, unknown_runs(store, in_tables), damaged)
         if each.run.run_id not in in_tables
-        or in_tables[each.run.run_id].version != version_of(each.manifest)
+        or in_tables[each.run.run_id].version != manifest_version(each.manifest)
     ]
     step("listed")
     if ended:

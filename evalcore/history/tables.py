@@ -18,7 +18,7 @@ from evalcore.storage.store import ObjectStore
 MEMORY_LIMIT_MB: Final = 1_024
 
 
-def HistoryViews(
+def open_history(
     store: ObjectStore,
     *,
     suites: Collection[str] | None = None,

@@ -11,7 +11,7 @@ from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
 from evalcore.history.changes import Fingerprint, describe_changes
 from evalcore.history.locations import partition_suite
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.unreadable_files import damage_located
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.trend import Metric, Trend, TrendPoint
@@ -150,13 +150,13 @@ class SuiteHistory:
     ) -> None:
         opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
         tables = {name for name, is_opened in opened.items() if is_opened}
-        self._connection = HistoryViews(store, suites=[suite], since=since, tables=tables)
+        self._connection = open_history(store, suites=[suite], since=since, tables=tables)
         self._store = store
         self.suite = suite
         if not self._has_runs():
             self.suite = _similar_suite(store, suite)
             self._connection.close()
-            self._connection = HistoryViews(store, suites=[self.suite], since=since, tables=tables)
+            self._connection = open_history(store, suites=[self.suite], since=since, tables=tables)
         self._since = since
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class SuiteHistory:
 
 def _similar_suite(store: ObjectStore, suite: str) -> str:
     """Return the suite of the history that shares its key with this name; raise `UsageError`."""
-    with HistoryViews(store, tables={"runs"}) as connection, damage_located(store):
+    with open_history(store, tables={"runs"}) as connection, damage_located(store):
         rows = connection.execute("SELECT DISTINCT suite FROM runs ORDER BY 1").fetchall()
     suites = [str(row[0]) for row in rows]
     if suite in suites:

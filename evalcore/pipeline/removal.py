@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.history.known_runs import KnownRun, known_runs
-from evalcore.history.run_rows import is_ended, version_of
+from evalcore.history.run_rows import is_ended, manifest_version
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.baselines import list_baselines
@@ -151,7 +151,7 @@ def _own_reason(run: StoredRun, manifest: Manifest, now: datetime) -> str:
 
 def _is_known(in_tables: Mapping[str, KnownRun], manifest: Manifest) -> bool:
     entry = in_tables.get(manifest.id)
-    return entry is not None and entry.version == version_of(manifest)
+    return entry is not None and entry.version == manifest_version(manifest)
 
 
 def _key(run: Listed) -> NameKey:

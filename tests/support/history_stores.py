@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from evalcore.history.columns import TABLES
 from evalcore.history.compaction import compact
 from evalcore.history.sync import rebuild, sync
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.gate import GateSpec
@@ -121,7 +121,7 @@ def rows_of(store: ObjectStore, table: str) -> Rows:
 
 def all_rows(store: ObjectStore, tables: Collection[str] = tuple(TABLES)) -> dict[str, Rows]:
     """Return all rows of several tables of the history, by their names."""
-    with HistoryViews(store, tables=tables) as connection:
+    with open_history(store, tables=tables) as connection:
         return {table: _rows(connection, table) for table in tables}
 
 

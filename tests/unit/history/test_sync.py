@@ -19,7 +19,7 @@ from evalcore.history.compaction import compact
 from evalcore.history.locations import partition_suite
 from evalcore.history.statement import QueryError
 from evalcore.history.sync import rebuild, sync
-from evalcore.history.tables import HistoryViews
+from evalcore.history.tables import open_history
 from evalcore.history.trend import SuiteHistory
 from evalcore.model.evidence import Evidence
 from evalcore.model.gate import GateSpec
@@ -161,7 +161,7 @@ def test_names_are_data(store: LocalStore) -> None:
         run: [name] for name, run in runs.items()
     }
     for name, run in runs.items():
-        with HistoryViews(store, suites=[name]) as connection:
+        with open_history(store, suites=[name]) as connection:
             assert connection.execute("SELECT run_id FROM runs").fetchall() == [(run,)]
 
 
@@ -200,7 +200,7 @@ def test_only_the_runs_of_a_time_and_of_suites_are_opened(store: LocalStore) -> 
     }
     sync(store)
     since = FIRST + timedelta(days=5)
-    with HistoryViews(store, suites=["a"], since=since) as connection:
+    with open_history(store, suites=["a"], since=since) as connection:
         ids = connection.execute("SELECT DISTINCT run_id FROM cases ORDER BY 1").fetchall()
     assert ids == [(runs["a", 5],), (runs["a", 40],)]
 
@@ -327,7 +327,7 @@ def test_a_damaged_table_is_told_and_can_be_made_anew(
     with pytest.raises(
         StoreError, match=rf"history/{table}[ /].*`evalcore history rebuild`"
     ) as told:
-        HistoryViews(store)
+        open_history(store)
     assert "<unknown>" not in str(told.value)
 
     rebuild(store)

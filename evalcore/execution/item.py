@@ -46,7 +46,7 @@ from evalcore.model.turns import turn_block
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
-from evalcore.targets.wrappers import may_strip_reasoning, strips_reasoning, without_reasoning
+from evalcore.targets.wrappers import strips_reasoning, without_reasoning
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.machine_faults import faults_noted_by
 
@@ -424,7 +424,6 @@ class ItemEvidence:
         self._inputs = inputs
         self._grading = grading
         self._targets: dict[tuple[str, str], Runnable] = {}
-        self._may_strip = may_strip_reasoning(suite)
 
     def stored(self, item: WorkItem) -> Evidence | None:
         """Return the evidence that needs no execution; None if the target has to answer."""
@@ -435,7 +434,7 @@ class ItemEvidence:
         return None if earlier is None else earlier.evidence
 
     def _fixture(self, item: WorkItem, fixture: Evidence) -> Evidence:
-        if not self._may_strip or item.target is None:
+        if item.target is None:
             return fixture
         strips = strips_reasoning(item.target, item.variant)
         return without_reasoning(fixture) if strips else fixture

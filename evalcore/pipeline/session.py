@@ -419,8 +419,8 @@ class RunSession:
                 from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
-                modules = {kind_facts(kind).preloads for kind in kinds} - {None}
-                self._pool = WorkerPool(sorted(module for module in modules if module))
+                facts = map(kind_facts, kinds)
+                self._pool = WorkerPool(sorted({fact.module for fact in facts if fact.in_workers}))
             return self._pool
 
     def _make_context(self) -> RunCallContext:

@@ -16,7 +16,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
-from evalcore.repository import find_upward
+from evalcore.settings import find_upward
 
 
 @with_config(STRICT)

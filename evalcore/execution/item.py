@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -47,7 +46,7 @@ from evalcore.model.turns import turn_block
 from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
-from evalcore.targets.wrappers import may_strip_reasoning, strips_reasoning, without_reasoning
+from evalcore.targets.wrappers import strips_reasoning, without_reasoning
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.machine_faults import faults_noted_by
 
@@ -131,11 +130,9 @@ class RunningItem:
         """Return what calls providers for the item, with a ledger of its own."""
         if self.calls is None:
             return None
-        item = self.item
-        asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
-        calls = self.calls.for_item(item.iteration, self.timer, item.number, asker)
-        calls.refusals = self.refusals
-        return calls
+        from evalcore.execution.calls import ItemCalls
+
+        return ItemCalls(self.calls, self.item, self.timer, self.refusals)
 
     def tell_refusals(self, finished: FinishedItem) -> None:
         """Note which refusals of providers the item ended with; others were made good."""
@@ -427,7 +424,6 @@ class ItemEvidence:
         self._inputs = inputs
         self._grading = grading
         self._targets: dict[tuple[str, str], Runnable] = {}
-        self._may_strip = may_strip_reasoning(suite)
 
     def stored(self, item: WorkItem) -> Evidence | None:
         """Return the evidence that needs no execution; None if the target has to answer."""
@@ -438,7 +434,7 @@ class ItemEvidence:
         return None if earlier is None else earlier.evidence
 
     def _fixture(self, item: WorkItem, fixture: Evidence) -> Evidence:
-        if not self._may_strip or item.target is None:
+        if item.target is None:
             return fixture
         strips = strips_reasoning(item.target, item.variant)
         return without_reasoning(fixture) if strips else fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from evalcore.checks.registry import AWAITED
-from evalcore.execution.adaptive import FIRST, ConcurrencyShare
 from evalcore.execution.limits import most_processes
+from evalcore.execution.rates import FIRST, ConcurrencyShare
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, Stopped

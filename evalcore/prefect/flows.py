@@ -28,7 +28,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
-from evalcore.execution.adaptive import FIRST
+from evalcore.execution.rates import FIRST
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.worker import OpenRun, Stopped

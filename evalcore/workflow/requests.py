@@ -94,12 +94,11 @@ class RequestTemplate:
         none. Raises `BlockError` for a variable that may not be read, and for another one not set.
         """
         name = match[1]
+        value: str | None
         if self._services.of_service:
             may_read = name in read_settings(os.environ, Path.cwd()).readable_names
-            value, place = (
-                os.environ.get(name, match[2]),
-                "`readable_names` of the service's settings",
-            )
+            value = os.environ.get(name, match[2])
+            place = "`readable_names` of the service's settings"
         else:
             variables = suite_variables(self._services.folder)
             may_read = variables.may_read(name, secret=secret)

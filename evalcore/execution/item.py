@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from evalcore.checks.base import CheckContext, no_labels
 from evalcore.checks.grading import grade, waits
-from evalcore.checks.human_results import as_if_answered, is_human
+from evalcore.checks.human import as_if_answered, is_human
 from evalcore.checks.registry import find_check
-from evalcore.checks.subject import CheckContext, no_labels
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.execution.row import (
     FinishedItem,
@@ -636,7 +636,7 @@ class ItemGrading:
         self._warm: set[str] = set()
         self._awaited_scorers = False
         if suite.scorers:
-            from evalcore.checks.scorers.registry import is_awaited
+            from evalcore.checks.scorers import is_awaited
 
             self._awaited_scorers = any(map(is_awaited, suite.scorers))
 
@@ -730,7 +730,7 @@ class ItemGrading:
         """Return the entries of the suite's scorers; the item's time limit does not cover them."""
         if not self._suite.scorers:
             return ()
-        from evalcore.checks.scorers.scoring import score_evidence
+        from evalcore.checks.scorers import score_evidence
 
         context, thread = self.context, None
         if running.calls is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.checks.subject import CheckContext
+from evalcore.checks.base import CheckContext
 from evalcore.errors import EvalError, TargetError
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.judging.prompts import images_of

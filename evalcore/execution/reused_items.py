@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.checks.scorers.score import stored_raw
+from evalcore.checks.scorers import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.execution.row import FinishedItem, row_metrics
 from evalcore.model.assertion import AssertionResult, Outcome

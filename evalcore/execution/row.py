@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from evalcore.checks.human_results import as_if_answered, is_awaiting, with_best_score
+from evalcore.checks.human import as_if_answered, is_awaiting, with_best_score
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten

@@ -55,7 +55,7 @@ from evalcore.targets.nodes import (
 )
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Message, Work, input_messages, prompt_of
+from evalcore.targets.work import Answering, Message, Work, input_messages, prompt_of
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 from evalcore.workflow.events import Event, ProviderCall, Snapshot
@@ -132,7 +132,7 @@ class FlowOptions(BaseModel):
     )
 
 
-class FlowTarget:
+class FlowTarget(Answering):
     """Calls the factory and runs what it returns.
 
     Model calls that the functions make through their context are counted by the engine; without
@@ -142,10 +142,6 @@ class FlowTarget:
     def __init__(self, options: FlowOptions, context: BuildContext) -> None:
         self._options = options
         self._context = context
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a flow may take its time."""
-        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the answer.

@@ -32,9 +32,21 @@ from evalcore.targets.function_context import FlowContext, arguments_for
 from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
 from evalcore.workflow.definition import BlockCondition
-from evalcore.workflow.events import BlockError, EventType, ProviderCall, Snapshot, by_block
+from evalcore.workflow.events import (
+    BlockError,
+    EventType,
+    ProviderCall,
+    Snapshot,
+    by_block,
+)
 from evalcore.workflow.run_store import EventLog, RunStore
-from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
+from evalcore.workflow.values import (
+    MISSING,
+    WorkflowState,
+    at_path,
+    parsed,
+    text_of,
+)
 
 When = Callable[[Look], bool]
 """Whether the condition holds for what stands at its paths."""

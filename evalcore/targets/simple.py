@@ -14,7 +14,7 @@ from evalcore.jsonvalues import parse_storable
 from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
-from evalcore.repository import repository_root
+from evalcore.settings import repository_root
 from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
 from evalcore.targets.work import Answering, Work

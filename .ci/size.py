@@ -21,7 +21,6 @@ INPUT = frozenset(
     [
         "formats",
         "checks",
-        "conversion",
         "importers",
         "declared",
         "mistakes",

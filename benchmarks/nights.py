@@ -9,16 +9,9 @@ from typing import Any, NamedTuple
 import numpy
 
 from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
-from evalcore.gates.gate import Gate
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule
 from evalcore.gates.over_time import NoDrift, NoDropFromHistory, NoNewFailures
-from evalcore.gates.sequential import (
-    CaseValue,
-    RoundGates,
-    RoundItem,
-    SeenValue,
-    SequentialGate,
-    SequentialRule,
-)
+from evalcore.gates.sequential import RoundGates, RoundItem, SeenValue, SequentialGate
 from evalcore.model.comparison import (
     CaseState,
     Comparison,

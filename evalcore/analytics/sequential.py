@@ -7,7 +7,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from evalcore.analytics.named import read_rows
-from evalcore.gates.sequential import DIFFERENCES, CaseValue, RoundItem, SeenValue, SequentialRule
+from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule
+from evalcore.gates.sequential import RoundItem, SeenValue
 from evalcore.sql.connection import BoundedConnection
 
 if TYPE_CHECKING:

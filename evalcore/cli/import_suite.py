@@ -74,10 +74,10 @@ def import_command(
     that only Python can do are written to a module beside it. No file is overwritten without
     --force.
     """
-    from evalcore.conversion.converted import Notes
-    from evalcore.conversion.foreign_file import read_foreign_file
-    from evalcore.conversion.registry import ImportOptions, convert, recognise_source
-    from evalcore.conversion.written_suite import suite_text
+    from evalcore.importers.converted import Notes
+    from evalcore.importers.files import read_foreign_file
+    from evalcore.importers.registry import ImportOptions, convert, recognise_source
+    from evalcore.importers.written_suite import suite_text
 
     opened = read_foreign_file(file).with_columns(_renamed(columns))
     source = source or recognise_source(opened)

@@ -106,10 +106,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except DamagedRunError as error:
             from evalcore.cli.options import AS_JSON
-            from evalcore.report.registry import render_damaged
+            from evalcore.report.registry import damaged_json
 
             if ctx.meta.get(AS_JSON):
-                click.echo(render_damaged(error, "json"), nl=False)
+                click.echo(damaged_json(error), nl=False)
             raise
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -20,7 +20,7 @@ from evalcore.cli.options import (
 from evalcore.cli.showing import present, print_terminal
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline.finish import RunView, view_run
-from evalcore.report.registry import JSON, check_form, find_form, render_damaged
+from evalcore.report.registry import JSON, check_form, damaged_json, find_form
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 
@@ -57,10 +57,9 @@ def report(
     try:
         _show(run, chosen, output, exports, verbose=verbose)
     except DamagedRunError as error:
-        # Printed here in any form, JSON too.
         click.get_current_context().meta[AS_JSON] = False
-        if chosen is not None:
-            write_form((render_damaged(error, chosen),), output)
+        if chosen == JSON:
+            write_form((damaged_json(error),), output)
         raise
 
 

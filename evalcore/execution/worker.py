@@ -1,8 +1,8 @@
 """The worker of a process: one event loop in a thread of its own, and the runs open in it.
 
 Concurrency belongs to the run, not to the shard: the items of the next shard start while the last
-ones of the shard before drain. An item takes a slot when it leaves the queue, so that nothing that
-waits for a shard or for a commit holds one.
+ones of the shard before drain. An item counts from when it leaves the queue, so that nothing
+that waits for a shard or for a commit holds a place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from contextvars import Context, copy_context
 from typing import Any, Final, NamedTuple, TypeVar
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.execution.adaptive import Slot, Slots
 from evalcore.execution.calls import Calls, RunCallContext, Session
 from evalcore.execution.item import ItemRunner, run_inline
 from evalcore.execution.row import FinishedItem, ItemEnd, ended_item
@@ -87,7 +86,6 @@ class OpenRun:
         self._observer = observer
         self._closing = closing
         self._context: RunCallContext | None = None
-        self._slots: Slots | None = None
         self._session: Session | None = None
         self._queue: deque[_Task] = deque()
         self._running: set[_RunningShard] = set()
@@ -143,7 +141,7 @@ class OpenRun:
     @property
     def limit(self) -> int | None:
         """How many items may run at once; None before one had to wait."""
-        return None if self._slots is None else self._slots.limit
+        return None if self._context is None else self._context.limits.window.limit
 
     def close(self) -> None:
         """Stop what runs, wait for its end, close connections, return what limits lent."""
@@ -241,43 +239,38 @@ class OpenRun:
     async def _prepare(self) -> None:
         async with self._preparing:
             if self._context is None:
-                context = await self.worker.in_thread(self._make_context)
                 self._session = Session()
-                self._slots = Slots(
-                    context.limits.window, held_s=lambda: context.limits.gates.held_s
-                )
-                self._slots.vacant = self._grow
-                self._context = context
+                self._context = await self.worker.in_thread(self._make_context)
 
     def _grow(self) -> None:
-        """Let items of the queue begin in every slot that is free."""
-        slots = self._slots
-        if slots is None or self._reason is not None or self._growth is not None:
+        """Let items of the queue begin, as many as may run at once."""
+        if self._context is None or self._reason is not None or self._growth is not None:
             return
-        starts = 0
-        while self._queue and slots.has_room():
+        limits, starts = self._context.limits, 0
+        while self._queue and (held_s := limits.gates.held_s) <= 0:
+            if len(self._items) >= limits.window.limit:
+                limits.window.note_full()
+                return
             if starts == _STARTS_PER_TURN:
                 self._growth = self.worker.loop.call_soon(self._grow_further)
                 return
-            self._start(slots, self._queue.popleft())
+            self._start(self._queue.popleft())
             starts += 1
-        if self._queue and (held_s := slots.held_s()) > 0:
+        if self._queue:
             self._growth = self.worker.loop.call_later(held_s, self._grow_further)
 
     def _grow_further(self) -> None:
         self._growth = None
         self._grow()
 
-    def _start(self, slots: Slots, task: _Task) -> None:
-        slot = slots.enter()
+    def _start(self, task: _Task) -> None:
         task[0].begun = True
         context = task[0].shard.context.copy()
-        serving = self.worker.loop.create_task(self._serve(slot, task), context=context)
+        serving = self.worker.loop.create_task(self._serve(task), context=context)
         self._items.add(serving)
 
         def ended(_: asyncio.Task[None]) -> None:
             self._items.discard(serving)
-            slots.close(slot)
             # Read of each task: asyncio logs an exception that was never retrieved.
             error = None if serving.cancelled() else serving.exception()
             if error is not None:
@@ -286,12 +279,12 @@ class OpenRun:
 
         serving.add_done_callback(ended)
 
-    async def _serve(self, slot: Slot, task: _Task) -> None:
+    async def _serve(self, task: _Task) -> None:
         """Run an item and record it."""
         if self._context is None or self._session is None:
             raise RuntimeError("an item began before its run was prepared")
         running, position, item = task
-        calls = Calls(self._context, self._session, slot)
+        calls = Calls(self._context, self._session)
         finished = await self._runner.run(item, calls)
         self._record(running, position, finished)
         await self._store_large_blobs(running.shard)
@@ -335,7 +328,7 @@ class OpenRun:
         if self._session is not None and self._context is not None:
             # The next calls begin without the fault that this session has met.
             ended, self._session = self._session, Session()
-            self.worker.loop.create_task(ended.__aexit__(None, None, None))
+            self.worker.loop.create_task(ended.close())
 
     def _cancel_items(self) -> None:
         self._queue.clear()
@@ -361,7 +354,7 @@ class OpenRun:
         while self._open_calls:  # commits
             await asyncio.sleep(0.01)
         if self._session is not None:
-            await self._session.__aexit__(None, None, None)
+            await self._session.close()
 
 
 class Worker:

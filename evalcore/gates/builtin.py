@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import orjson
 
 from evalcore.declared.parameter_types import FUNCTION, Amount, Flag, MaybeText, Share
 from evalcore.declared.parameters import REQUIRED, Key, Rule
-from evalcore.gates.gate import Gate, compared, number
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
-
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
-
 
 _MAX_EXAMPLES = 3
 
@@ -56,8 +52,6 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
@@ -103,8 +97,6 @@ class PassRate(Gate, example="0.9", outcomes=True):
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         return SequentialRule(CaseValue.PASSED, self.threshold, per_variant=self.per_variant)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
-from evalcore.gates.gate import Gate, number, unmeasured_items
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import (
     CLOCK_NOISE_MS,
@@ -31,9 +31,6 @@ from evalcore.statistics.intervals import (
     p_below,
 )
 from evalcore.statistics.tests import iterations_to_decide, paired_moments
-
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
 
 
 class GateVerdict(NamedTuple):
@@ -380,8 +377,6 @@ class NoSignificantRegression(Gate, compares=True, outcomes=True):
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(CaseValue.DIFFERENCE, -self.margin, self.alpha / 2, per_variant=True)
 

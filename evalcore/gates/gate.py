@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
 from evalcore.mistakes.wording import counted
@@ -12,8 +13,31 @@ from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Counts, Summary
 
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
+
+class CaseValue(StrEnum):
+    """What a sequential gate reads of a case."""
+
+    SCORE = "score"
+    PASSED = "passed"
+    DIFFERENCE = "difference"
+    PAST_DIFFERENCE = "past_difference"
+    RELIABILITY = "reliability"
+
+
+DIFFERENCES = frozenset({CaseValue.DIFFERENCE, CaseValue.PAST_DIFFERENCE})
+
+
+class SequentialRule(NamedTuple):
+    """Passes once the mean of a value is surely at least the boundary, fails once it surely is not.
+
+    Each side errs with probability `alpha` at most. `per_variant`: every variant has to pass.
+    """
+
+    value: CaseValue
+    boundary: float
+    alpha: float = 0.05
+    per_variant: bool = False
+    k: int = 1
 
 
 class Gate:

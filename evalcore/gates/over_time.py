@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount, Count, Level, Share
 from evalcore.gates.comparing import (
@@ -19,7 +19,7 @@ from evalcore.gates.comparing import (
     joined,
     judge_difference,
 )
-from evalcore.gates.gate import Gate, compared, number
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
@@ -28,10 +28,6 @@ from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import Moments, moments_of_units, p_below
-
-if TYPE_CHECKING:
-    from evalcore.gates.sequential import SequentialRule
-
 
 _MAX_EXAMPLES = 3
 _CHANCE = 0.05
@@ -139,8 +135,6 @@ ORDER BY variant_number
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(
             CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, int(self.runs)
@@ -472,8 +466,6 @@ FROM totals CROSS JOIN means
 
     @property
     def sequential(self) -> SequentialRule:
-        from evalcore.gates.sequential import CaseValue, SequentialRule
-
         return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:

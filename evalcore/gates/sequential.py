@@ -10,38 +10,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
+from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.sequential import MeanTest, RoundMeanTest, mcnemar_e_value
-
-
-class CaseValue(StrEnum):
-    """What a sequential gate reads of a case."""
-
-    SCORE = "score"
-    PASSED = "passed"
-    DIFFERENCE = "difference"
-    PAST_DIFFERENCE = "past_difference"
-    RELIABILITY = "reliability"
-
-
-DIFFERENCES = frozenset({CaseValue.DIFFERENCE, CaseValue.PAST_DIFFERENCE})
-
-
-class SequentialRule(NamedTuple):
-    """Passes once the mean of a value is surely at least the boundary, fails once it surely is not.
-
-    Each side errs with probability `alpha` at most. `per_variant`: every variant has to pass.
-    """
-
-    value: CaseValue
-    boundary: float
-    alpha: float = 0.05
-    per_variant: bool = False
-    k: int = 1
 
 
 class SeenValue(NamedTuple):
@@ -62,9 +36,6 @@ class SequentialGate:
         names = list(variants) if rule.per_variant else [""]
         self._most_variants = 1 if rule.per_variant else max(len(variants), 1)
         self._tests = {name: _Test(rule, cases) for name in names}
-        # Any of several variants may fail the gate by chance: Bonferroni. All have to pass.
-        self._fail_bound = math.log(len(names) / rule.alpha)
-        self._pass_bound = math.log(1 / rule.alpha)
         self.outcome: GateOutcome | None = None
         self.cases = 0
 
@@ -77,10 +48,7 @@ class SequentialGate:
             test = self._tests.get(case_value.variant)
             if case_value.value is self.rule.value and test is not None:
                 test.add(self._pooled(case_value))
-        if any(test.log_below >= self._fail_bound for test in self._tests.values()):
-            self.outcome = GateOutcome.FAIL
-        elif all(test.log_above >= self._pass_bound for test in self._tests.values()):
-            self.outcome = GateOutcome.PASS
+        self.outcome = _outcome(list(self._tests.values()), self.rule.alpha)
 
     def _pooled(self, value: SeenValue) -> float:
         """Return the case's value, whose mean over the cases reaches the boundary if the mean over
@@ -123,6 +91,15 @@ class _Test:
             return log_e - (math.log(2) if self._binary else 0.0)
         e_value = mcnemar_e_value(self._worse, self._better)
         return math.log((math.exp(min(log_e, 700.0)) + e_value) / 2)
+
+
+def _outcome(tests: Sequence[_Test | RoundMeanTest], alpha: float) -> GateOutcome | None:
+    """Return what the tests of the variants say; None as long as it is open."""
+    # Any of several variants may fail the gate by chance: Bonferroni. All have to pass.
+    if any(test.log_below >= math.log(len(tests) / alpha) for test in tests):
+        return GateOutcome.FAIL
+    passed = all(test.log_above >= math.log(1 / alpha) for test in tests)
+    return GateOutcome.PASS if passed else None
 
 
 class SequentialGates:
@@ -207,7 +184,6 @@ class RoundGate:
         if self.rule.value is CaseValue.SCORE:
             sizes = Counter(item.group for item in own)
             weights = [1 / len(sizes) / sizes[item.group] for item in own]
-        # Any of several variants may fail the gate by chance: Bonferroni. All have to pass.
         return RoundMeanTest(self.rule.boundary, weights, self._most, self.rule.alpha)
 
     def _own(self, name: str, items: Sequence[RoundItem]) -> list[RoundItem]:
@@ -235,13 +211,7 @@ class RoundGate:
             own = self._own(name, items)
             is_score = self.rule.value is CaseValue.SCORE
             test.add([item.score if is_score else item.passed for item in own])
-        fail_bound = math.log(len(self._tests) / self.rule.alpha)
-        if any(test.log_below >= fail_bound for test in self._tests.values()):
-            return GateOutcome.FAIL
-        pass_bound = math.log(1 / self.rule.alpha)
-        if all(test.log_above >= pass_bound for test in self._tests.values()):
-            return GateOutcome.PASS
-        return None
+        return _outcome(list(self._tests.values()), self.rule.alpha)
 
     def _reliability(self, items: Sequence[RoundItem]) -> GateOutcome | None:
         """Return what the rounds to come cannot change."""

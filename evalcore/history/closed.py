@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import _duckdb as duckdb
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.history.columns import TABLES
 from evalcore.history.files import damage_told, local_files, rows_query, table_files
 from evalcore.history.statement import ITEMS, QueryError, parse_statement, short_reason
 from evalcore.history.unreadable_files import damage_located
-from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.store import ObjectStore

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import _duckdb as duckdb
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import UsageError
-from evalcore.history.whole_parts import whole_parts
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.runs import StoredRun
 

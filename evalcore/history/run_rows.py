@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import _duckdb as duckdb
 import orjson
 
+from evalcore.analytics.integrity import check_counts, whole_parts
 from evalcore.analytics.named import query_text
 from evalcore.analytics.spread import Measures, read_measures, read_samples
 from evalcore.analytics.summary import reduction_of
@@ -28,7 +29,6 @@ from evalcore.history.fingerprints import (
     variant_model,
 )
 from evalcore.history.locations import partition_suite
-from evalcore.history.whole_parts import check_parts, whole_parts
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.sample import NO_SAMPLE, Sample
@@ -40,7 +40,6 @@ from evalcore.statistics.intervals import (
     estimate_rate,
     estimate_total,
 )
-from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun, partial_reasons
 
 _CASES_BEGIN: Final = b'"cases":['
@@ -78,11 +77,6 @@ def write_run_rows(run: StoredRun, manifest: Manifest, folder: Path) -> RunRows:
         tables = _RunTables(run, manifest, folder)
         try:
             return tables.write(list(files.values()))
-        except duckdb.Error as error:
-            check_parts(manifest, files, thorough=True)
-            reason = str(error).partition("\n")[0]
-            damage = Damage("results", f"cannot be read: {reason}")
-            raise DamagedRunError(run.run_id, (damage,)) from error
         finally:
             tables.close()
 
@@ -227,21 +221,10 @@ class _RunTables:
 
     def _check_counts(self, variants: Mapping[int, Mapping[str, Any]]) -> None:
         """Raise `DamagedRunError` unless the rows of a completed run are what it counted."""
-        if self._manifest.state is not State.COMPLETED:
-            return
-        plan = self._manifest.plan
-        names = [name for name in asdict(Counts()) if name != "planned"]
-        counted = {name: sum(row[name] for row in variants.values()) for name in names}
-        ended = sum(counted[name] for name in ("completed", "error", "cancelled", "skipped"))
-        stored = {**(self._manifest.counts or {}), "planned": plan.items}
-        counted["planned"] = ended
-        damages = [
-            Damage(MANIFEST, f"counts {stored[name]} items {name}; the rows have {count}")
-            for name, count in counted.items()
-            if name in stored and stored[name] != count
-        ]
-        if damages:
-            raise DamagedRunError(self._run.run_id, tuple(damages))
+        if self._manifest.state is State.COMPLETED:
+            names = [name for name in asdict(Counts()) if name != "planned"]
+            counted = {name: sum(row[name] for row in variants.values()) for name in names}
+            check_counts(self._manifest, counted)
 
     def _gate_rows(self) -> list[dict[str, Any]]:
         shared = {"run_id": self._run.run_id, "suite": self._suite, "month": self._month}

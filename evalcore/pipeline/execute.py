@@ -14,6 +14,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.shards import ShardReceipt
@@ -21,7 +22,6 @@ from evalcore.execution.worker import OpenRun, Stopped
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.early_stop import stop_rule_of
 from evalcore.pipeline.executors import AloneExecutor, Executor, InlineExecutor, ProcessExecutor
-from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
@@ -359,10 +359,7 @@ def _measured_latency(run: StoredRun) -> float:
     from evalcore.analytics.summary import median_item_s
 
     manifest = run.known_manifest()
-    with (
-        run.result_files(replace(manifest.plan, shards=1)) as parts,
-        naming_damage(run, manifest, {0: parts[0]}),
-    ):
+    with whole_parts(run, manifest, only={0}) as parts:
         return median_item_s(parts[0])
 
 

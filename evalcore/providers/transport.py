@@ -23,8 +23,8 @@ from aiohttp.client_proto import ResponseHandler
 from evalcore.errors import SettingsError
 from evalcore.jsonvalues import parse
 from evalcore.model.exchange import ErrorKind, ProviderError, Request
-from evalcore.network import CERTIFICATES, proxy_for, tls_context
 from evalcore.providers.failures import failed, refused
+from evalcore.trust.network import CERTIFICATES, proxy_for, tls_context
 
 # Of `struct tcp_info`: eight bytes, ten numbers of 32 bits, then what is wanted.
 _LAST_RECEIVED: Final = struct.Struct("=52xI")

@@ -29,14 +29,6 @@ _SHORTEST_BEGINNING: Final = 4
 _DIGEST_BYTES: Final = 32
 
 
-class Stored(NamedTuple):
-    """A recording as it stands in the store."""
-
-    recording: Recording
-    data: bytes
-    etag: str
-
-
 class Listed(NamedTuple):
     """One entry of a listing: its bytes, and what they hold or why they cannot be read."""
 
@@ -52,13 +44,17 @@ class Library:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
-    def read(self, digest: str) -> Stored | None:
-        """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
+    def data(self, digest: str) -> bytes | None:
+        """Return the bytes of a recording, None if there is none."""
         try:
-            entry = self.store.get(recording_key(digest))
+            return self.store.get(recording_key(digest)).data
         except ObjectNotFoundError:
             return None
-        return Stored(_decoded(digest, entry.data), entry.data, entry.etag)
+
+    def read(self, digest: str) -> Recording | None:
+        """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
+        data = self.data(digest)
+        return None if data is None else _decoded(digest, data)
 
     def settle(self, digest: str, data: bytes, gives_way: Callable[[Recording], bool]) -> Recording:
         """Write a recording unless another stands that does not give way; return what stands then.
@@ -141,9 +137,8 @@ class Library:
         )
 
     def _listed(self, digest: str) -> Listed | None:
-        try:
-            data = self.store.get(recording_key(digest)).data
-        except ObjectNotFoundError:
+        data = self.data(digest)
+        if data is None:
             return None  # deleted meanwhile
         try:
             return Listed(digest, data, decode(data))
@@ -269,8 +264,8 @@ def _read(path: Path) -> Recording:
 
 
 def _is_same(library: Library, digest: str, text: bytes) -> bool:
+    there = library.data(digest)
     try:
-        there = library.read(digest)
+        return there is not None and readable(there) == readable(stored(text))
     except RecordingError:
         return False
-    return there is not None and readable(there.data) == readable(stored(text))

@@ -25,7 +25,7 @@ from evalcore.recording.content import (
     differences,
     encode,
 )
-from evalcore.recording.library import Library, Stored
+from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
 from evalcore.storage.store import ObjectStore
@@ -171,8 +171,8 @@ class Recorder:
         is_own = self._is_left_over(entry) and not _is_of_another(entry, asker)
         if self.mode is Mode.RECORD and not is_own:
             return None
-        self._used.add(bytes.fromhex(entry.recording.digest))
-        return _reply_or_error(entry.recording.outcome)
+        self._used.add(bytes.fromhex(entry.digest))
+        return _reply_or_error(entry.outcome)
 
     def _save(
         self,
@@ -214,9 +214,9 @@ class Recorder:
         failed = isinstance(recording.outcome, ProviderError)
         return failed and not is_ours and self.mode is Mode.RECORD
 
-    def _is_left_over(self, entry: Stored) -> bool:
+    def _is_left_over(self, entry: Recording) -> bool:
         """Whether this run recorded it in a process that has ended."""
-        origin = entry.recording.origin
+        origin = entry.origin
         return origin.run is not None and origin.run == self._run and origin.recorder != self._id
 
     def _explained(self, question: Question, redaction: Redaction) -> str:
@@ -247,21 +247,21 @@ class Recorder:
             with suppress(RecordingError):  # a damaged one explains nothing
                 entry = self._library.read(other.digest)
                 if entry is not None:
-                    return Candidate(entry.recording.digest, other)
+                    return Candidate(entry.digest, other)
         return None
 
     def _known_neighbours(self) -> Neighbours:
         with self._lock:
             if self._neighbours is None:
                 listed = self._library.listed(NEIGHBOURS)
-                recordings = [entry.recording for entry in listed if entry.recording is not None]
+                recordings = [each.recording for each in listed if each.recording is not None]
                 self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in recordings)
             return self._neighbours
 
 
-def _is_of_another(entry: Stored, asker: str | None) -> bool:
+def _is_of_another(entry: Recording, asker: str | None) -> bool:
     """Whether another case or variant than this one is known to have asked."""
-    return asker is not None and entry.recording.origin.asker not in (None, asker)
+    return asker is not None and entry.origin.asker not in (None, asker)
 
 
 def _reply_or_error(outcome: Reply | ProviderError) -> Reply:

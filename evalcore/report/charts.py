@@ -5,6 +5,7 @@ Values of the data never become parts of the chart's own expressions: names are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ import orjson
 
 from evalcore.errors import UsageError
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.wording import plural
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.report.escape import escape_data, visible
 
@@ -77,75 +79,69 @@ THEMES: Final[Mapping[str, ChartTheme]] = {"light": LIGHT, "dark": DARK}
 
 def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
     """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
-    import altair
+    import altair as alt
 
     rows = [_row(trend, point) for point in trend.points if point.value is not None]
-    dense = max((_count(trend, variant) for variant in trend.variants), default=0) > _MOST_SPARKS
-    base = _chart(rows)
-    span_s = _span_s(trend)
-    decisions = {row["decision"] for row in rows}
+    points = Counter(point.variant for point in trend.points)
+    dense = max(points.values(), default=0) > _MOST_BARS
+    time, base = _time(trend), _chart(rows)
+    bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+    band = bounds.mark_area(opacity=0.16, line=False)
+    colours = alt.Color("variant:N", scale=alt.Scale(range=list(theme.variants)), sort=None)
+    legend = alt.Legend(title="variant", orient="right") if len(points) > 1 else None
+    axis = alt.Axis(
+        title=trend.metric.heading, tickCount=6, format=".2~f" if trend.metric.is_share else "~s"
+    )
     layers = [
-        _intervals(base, theme, span_s, dense=dense),
-        _lines(base, trend, theme, span_s),
-        _marks(base, decisions, theme, span_s, dense=dense),
-    ]
-    changed = _change_rows(trend)
-    if changed:
-        layers.insert(0, _change_rules(changed, theme, span_s))
-        if len(changed) <= _MOST_LABELS:
-            layers += _change_labels(changed, theme, _first(trend), span_s)
-    chart = altair.layer(*layers).resolve_scale(color="independent", shape="independent")
-    chart = chart.properties(
-        width=_WIDTH,
-        height=_HEIGHT,
-        background=theme.ground,
-        padding=12,
-        title=altair.TitleParams(
-            text=_name(trend.suite),
-            subtitle=f"{trend.metric.heading} over {_runs(trend)}",
-            anchor="start",
-            fontSize=15,
-            color=theme.text,
-            subtitleColor=theme.soft,
+        *_changes(trend, theme, time),
+        (band if dense else bounds.mark_rule(opacity=0.45, strokeWidth=2)).encode(
+            x=time,
+            y=alt.Y("low:Q"),
+            y2=alt.Y2("high:Q"),
+            color=colours.legend(None),
+            detail="variant:N",
         ),
+        base.mark_line(strokeWidth=1.6).encode(
+            x=time,
+            y=alt.Y("value:Q", axis=axis, scale=alt.Scale(zero=False, nice=True, padding=8)),
+            color=colours.legend(legend),
+        ),
+        _marks(base, {row["decision"] for row in rows}, theme, dense=dense).encode(x=time),
+    ]
+    chart = alt.layer(*layers).resolve_scale(color="independent", shape="independent")
+    runs = len({point.run_id for point in trend.points})
+    title = alt.TitleParams(
+        text=_name(trend.suite),
+        subtitle=f"{trend.metric.heading} over {runs:,} {plural(runs, 'run')}",
+        anchor="start",
+        fontSize=15,
+        color=theme.text,
+        subtitleColor=theme.soft,
+    )
+    texts = {"labelColor": theme.text, "titleColor": theme.soft, "titleFontWeight": "normal"}
+    lines = {"gridColor": theme.grid, "domainColor": theme.line, "tickColor": theme.line}
+    chart = (
+        chart.properties(
+            width=_WIDTH, height=_HEIGHT, background=theme.ground, padding=12, title=title
+        )
+        .configure_view(stroke=None)
+        .configure_axis(grid=True, **lines, **texts)
+        .configure_legend(labelLimit=260, **texts)
     )
     # The check against Vega-Lite's schema takes seconds for a year of runs.
-    spec: Spec = _configured(chart, theme).to_dict(validate=False)
+    spec: Spec = chart.to_dict(validate=False)
     return spec
-
-
-def _configured(chart: Any, theme: ChartTheme) -> Any:
-    return (
-        chart.configure_view(stroke=None)
-        .configure_axis(
-            grid=True,
-            gridColor=theme.grid,
-            domainColor=theme.line,
-            tickColor=theme.line,
-            labelColor=theme.text,
-            titleColor=theme.soft,
-            titleFontWeight="normal",
-        )
-        .configure_legend(
-            labelLimit=260,
-            labelColor=theme.text,
-            titleColor=theme.soft,
-            titleFontWeight="normal",
-        )
-    )
-
-
-def _runs(trend: Trend) -> str:
-    runs = len({point.run_id for point in trend.points})
-    return "1 run" if runs == 1 else f"{runs:,} runs"
-
-
-def _count(trend: Trend, variant: str) -> int:
-    return sum(point.variant == variant for point in trend.points)
 
 
 def _name(text: str) -> str:
     return shorten(" ".join(visible(text).split()), _MOST_NAME)
+
+
+def _chart(rows: list[dict[str, Any]]) -> Any:
+    import altair as alt
+
+    data: Any = alt.Data
+    return alt.Chart(data(values=rows))
 
 
 def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
@@ -159,147 +155,79 @@ def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
         "high": point.high,
         "decision": decision,
         "shown": trend.metric.text(point.value),
-        "title": trend.metric.heading,
         "changes": _name("; ".join(point.changes)),
     }
 
 
-def _change_rows(trend: Trend) -> list[dict[str, Any]]:
-    """Return one row for each run at which something changed, of whichever variant."""
-    texts: dict[str, list[str]] = {}
-    times: dict[str, str] = {}
-    for point in trend.points:
-        if point.changes:
-            times[point.run_id] = point.started_at.isoformat()
-            changes = texts.setdefault(point.run_id, [])
-            changes.extend(change for change in point.changes if change not in changes)
-    return [
-        {"time": times[run], "changes": _name("; ".join(changes))} for run, changes in texts.items()
-    ]
+def _span(trend: Trend) -> tuple[datetime, float]:
+    """Return the first point's time, and the seconds from it to the last one."""
+    times = [point.started_at for point in trend.points] or [datetime.min]
+    return min(times), (max(times) - min(times)).total_seconds()
 
 
-def _span_s(trend: Trend) -> float:
-    """Return the time from the first to the last point in seconds."""
-    times = [point.started_at for point in trend.points]
-    return (max(times) - min(times)).total_seconds() if times else 0.0
+def _time(trend: Trend) -> Any:
+    import altair as alt
 
-
-def _first(trend: Trend) -> datetime:
-    return min(point.started_at for point in trend.points)
-
-
-def _time(span_s: float) -> Any:
-    import altair
-
+    _, span_s = _span(trend)
     form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
-    axis = altair.Axis(
+    axis = alt.Axis(
         title="UTC", labelOverlap=True, labelSeparation=8, tickCount=8, grid=False, format=form
     )
-    return altair.X("time:T", axis=axis, scale=altair.Scale(type="utc", padding=14))
+    return alt.X("time:T", axis=axis, scale=alt.Scale(type="utc", padding=14))
 
 
-def _value(title: str | None, *, share: bool) -> Any:
-    import altair
-
-    axis = altair.Axis(title=title, tickCount=6, format=".2~f" if share else "~s")
-    scale = altair.Scale(zero=False, nice=True, padding=8)
-    return altair.Y("value:Q", axis=axis, scale=scale)
-
-
-def _intervals(base: Any, theme: ChartTheme, span_s: float, *, dense: bool) -> Any:
-    import altair
-
-    bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-    colour = _variant_colour(theme, legend=False)
-    if dense:
-        mark = bounds.mark_area(opacity=0.16, line=False)
-    else:
-        mark = bounds.mark_rule(opacity=0.45, strokeWidth=2)
-    return mark.encode(
-        x=_time(span_s),
-        y=altair.Y("low:Q"),
-        y2=altair.Y2("high:Q"),
-        color=colour,
-        detail="variant:N",
-    )
-
-
-def _variant_colour(theme: ChartTheme, *, legend: bool) -> Any:
-    import altair
-
-    return altair.Color(
-        "variant:N",
-        scale=altair.Scale(range=list(theme.variants)),
-        sort=None,
-        legend=altair.Legend(title="variant", orient="right") if legend else None,
-    )
-
-
-def _lines(base: Any, trend: Trend, theme: ChartTheme, span_s: float) -> Any:
-    metric = trend.metric
-    return base.mark_line(strokeWidth=1.6).encode(
-        x=_time(span_s),
-        y=_value(metric.heading, share=metric.is_share),
-        color=_variant_colour(theme, legend=len(trend.variants) > 1),
-    )
-
-
-def _marks(
-    base: Any, shown_decisions: Collection[str], theme: ChartTheme, span_s: float, *, dense: bool
-) -> Any:
+def _marks(base: Any, shown: Collection[str], theme: ChartTheme, *, dense: bool) -> Any:
     """Return the decisions as marks; in a dense chart those that did not pass."""
-    import altair
+    import altair as alt
 
     marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
-    decisions = [name for name in _DECISIONS if name in shown_decisions]
-    numbers = [_DECISIONS.index(name) for name in decisions]
-    domain = altair.Scale(domain=decisions, range=[theme.decisions[number] for number in numbers])
-    shapes = altair.Scale(domain=decisions, range=[_SHAPES[number] for number in numbers])
-    legend = altair.Legend(title="decision of the run", orient="right")
+    kinds = [
+        kind for kind in zip(_DECISIONS, theme.decisions, _SHAPES, strict=True) if kind[0] in shown
+    ]
+    names, colours, shapes = ([kind[n] for kind in kinds] for n in range(3))
+    legend = alt.Legend(title="decision of the run", orient="right")
     return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
-        x=_time(span_s),
-        y=altair.Y("value:Q"),
-        color=altair.Color("decision:N", scale=domain, legend=legend),
-        shape=altair.Shape("decision:N", scale=shapes, legend=legend),
+        y=alt.Y("value:Q"),
+        color=alt.Color("decision:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
+        shape=alt.Shape("decision:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
         tooltip=[
-            altair.Tooltip("run:N", title="run"),
-            altair.Tooltip("time:T", title="started (UTC)", format="%Y-%m-%d %H:%M"),
-            altair.Tooltip("variant:N", title="variant"),
-            altair.Tooltip("shown:N", title="value"),
-            altair.Tooltip("low:Q", title="95 % from", format=".4~f"),
-            altair.Tooltip("high:Q", title="95 % to", format=".4~f"),
-            altair.Tooltip("decision:N", title="decision"),
-            altair.Tooltip("changes:N", title="changed"),
+            alt.Tooltip("run:N", title="run"),
+            alt.Tooltip("time:T", title="started (UTC)", format="%Y-%m-%d %H:%M"),
+            alt.Tooltip("variant:N", title="variant"),
+            alt.Tooltip("shown:N", title="value"),
+            alt.Tooltip("low:Q", title="95 % from", format=".4~f"),
+            alt.Tooltip("high:Q", title="95 % to", format=".4~f"),
+            alt.Tooltip("decision:N", title="decision"),
+            alt.Tooltip("changes:N", title="changed"),
         ],
     )
 
 
-def _change_rules(rows: list[dict[str, Any]], theme: ChartTheme, span_s: float) -> Any:
-    import altair
+def _changes(trend: Trend, theme: ChartTheme, time: Any) -> Iterator[Any]:
+    """Yield a rule at each run at which something changed, of whichever variant.
 
-    chart = _chart(rows)
-    return chart.mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1).encode(
-        x=_time(span_s), tooltip=[altair.Tooltip("changes:N", title="changed")]
-    )
-
-
-def _change_labels(
-    rows: list[dict[str, Any]], theme: ChartTheme, first: datetime, span_s: float
-) -> list[Any]:
-    """Return what changed as texts: neighbours on lines of their own, the last ones leftward.
-
-    `first` is the time of the chart's first point, at its left edge.
+    A few have a text of what changed: neighbours on lines of their own, the last ones leftward.
     """
-    import altair
+    import altair as alt
 
-    times = [datetime.fromisoformat(row["time"]) for row in rows]
-    texts: dict[tuple[int, bool], list[dict[str, Any]]] = {}
-    for number, (row, time) in enumerate(zip(rows, times, strict=True)):
-        leftward = (time - first).total_seconds() > _LEFTWARD_FROM * span_s
-        texts.setdefault((number % _LABEL_LINES, leftward), []).append(row)
-    layers = []
-    for (line, leftward), values in texts.items():
-        text = _chart(values).mark_text(
+    changed: dict[datetime, dict[str, None]] = {}
+    for point in trend.points:
+        if point.changes:
+            changed.setdefault(point.started_at, {}).update(dict.fromkeys(point.changes))
+    rows = [
+        {"time": at.isoformat(), "changes": _name("; ".join(texts))}
+        for at, texts in changed.items()
+    ]
+    if not rows:
+        return
+    rules = _chart(rows).mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1)
+    yield rules.encode(x=time, tooltip=[alt.Tooltip("changes:N", title="changed")])
+    if len(rows) > _MOST_LABELS:
+        return
+    first, span_s = _span(trend)
+    for number, (row, at) in enumerate(zip(rows, changed, strict=True)):
+        leftward = (at - first).total_seconds() > _LEFTWARD_FROM * span_s
+        text = _chart([row]).mark_text(
             align="right" if leftward else "left",
             baseline="top",
             dx=-3 if leftward else 3,
@@ -307,16 +235,8 @@ def _change_labels(
             color=theme.soft,
             limit=200,
         )
-        top = altair.value(line * _LABEL_HEIGHT)
-        layers.append(text.encode(x=_time(span_s), y=top, text="changes:N"))
-    return layers
-
-
-def _chart(rows: list[dict[str, Any]]) -> Any:
-    import altair
-
-    data: Any = altair.Data
-    return altair.Chart(data(values=rows))
+        top = alt.value(number % _LABEL_LINES * _LABEL_HEIGHT)
+        yield text.encode(x=time, y=top, text="changes:N")
 
 
 _SCALE: Final = 2.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from evalcore.mistakes.wording import counted
 from evalcore.model.comparison import (
@@ -31,6 +31,7 @@ from evalcore.report.view import ListedCase, ReportView, SourceLine
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
 MISSING = "missing"
+CHANGE_MARKS: Final = {REGRESSION: "▼", IMPROVEMENT: "▲", MISSING: "?"}
 
 
 class CaseChange(NamedTuple):
@@ -178,31 +179,29 @@ def _of(
     for difference in differences:
         by_case.setdefault(difference.case, []).append(difference)
     for case, listed in by_case.items():
-        kinds = ", ".join(str(difference.kind) for difference in listed)
-        details = [
-            _detail(each) if each.kind in _SPEAKING else f"{each.kind} {_detail(each)}"
-            for each in listed
-        ]
-        yield CaseChange(
-            direction, variant.variant, name, case, kinds, ", ".join(details), len(listed)
-        )
+        kinds = ", ".join(difference.kind for difference in listed)
+        detail = ", ".join(map(_detail, listed))
+        yield CaseChange(direction, variant.variant, name, case, kinds, detail, len(listed))
 
 
 def _detail(difference: Difference) -> str:
     """Return both values in their unit, and by how much a measure changed."""
+    kind, was, now = difference.kind, difference.was, difference.now
     if difference.missing_from is not None:
         absent = difference.missing_from
-        return "on neither side" if absent == "both" else f"not in the {absent}"
-    text = ""
-    if difference.was is not None or difference.now is not None:
-        kind, was, now = difference.kind, difference.was, difference.now
+        text = "on neither side" if absent == "both" else f"not in the {absent}"
+    elif was is None and now is None:
+        text = ""
+    else:
         text = f"{_value(kind, was)} → {_value(kind, now)}"
         if kind in MEASURE_KINDS and was and now is not None:
             text += f" ({now / was - 1:+.0%})"
     doubts = [] if difference.p is None else [f"p {difference.p:.3g}"]
     if not difference.settled:
         doubts.append("may be chance")
-    return f"{text} ({', '.join(doubts)})" if doubts else text
+    if doubts and difference.missing_from is None:
+        text = f"{text} ({', '.join(doubts)})"
+    return text if kind in _SPEAKING else f"{kind} {text}"
 
 
 _MEASURES: Final = {
@@ -272,14 +271,18 @@ class ComparedView:
         Cases of the baseline only come last.
         """
         names = self._baseline_names
-        earlier = _CaseLookup(case for case in self.baseline.listed() if _variant(case) in names)
+        earlier: dict[_CaseKey, list[ListedCase]] = {}
+        for case in self.baseline.listed():
+            if (name := names.get(case.record["variant"])) is not None:
+                renamed = case._replace(record={**case.record, "variant": name})
+                earlier.setdefault(_case_key(case), []).append(renamed)
         for key, cases in groupby(self.candidate.listed(), key=_case_key):
             own = list(cases)
-            for case in earlier.take(key):
-                yield _renamed(case, names)._replace(facts=own[0].facts)
+            for case in earlier.pop(key, ()):
+                yield case._replace(facts=own[0].facts)
             yield from own
-        for case in earlier.rest():
-            yield _renamed(case, names)
+        for left in earlier.values():
+            yield from left
 
     def trend(self) -> Trend | None:
         """Return the suite's scores up to the candidate."""
@@ -306,42 +309,8 @@ class ComparedView:
             yield variant
 
 
-class _CaseLookup:
-    """Cases by id and group; of cases that are asked for in their order few are kept."""
-
-    def __init__(self, cases: Iterator[ListedCase]) -> None:
-        self._groups = groupby(cases, key=_case_key)
-        self._passed_over: dict[_CaseKey, list[ListedCase]] = {}
-
-    def take(self, key: _CaseKey) -> list[ListedCase]:
-        """Return the variants of a case; none without one, or a second time."""
-        if key in self._passed_over:
-            return self._passed_over.pop(key)
-        for each, cases in self._groups:
-            if each == key:
-                return list(cases)
-            self._passed_over[each] = list(cases)
-        return []
-
-    def rest(self) -> Iterator[ListedCase]:
-        """Yield what was not taken."""
-        for passed_over in self._passed_over.values():
-            yield from passed_over
-        for _, cases in self._groups:
-            yield from cases
-
-
 def _case_key(case: ListedCase) -> _CaseKey:
     return case.record["id"], case.record["group"]
-
-
-def _variant(case: ListedCase) -> str:
-    return str(case.record["variant"])
-
-
-def _renamed(case: ListedCase, names: Mapping[str, str]) -> ListedCase:
-    record: dict[str, Any] = {**case.record, "variant": names[_variant(case)]}
-    return case._replace(record=record)
 
 
 SAME: Final = "same"

@@ -130,58 +130,57 @@ def report_head(report: Report) -> dict[str, Any]:
     }
 
 
-_INTERVAL_DIGITS = 6
-
-
 def interval_entries(summary: Summary) -> dict[str, Any]:
     """Return the intervals by the name of the number, and those of each variant."""
+    latency, cost = summary.latency_sample, summary.cost_sample
     return {
-        "pass_rate": _interval_entry(estimate_rate(summary.pass_sample)),
-        "score": _interval_entry(estimate_mean(summary.score_sample)),
-        "avg_latency_ms": _measure(summary.avg_latency_ms, summary.latency_sample),
-        "avg_cost_usd": _measure(summary.avg_cost_usd, summary.cost_sample),
-        "p50_latency_ms": _percentile(summary.p50_latency_ends_ms, summary.latency_sample),
-        "p95_latency_ms": _percentile(summary.p95_latency_ends_ms, summary.latency_sample),
-        "total_cost_usd": _total(summary.total_cost_usd, summary.cost_sample),
+        "pass_rate": _interval(estimate_rate(summary.pass_sample)),
+        "score": _interval(estimate_mean(summary.score_sample)),
+        "avg_latency_ms": _mean(summary.avg_latency_ms, latency),
+        "avg_cost_usd": _mean(summary.avg_cost_usd, cost),
+        "p50_latency_ms": _percentile(summary.p50_latency_ends_ms, latency),
+        "p95_latency_ms": _percentile(summary.p95_latency_ends_ms, latency),
+        "total_cost_usd": _total(summary.total_cost_usd, cost),
         "total_tokens": _total(summary.total_tokens, summary.token_sample),
         "variants": {
             variant.variant: {
-                "pass_rate": _interval_entry(estimate_rate(variant.pass_sample)),
-                "score": _interval_entry(estimate_mean(variant.score_sample)),
+                "pass_rate": _interval(estimate_rate(variant.pass_sample)),
+                "score": _interval(estimate_mean(variant.score_sample)),
             }
             for variant in summary.variants
         },
     }
 
 
-def _measure(mean: float | None, sample: Sample) -> dict[str, Any]:
+_UNMEASURED = Estimate(reason="nothing is measured")
+
+
+def _mean(mean: float | None, sample: Sample) -> dict[str, Any]:
     if mean is None:
-        return _interval_entry(Estimate(reason="nothing is measured"))
-    return _interval_entry(estimate_amount(sample._replace(mean=mean)))
+        return _interval(_UNMEASURED)
+    return _interval(estimate_amount(sample._replace(mean=mean)))
 
 
 def _total(total: float | None, sample: Sample) -> dict[str, Any]:
-    if total is None:
-        return _interval_entry(Estimate(reason="nothing is measured"))
-    return _interval_entry(estimate_total(sample, total))
+    return _interval(_UNMEASURED if total is None else estimate_total(sample, total))
 
 
 def _percentile(ends: tuple[float, float] | None, sample: Sample) -> dict[str, Any]:
     if ends is None:
-        return _interval_entry(Estimate(reason=sample.reason or "nothing is measured"))
-    return _interval_entry(Estimate(*ends, method="woodruff"))
+        return _interval(Estimate(reason=sample.reason or _UNMEASURED.reason))
+    return _interval(Estimate(*ends, method="woodruff"))
 
 
-def _interval_entry(estimate: Estimate) -> dict[str, Any]:
+def _interval(estimate: Estimate) -> dict[str, Any]:
     """Return the ends with the method, or null ends with the reason."""
     if estimate.low is None or estimate.high is None:
         return {"low": None, "high": None, "reason": estimate.reason}
-    entry = {
-        "low": round(estimate.low, _INTERVAL_DIGITS),
-        "high": round(estimate.high, _INTERVAL_DIGITS),
+    return {
+        "low": round(estimate.low, 6),
+        "high": round(estimate.high, 6),
+        "method": f"{estimate.method}, 95 %",
+        **({} if estimate.warning is None else {"warning": estimate.warning}),
     }
-    method = {"method": f"{estimate.method}, 95 %"}
-    return entry | method | ({} if estimate.warning is None else {"warning": estimate.warning})
 
 
 def _of_people(summary: Summary) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from evalcore.mistakes.wording import counted
 from evalcore.model.exchange import cut_of
 from evalcore.model.latency_text import latency_text
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.quarantine import Quarantine
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary, VariantSummary
 from evalcore.report.document import Report
@@ -21,48 +21,93 @@ from evalcore.statistics.intervals import (
     estimate_total,
 )
 
-
-def total_text(total: float, sample: Sample) -> str:
-    """Return `95 %: 0.021–0.032`, the interval of a cost in USD; empty without one."""
-    estimate = estimate_total(sample, total)
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"95 %: {usd_text(estimate.low)}–{usd_text(estimate.high)}"
+# Of gates and of runs.
+MARKS: Final = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!"}
+_NONE: Final = "–"
 
 
-def latency_ends_text(ends: tuple[float, float] | None) -> str:
-    """Return `95 %: 1,200–1,900`, the interval of a percentile in ms; empty without one."""
-    return "" if ends is None else f"95 %: {latency_text(ends[0])}–{latency_text(ends[1])}"
+class Figure(NamedTuple):
+    """A figure of a report; `interval` is its 95 % interval, `tone` the name of an outcome."""
+
+    name: str
+    value: str
+    unit: str = ""
+    interval: str = ""
+    tone: str = ""
+
+
+def measures(summary: Summary) -> Iterator[Figure]:
+    """Yield what a run measured, in the order of every form; what was not measured is left out."""
+    yield Figure("pass rate", *_rate(summary.pass_rate, summary.pass_sample))
+    if summary.score is not None:
+        yield Figure("score", *_score(summary.score, summary.score_sample))
+    for name, value, ends in (
+        ("latency p50", summary.p50_latency_ms, summary.p50_latency_ends_ms),
+        ("latency p95", summary.p95_latency_ms, summary.p95_latency_ends_ms),
+    ):
+        if value is not None:
+            yield Figure(name, latency_text(value), "ms", _interval(ends or (), latency_text))
+    if (cost := summary.total_cost_usd) is not None:
+        interval = _interval(estimate_total(summary.cost_sample, cost)[:2], usd_text)
+        yield Figure("cost", usd_text(cost), "USD", interval)
+    if summary.judge_cost_usd is not None:
+        yield Figure("judges", usd_text(summary.judge_cost_usd), "USD")
+    if tokens := tokens_text(summary):
+        yield Figure("tokens", tokens)
 
 
 def rate_text(rate: float, sample: Sample) -> str:
     """Return `82.0% (95 %: 68.6%–90.4%)`; without an interval the rate alone."""
-    return f"{rate:.1%}{_brief(estimate_rate(sample), '.1%')}"
+    return _with_interval(*_rate(rate, sample))
 
 
 def score_text(score: float | None, sample: Sample) -> str:
     """Return `0.8200 (95 %: 0.69–0.90)`; without an interval the score alone, `–` without one."""
-    return "–" if score is None else f"{score:.4f}{_brief(estimate_mean(sample), '.2f')}"
+    return _NONE if score is None else _with_interval(*_score(score, sample))
 
 
-def _brief(estimate: Estimate, form: str) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
+def variant_cells(variants: Sequence[VariantSummary]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and a row for each variant: rate, score, and the measures that one has."""
+    rows = [
+        (
+            rate_text(each.passed / each.cases, each.pass_sample) if each.cases else _NONE,
+            score_text(each.score, each.score_sample),
+            _measure(each.p50_latency_ms, latency_text, "ms"),
+            _measure(each.total_cost_usd, usd_text, "USD"),
+        )
+        for each in variants
+    ]
+    heads = ["pass rate", "score", "latency p50", "cost"]
+    shown = [n for n in range(4) if n < 2 or {row[n] for row in rows} - {_NONE}]
+    return [heads[n] for n in shown], [[row[n] for n in shown] for row in rows]
+
+
+def _measure(value: float | None, text: Callable[[float], str], unit: str) -> str:
+    return _NONE if value is None else f"{text(value)} {unit}"
+
+
+def _rate(rate: float, sample: Sample) -> tuple[str, str, str]:
+    return f"{rate:.1%}", "", _estimated(estimate_rate(sample), "{:.1%}".format)
+
+
+def _score(score: float, sample: Sample) -> tuple[str, str, str]:
+    return f"{score:.4f}", "", _estimated(estimate_mean(sample), "{:.2f}".format)
+
+
+def _with_interval(value: str, _unit: str, interval: str) -> str:
+    return f"{value} ({interval})" if interval else value
+
+
+def _estimated(estimate: Estimate, text: Callable[[float], str]) -> str:
     warning = "" if estimate.warning is None else f", {estimate.warning}"
-    return f" (95 %: {estimate.low:{form}}–{estimate.high:{form}}{warning})"
+    interval = _interval(estimate[:2], text)
+    return interval and f"{interval}{warning}"
 
 
-def figure_texts(text: str) -> tuple[str, str]:
-    """Return the number and its interval apart, for figures with a smaller second line."""
-    number, _, interval = text.partition(" (")
-    return number, interval.removesuffix(")")
-
-
-def variant_texts(variant: VariantSummary) -> tuple[str, str]:
-    """Return the pass rate and the score of a variant with their intervals."""
-    rate = variant.passed / variant.cases if variant.cases else None
-    passed = "–" if rate is None else rate_text(rate, variant.pass_sample)
-    return passed, score_text(variant.score, variant.score_sample)
+def _interval(ends: Sequence[float | None], text: Callable[[float], str]) -> str:
+    """Return `95 %: 1,200–1,900`; empty without an interval."""
+    shown = [text(end) for end in ends if end is not None]
+    return f"95 %: {shown[0]}–{shown[1]}" if len(shown) == 2 else ""
 
 
 _DECIMALS: Final = 4
@@ -83,13 +128,17 @@ def usd_text(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-_PARTS: Final = {
-    "cached_tokens": "cached",
-    "cache_write_tokens": "written to a cache",
-    "input_audio_tokens": "audio",
-    "reasoning_tokens": "reasoning",
-    "output_audio_tokens": "audio",
-}
+_TOKENS: Final = (
+    (
+        *("input_tokens", "in"),
+        {
+            "cached_tokens": "cached",
+            "cache_write_tokens": "written to a cache",
+            "input_audio_tokens": "audio",
+        },
+    ),
+    ("output_tokens", "out", {"reasoning_tokens": "reasoning", "output_audio_tokens": "audio"}),
+)
 
 
 def tokens_text(summary: Summary) -> str:
@@ -98,15 +147,12 @@ def tokens_text(summary: Summary) -> str:
     Kinds that were not used are left out.
     """
     sides = []
-    for side, kinds in (
-        ("in", ("cached_tokens", "cache_write_tokens", "input_audio_tokens")),
-        ("out", ("reasoning_tokens", "output_audio_tokens")),
-    ):
-        total = summary.tokens.get("input_tokens" if side == "in" else "output_tokens")
-        if total is None:
-            continue
-        parts = [f"{n:,} {_PARTS[kind]}" for kind in kinds if (n := summary.tokens.get(kind))]
-        sides.append(f"{total:,} {side}" + (f" ({', '.join(parts)})" if parts else ""))
+    for key, side, kinds in _TOKENS:
+        if (total := summary.tokens.get(key)) is not None:
+            parts = [
+                f"{n:,} {kind}" for name, kind in kinds.items() if (n := summary.tokens.get(name))
+            ]
+            sides.append(f"{total:,} {side}" + (f" ({', '.join(parts)})" if parts else ""))
     batch = summary.tokens.get("batch_tokens")
     return " + ".join(sides) + (f" ({batch:,} in batches)" if batch else "")
 
@@ -125,26 +171,6 @@ def duration_text(seconds: float) -> str:
     if whole < _HOUR_S:
         return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
     return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
-
-
-_NONE = "–"
-
-
-def measure_columns(variants: Sequence[VariantSummary]) -> list[tuple[str, list[str]]]:
-    """Return the head and the cells of each column, without a measure that no variant has."""
-    columns = [
-        ("latency p50", [_latency(variant.p50_latency_ms) for variant in variants]),
-        ("cost", [_cost(variant.total_cost_usd) for variant in variants]),
-    ]
-    return [(head, cells) for head, cells in columns if set(cells) != {_NONE}]
-
-
-def _latency(value: float | None) -> str:
-    return _NONE if value is None else f"{latency_text(value)} ms"
-
-
-def _cost(value: float | None) -> str:
-    return _NONE if value is None else f"{usd_text(value)} USD"
 
 
 def note_lines(report: Report) -> Iterator[str]:
@@ -176,32 +202,24 @@ def summary_notes(summary: Summary) -> Iterator[str]:
         )
 
 
-_LISTED = 10
+_LISTED: Final = 10
 
 
 def quarantine_lines(quarantine: Quarantine) -> Iterator[str]:
     """Yield a line for each quarantined case, the expired entries first; of each ten."""
-    for entry in quarantine.expired[:_LISTED]:
-        yield f"{_named(entry)} gates again: its quarantine ended on {entry.until}"
-    if more := len(quarantine.expired) - _LISTED:
-        yield from _rest(more, "expired")
-    for entry in quarantine.active[:_LISTED]:
-        reason = f": {entry.reason}" if entry.reason else ""
-        yield f"{_named(entry)} does not gate until {entry.until}{reason}"
-    if more := len(quarantine.active) - _LISTED:
-        yield from _rest(more, "quarantined")
+    for kind, entries in (("expired", quarantine.expired), ("quarantined", quarantine.active)):
+        for entry in entries[:_LISTED]:
+            name = f"quarantine: {entry.case} ({entry.owner})"
+            if kind == "expired":
+                yield f"{name} gates again: its quarantine ended on {entry.until}"
+            else:
+                reason = f": {entry.reason}" if entry.reason else ""
+                yield f"{name} does not gate until {entry.until}{reason}"
+        if (more := len(entries) - _LISTED) > 0:
+            yield f"quarantine: and {counted(more, f'more {kind} case')}"
 
 
 def quarantine_mark(quarantine: Quarantine, case: str) -> str:
     """Return what stands behind the outcome of a quarantined case; nothing for any other."""
     entry = quarantine.entry_of(case)
     return "" if entry is None else f", quarantined until {entry.until} ({entry.owner})"
-
-
-def _named(entry: QuarantineEntry) -> str:
-    return f"quarantine: {entry.case} ({entry.owner})"
-
-
-def _rest(more: int, kind: str) -> Iterator[str]:
-    if more > 0:
-        yield f"quarantine: and {counted(more, f'more {kind} case')}"

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
 from evalcore.model.failure import Failure
-from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
-from evalcore.report.view import ReportView, SourceLine
+from evalcore.report.view import ReportView, SourceLine, failure_reasons
 
 MOST_OF_A_KIND = 10
 _MAX_MESSAGE = 2_000
@@ -72,7 +72,9 @@ def render(view: ReportView) -> Iterator[str]:
             if failure.status != "skipped"
         ),
     ]
-    unlisted = max(0, _not_passed(report) - len(failures))
+    counts = report.summary.counts
+    not_passed = counts.failed + counts.blocked + counts.error + counts.cancelled
+    unlisted = max(0, not_passed - len(failures))
     yield f"{head}\n"
     for level in ("error", "warning", "notice"):
         of_level = [annotation for annotation in noted if annotation.level == level]
@@ -93,11 +95,6 @@ def summary_line(report: Report) -> str:
     return f"{', '.join(parts)} (run {report.run.id})"
 
 
-def _not_passed(report: Report) -> int:
-    counts = report.summary.counts
-    return counts.failed + counts.blocked + counts.error + counts.cancelled
-
-
 def _bounded(
     annotations: Sequence[Annotation], room: int, more: int, position: SourceLine
 ) -> Iterator[str]:
@@ -112,26 +109,23 @@ def _bounded(
         yield f"{Annotation(annotations[0].level, 'and more', message, position)}\n"
 
 
-def _why(gate: GateResult) -> str:
-    return gate.message if gate.remedy is None else f"{gate.message}; {gate.remedy}"
-
-
 def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
     for gate in report.gates:
         if gate.outcome is not GateOutcome.PASS:
             level = "error" if gate.outcome is GateOutcome.FAIL else "warning"
-            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", _why(gate), position)
-
-
-def _level(report: Report, case: str, level: str) -> str:
-    """Return the level of what is said of a case: a quarantined one is only noted."""
-    return level if report.quarantine.entry_of(case) is None else "notice"
+            why = gate.message if gate.remedy is None else f"{gate.message}; {gate.remedy}"
+            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", why, position)
 
 
 def _failure_level(report: Report, failure: Failure) -> str:
-    """Return `error` for a failure; `warning` in a run that passes in spite of it."""
+    """Return `error` for a failure; `warning` in a run that passes in spite of it.
+
+    A quarantined case is only noted.
+    """
+    if report.quarantine.entry_of(failure.case) is not None:
+        return "notice"
     allowed = report.decision is Decision.PASS or failure.outcome == "blocked"
-    return _level(report, failure.case, "warning" if allowed else "error")
+    return "warning" if allowed else "error"
 
 
 def _of_change(change: CaseChange, view: ReportView, *, level: str) -> Annotation:
@@ -142,14 +136,11 @@ def _of_change(change: CaseChange, view: ReportView, *, level: str) -> Annotatio
 
 def _of_failure(failure: Failure, view: ReportView, *, level: str) -> Annotation:
     title = f"{failure.case} [{failure.variant}]: {failure.outcome or failure.status}"
-    if failure.status != "completed":
-        lines = [failure.error_message or failure.reason or failure.status]
-    else:
-        lines = []
-        for assertion in failure.assertions:
-            lines.append(f"{assertion.name}: {assertion.message or assertion.outcome}")
-            if assertion.expected is not None:
-                lines.append(f"  expected: {shorten(assertion.expected, _MAX_TEXT)}")
-            if assertion.actual is not None:
-                lines.append(f"  actual:   {shorten(assertion.actual, _MAX_TEXT)}")
-    return Annotation(level, title, "\n".join(lines), view.source_line(failure.case))
+    lines = []
+    for assertion in failure.assertions if failure.status == "completed" else ():
+        lines.append(f"{assertion.name}: {assertion.message or assertion.outcome}")
+        for name, text in (("expected: ", assertion.expected), ("actual:   ", assertion.actual)):
+            if text is not None:
+                lines.append(f"  {name}{shorten(text, _MAX_TEXT)}")
+    message = "\n".join(lines or failure_reasons(failure))
+    return Annotation(level, title, message, view.source_line(failure.case))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -22,12 +22,10 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import plural
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import cut_mark
-from evalcore.model.gate import Decision, GateOutcome
-from evalcore.model.latency_text import latency_text
+from evalcore.model.summary import Counts
 from evalcore.report.comparison import (
-    IMPROVEMENT,
-    MISSING,
-    REGRESSION,
+    CHANGE_MARKS,
+    CaseChange,
     ComparedView,
     baseline_name,
     changed_cases,
@@ -39,20 +37,16 @@ from evalcore.report.comparison import (
 from evalcore.report.document import Report, comparison_entries
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.figures import (
+    MARKS,
+    Figure,
     duration_text,
-    figure_texts,
-    latency_ends_text,
-    measure_columns,
+    measures,
     note_lines,
     quarantine_lines,
-    rate_text,
-    score_text,
     tokens_text,
-    total_text,
-    usd_text,
-    variant_texts,
+    variant_cells,
 )
-from evalcore.report.view import CaseFacts, ListedCase, ReportView
+from evalcore.report.view import CaseFacts, ListedCase, ReportView, item_reasons
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -64,23 +58,10 @@ _SCRIPTS = ("diff.js", "details.js", "report.js")
 _MOST_CHANGES = 500
 _MOST_REASONS = 20
 _MOST_CASES = 1_000
-_MARKS = {
-    Decision.PASS: "✓",
-    Decision.FAIL: "✗",
-    Decision.ERROR: "!",
-    Decision.INCONCLUSIVE: "?",
-}
-_GATE_MARKS = {GateOutcome.PASS: "✓", GateOutcome.FAIL: "✗", GateOutcome.INCONCLUSIVE: "?"}
-_CHANGE_MARKS = {REGRESSION: "▼", IMPROVEMENT: "▲", MISSING: "?"}
 _ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
 
 
-def render(view: ReportView) -> Iterator[str]:
-    """Yield the page in pieces."""
-    yield from page_pieces(view)
-
-
-def page_pieces(view: ReportView, **replaced: Any) -> Iterator[str]:
+def render(view: ReportView, **replaced: Any) -> Iterator[str]:
     """Yield the page in pieces; values of its template are `replaced` by their names."""
     report = view.report
     css, script = _joined(_STYLES), _joined(_SCRIPTS)
@@ -97,19 +78,72 @@ def page_pieces(view: ReportView, **replaced: Any) -> Iterator[str]:
         css=css,
         script=script,
         head_data=escape_data(orjson.dumps(head).decode()),
-        rows=data.rows,
-        details=data.details,
-        complete=report.cases_complete,
+        data=data,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
-        causes=data.causes.most_frequent(_MOST_REASONS),
+        causes=sorted(data.causes.values(), key=lambda each: -each.answers)[:_MOST_REASONS],
         trend=_trend_images(view),
         against=None,
         differences=(),
-        **_head(report, view.source_line("").file),
-        **_changes(report),
+        report=report,
+        run=report.run,
+        source=view.source_line("").file,
+        started=f"{report.run.started_at[:16].replace('T', ' ')} UTC",
+        duration=duration_text(report.run.duration_s).replace(" ", "\u00a0"),
+        marks=MARKS | CHANGE_MARKS,
+        figures=list(_figures(report)),
+        shares=list(_shares(report.summary.counts)),
+        shares_text=_shares_text(report.summary.counts),
+        notes=[*note_lines(report), *quarantine_lines(report.quarantine)],
+        **_changes(report, differences),
     )
     yield from _template().generate({**values, **replaced})
+
+
+def render_comparison(view: ComparedView) -> Iterator[str]:
+    """Yield the page of two compared runs in pieces, with the components of the report."""
+    earlier = view.baseline.report
+    notes = []
+    if earlier.suite != view.report.suite:
+        notes.append(f"the baseline is of another suite, {earlier.suite}")
+    comparison = view.report.summary.comparison
+    figures = {
+        candidate.variant: list(_compared_figures(candidate, entry))
+        for candidate, entry in zip(
+            compared(view.report), comparison_entries(comparison), strict=True
+        )
+    }
+    names = dict.fromkeys(each.name for listed in figures.values() for each in listed)
+    differences = []
+    for variant, listed in figures.items():
+        own = {each.name: each for each in listed}
+        filled = [own.get(name) or Figure(name, "–") for name in names]
+        differences.append({"variant": variant, "figures": filled})
+    # The figures of one variant stand side by side, those of several are a table.
+    yield from render(
+        view,
+        against=earlier.run.id,
+        notes=notes,
+        figures=differences[0]["figures"] if len(differences) == 1 else (),
+        differences=differences if len(differences) > 1 else (),
+        causes=(),
+    )
+
+
+def _compared_figures(candidate: VariantComparison, entry: dict[str, Any]) -> Iterator[Figure]:
+    yield Figure("Cases in both", f"{candidate.compared:,}")
+    score, passed = entry["score"], entry["passed"]
+    if score["difference"] is not None:
+        interval = ""
+        if score["low"] is not None:
+            interval = f"95 %: {score['low']:+.4f} to {score['high']:+.4f}"
+        yield Figure("Score difference", f"{score['difference']:+.4f}", interval)
+    if passed["p"] is not None:
+        tone = "failed" if candidate.worse else ""
+        yield Figure("Passed before only", f"{candidate.worse:,}", tone=tone)
+        tone = "passed" if candidate.better else ""
+        p = f"p = {passed['p']:.4f}"
+        yield Figure("Passed now only", f"{candidate.better:,}", p, tone=tone)
 
 
 def _trend_images(view: ReportView) -> dict[str, str] | None:
@@ -135,6 +169,26 @@ def _template() -> Any:
     return html_templates(TEMPLATES).get_template("report.html.j2")
 
 
+def html_templates(folder: Path) -> Environment:
+    """Return the templates of a folder: what they show is escaped, unknown names are errors.
+
+    The filter `visible` shows invisible characters; `plural` gives the noun of a count:
+    `{{ count }} {{ count|plural("case") }}`.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["visible"] = lambda text: visible(str(text))
+    templates.filters["plural"] = plural
+    return templates
+
+
 def _policy(css: str, script: str) -> str:
     def allowed(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
@@ -145,183 +199,70 @@ def _policy(css: str, script: str) -> str:
     )
 
 
-def _head(report: Report, source: str) -> dict[str, Any]:
-    summary, run = report.summary, report.run
-    return {
-        "suite": report.suite,
-        "decision": str(report.decision),
-        "decision_mark": _MARKS[report.decision],
-        "adds_up": summary.adds_up,
-        "run": {
-            "id": run.id,
-            "format": report.format,
-            "mode": run.mode,
-            "started": f"{run.started_at[:16].replace('T', ' ')} UTC",
-            "started_at": run.started_at,
-            "duration": duration_text(run.duration_s).replace(" ", "\u00a0"),
-            "reexecuted": run.reexecuted,
-            "engine": run.engine.get("evalcore", ""),
-            "source": source,
-        },
-        "figures": list(_figures(report)),
-        **_shares(report),
-        "gates": [
-            {
-                "name": gate.name,
-                "outcome": str(gate.outcome),
-                "mark": _GATE_MARKS[gate.outcome],
-                "message": gate.message,
-                "remedy": gate.remedy or "",
-            }
-            for gate in report.gates
-        ],
-        "notes": [*note_lines(report), *quarantine_lines(report.quarantine)],
-    }
-
-
-def figure(name: str, value: str, unit: str = "", tone: str = "") -> dict[str, Any]:
-    """Return a figure as the template shows it; `tone` is the name of an outcome."""
-    return {"name": name, "value": value, "unit": unit, "tone": tone}
-
-
-def _figures(report: Report) -> Iterator[dict[str, Any]]:
-    summary, counts = report.summary, report.summary.counts
-    yield figure("Items", f"{counts.planned:,}")
+def _figures(report: Report) -> Iterator[Figure]:
+    counts, tokens = report.summary.counts, report.summary.total_tokens
+    yield Figure("Items", f"{counts.planned:,}")
     for name in _ENDS:
         number = getattr(counts, name)
         if number or name in {"passed", "failed"}:
             label = "In error" if name == "error" else name.capitalize()
-            yield figure(label, f"{number:,}", tone=name if number else "")
-    rate, rate_interval = figure_texts(rate_text(summary.pass_rate, summary.pass_sample))
-    yield figure("Pass rate", rate, rate_interval)
-    if summary.score is not None:
-        score, interval = figure_texts(score_text(summary.score, summary.score_sample))
-        threshold = "" if report.threshold is None else f"threshold {report.threshold:g}"
-        yield figure("Score", score, ", ".join(filter(None, (interval, threshold))))
-    for label, value, ends in (
-        ("p50", summary.p50_latency_ms, summary.p50_latency_ends_ms),
-        ("p95", summary.p95_latency_ms, summary.p95_latency_ends_ms),
-    ):
-        if value is not None:
-            unit = ", ".join(filter(None, ("ms", latency_ends_text(ends))))
-            yield figure(f"Latency {label}", latency_text(value), unit)
-    if (cost := summary.total_cost_usd) is not None:
-        unit = ", ".join(filter(None, ("USD", total_text(cost, summary.cost_sample))))
-        yield figure("Cost", usd_text(cost), unit)
-    if summary.judge_cost_usd is not None:
-        yield figure("Judges", usd_text(summary.judge_cost_usd), "USD")
-    if summary.total_tokens is not None:
-        yield figure("Tokens", f"{summary.total_tokens:,}", tokens_text(summary))
+            yield Figure(label, f"{number:,}", tone=name if number else "")
+    for each in measures(report.summary):
+        parts = [each.unit, each.interval]
+        if each.name == "score" and report.threshold is not None:
+            parts.append(f"threshold {report.threshold:g}")
+        if each.name != "tokens":
+            unit = ", ".join(filter(None, parts))
+            yield Figure(each.name[0].upper() + each.name[1:], each.value, unit)
+    if tokens is not None:
+        yield Figure("Tokens", f"{tokens:,}", tokens_text(report.summary))
 
 
-def _shares(report: Report) -> dict[str, Any]:
-    """Return the widths of the bar under the figures, of 1 000, and what they say."""
-    counts = report.summary.counts
-    shares, start = [], 0.0
+def _shares(counts: Counts) -> Iterator[dict[str, Any]]:
+    """Yield the parts of the bar under the figures, whose width is 1 000."""
+    start = 0.0
     for name in _ENDS:
         width = 1000 * getattr(counts, name) / max(1, counts.planned)
         if width:
-            shares.append({"name": name, "start": round(start, 2), "width": round(width, 2)})
+            yield {"name": name, "start": round(start, 2), "width": round(width, 2)}
         start += width
-    text = ", ".join(f"{getattr(counts, name)} {name}" for name in _ENDS if getattr(counts, name))
-    return {"shares": shares, "shares_text": text or "no items"}
 
 
-def _changes(report: Report) -> dict[str, Any]:
+def _shares_text(counts: Counts) -> str:
+    parts = [f"{number} {name}" for name in _ENDS if (number := getattr(counts, name))]
+    return ", ".join(parts) or "no items"
+
+
+def _changes(report: Report, differences: Sequence[CaseChange]) -> dict[str, Any]:
     comparisons = {candidate.variant: candidate for candidate in compared(report)}
-    baselines = set(map(baseline_name, comparisons.values()))
-    variants = []
-    measures = measure_columns(report.summary.variants)
-    for number, variant in enumerate(report.summary.variants):
-        candidate = comparisons.get(variant.variant)
-        variants.append(
-            {
-                "name": variant.variant,
-                "is_baseline": variant.variant in baselines,
-                "cases": variant.cases,
-                "passed": variant.passed,
-                "rate": variant_texts(variant)[0],
-                "score": variant_texts(variant)[1],
-                "measures": [cells[number] for _, cells in measures],
-                "changed": None if candidate is None else changed_cases(report, candidate),
-            }
-        )
-    differences = changes(report)
+    heads, rows = variant_cells(report.summary.variants)
     allowed = [change for change in differences if change.allowed][:_MOST_CHANGES]
     listed = [change for change in differences if not change.allowed][:_MOST_CHANGES]
-    exact: Sequence[int] = [
+    exact = sum(
         candidate.regression_count + candidate.improvement_count + candidate.missing_count
         for candidate in comparisons.values()
-    ]
+    )
     return {
-        "variants": variants,
-        "measures": [head.capitalize() for head, _ in measures],
-        "compared": [baseline_name(candidate) for candidate in comparisons.values()],
+        "heads": ["Rate", *(head[0].upper() + head[1:] for head in heads[1:])],
+        "variants": [
+            (variant, cells, changed_cases(report, candidate) if candidate else None)
+            for variant, cells in zip(report.summary.variants, rows, strict=True)
+            for candidate in [comparisons.get(variant.variant)]
+        ],
+        "baselines": [baseline_name(candidate) for candidate in comparisons.values()],
         "not_compared": no_comparison(report),
         "changes": listed,
         "allowed_changes": allowed,
-        "change_marks": _CHANGE_MARKS,
         "measure_changes": measure_changes(report)[:_MOST_CHANGES],
         "unlisted_changes": max(
-            0, sum(exact) - sum(change.differences for change in (*listed, *allowed))
+            0, exact - sum(change.differences for change in (*listed, *allowed))
         ),
     }
 
 
-def render_comparison(view: ComparedView) -> Iterator[str]:
-    """Yield the page in pieces."""
-    earlier = view.baseline.report
-    notes = []
-    if earlier.suite != view.report.suite:
-        notes.append(f"the baseline is of another suite, {earlier.suite}")
-    differences = list(_differences(view))
-    yield from page_pieces(
-        view,
-        against=earlier.run.id,
-        notes=notes,
-        # The figures of one variant stand side by side, those of several are a table.
-        figures=differences[0]["figures"] if len(differences) == 1 else (),
-        differences=differences if len(differences) > 1 else (),
-        causes=(),
-    )
-
-
-def _differences(view: ComparedView) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each variant; a figure that it does not have is a dash."""
-    report = view.report
-    entries = comparison_entries(report.summary.comparison)
-    per_variant = [
-        (candidate.variant, list(_compared_figures(candidate, entry)))
-        for candidate, entry in zip(compared(report), entries, strict=True)
-    ]
-    names = dict.fromkeys(each["name"] for _, figures in per_variant for each in figures)
-    for variant, figures in per_variant:
-        own = {each["name"]: each for each in figures}
-        filled = [own.get(name) or figure(name, "–") for name in names]
-        yield {"variant": variant, "figures": filled}
-
-
-def _compared_figures(
-    candidate: VariantComparison, entry: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    yield figure("Cases in both", f"{candidate.compared:,}")
-    score, passed = entry["score"], entry["passed"]
-    if score["difference"] is not None:
-        interval = ""
-        if score["low"] is not None:
-            interval = f"95 %: {score['low']:+.4f} to {score['high']:+.4f}"
-        yield figure("Score difference", f"{score['difference']:+.4f}", interval)
-    if passed["p"] is not None:
-        tone = "failed" if candidate.worse else ""
-        yield figure("Passed before only", f"{candidate.worse:,}", tone=tone)
-        tone = "passed" if candidate.better else ""
-        p = f"p = {passed['p']:.4f}"
-        yield figure("Passed now only", f"{candidate.better:,}", p, tone)
-
-
 # In the order of report.js; a case shows the first that one of its items has.
 OUTCOMES = ("failed", "error", "blocked", "skipped", "cancelled", "passed")
-_WORST_FIRST = ("error", "failed", "blocked", "skipped", "cancelled", "passed")
+_WORST_FIRST = ("error", "failed", "blocked", "skipped", "cancelled")
 _MAX_TEXT = 4_000
 _MAX_WHY = 200
 _MAX_QUESTION = 160
@@ -332,44 +273,16 @@ _MOST_CAUSES = 1_000
 _CAUSE_CASES = 5
 
 
-class Cause(NamedTuple):
-    """Why answers did not pass: how many of them, and the ids of the first cases."""
+@dataclass
+class Cause:
+    """Why answers did not pass: how many of them, and the ids of the first cases.
+
+    One case more than the page shows is listed, so that it says that there are more.
+    """
 
     reason: str
-    answers: int
-    cases: tuple[str, ...]
-    has_more: bool
-
-
-@dataclass
-class Causes:
-    """Reasons for which cases did not pass, counted; at most `_MOST_CAUSES` different ones."""
-
-    _counts: Counter[str] = field(default_factory=Counter)
-    _cases: dict[str, dict[str, None]] = field(default_factory=dict)
-
-    def add(self, case_id: str, record: Mapping[str, Any]) -> None:
-        """Count the reasons of an answer, each once."""
-        for reason in dict.fromkeys(_reasons(record["items"])):
-            text = shorten(" ".join(reason.split()), _MAX_WHY)
-            if text in self._counts or len(self._counts) < _MOST_CAUSES:
-                self._counts[text] += 1
-                cases = self._cases.setdefault(text, {})
-                # One more than is shown, so that the page says that there are more.
-                if len(cases) <= _CAUSE_CASES:
-                    cases[case_id] = None
-
-    def most_frequent(self, most: int) -> list[Cause]:
-        """Return the reasons of most answers, of as many the first one first."""
-        return [
-            Cause(
-                reason,
-                answers,
-                tuple(self._cases[reason])[:_CAUSE_CASES],
-                len(self._cases[reason]) > _CAUSE_CASES,
-            )
-            for reason, answers in self._counts.most_common(most)
-        ]
+    answers: int = 0
+    cases: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -379,7 +292,7 @@ class PageData:
     rows: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    causes: Causes = field(default_factory=Causes)
+    causes: dict[str, Cause] = field(default_factory=dict)
 
 
 def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
@@ -396,12 +309,13 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
         for answer in answers:
             records[indices[answer.record["variant"]]] = answer.record
             if not answer.record["passed"]:
-                data.causes.add(case_id, answer.record)
+                _count(data.causes, case_id, answer.record)
         cells = [None if record is None else _cell(record) for record in records]
-        tag_indices = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
-        separator = ",\n" if number else "\n"
-        row = [case_id, group, tag_indices, cells, _question(facts)]
-        data.rows.append(separator + _dumps(row))
+        known = (tag for tag in facts.tags if tag in tags or len(tags) < _MOST_TAGS)
+        tag_indices = [tags.setdefault(tag, len(tags)) for tag in known]
+        question = None if facts.question is None else shorten(facts.question, _MAX_QUESTION)
+        row = [case_id, group, tag_indices, cells, question]
+        data.rows.append((",\n" if number else "\n") + _dumps(row))
         passed = all(answer.record["passed"] for answer in answers)
         line = ""
         if size < (_PASSED_BYTES if passed else _ALL_BYTES):
@@ -413,12 +327,20 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
     return data
 
 
-def _question(facts: CaseFacts) -> str | None:
-    return None if facts.question is None else shorten(facts.question, _MAX_QUESTION)
+def _count(causes: dict[str, Cause], case_id: str, record: Mapping[str, Any]) -> None:
+    """Count the reasons why an answer did not pass, each once; of at most `_MOST_CAUSES`."""
+    for reason in dict.fromkeys(_reasons(record)):
+        text = shorten(" ".join(reason.split()), _MAX_WHY)
+        if text in causes or len(causes) < _MOST_CAUSES:
+            cause = causes.setdefault(text, Cause(text))
+            cause.answers += 1
+            if case_id not in cause.cases and len(cause.cases) <= _CAUSE_CASES:
+                cause.cases.append(case_id)
 
 
-def _known_tags(facts: CaseFacts, tags: Mapping[str, int]) -> Iterator[str]:
-    return (tag for tag in facts.tags if tag in tags or len(tags) < _MOST_TAGS)
+def _reasons(record: Mapping[str, Any]) -> Iterator[str]:
+    for item in record["items"]:
+        yield from item_reasons(item)
 
 
 def _dumps(value: Any) -> str:
@@ -428,37 +350,19 @@ def _dumps(value: Any) -> str:
 def _cell(record: Mapping[str, Any]) -> list[Any]:
     items = record["items"]
     outcomes = {item["outcome"] or item["status"] for item in items}
-    # A reducer may pass a case of which one iteration failed.
-    worst = next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "failed")
-    outcome = "passed" if record["passed"] else worst
-    if outcome == "passed" and not record["passed"]:
-        outcome = "failed"
+    outcome = "passed"
+    if not record["passed"]:
+        # A reducer may fail a case of which each iteration passed.
+        outcome = next((each for each in _WORST_FIRST if each in outcomes), "failed")
     measured = [item["metrics"]["latency_ms"] for item in items]
     latencies = [value for value in measured if value is not None]
     latency = sum(latencies) / len(latencies) if latencies else None
-    why = "" if record["passed"] else shorten(_counted_reasons(items), _MAX_WHY)
+    reasons = Counter(() if record["passed"] else _reasons(record))
+    why = "; ".join(f"{n} × {reason}" if n > 1 else reason for reason, n in reasons.items())
     cuts = dict.fromkeys(cut_mark(item.get("finish_reason")).removeprefix(", ") for item in items)
-    why = "; ".join(filter(None, (*cuts, why)))
-    if record.get("quarantined"):
-        why = f"quarantined; {why}" if why else "quarantined"
+    marks = ["quarantined"] if record.get("quarantined") else []
+    why = "; ".join(filter(None, (*marks, *cuts, shorten(why, _MAX_WHY))))
     return [OUTCOMES.index(outcome), record["score"], latency, why, len(items)]
-
-
-def _counted_reasons(items: Sequence[Mapping[str, Any]]) -> str:
-    """Return the reasons of all iterations; those of several once, with their number."""
-    reasons = Counter(_reasons(items))
-    return "; ".join(f"{n} × {reason}" if n > 1 else reason for reason, n in reasons.items())
-
-
-def _reasons(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for item in items:
-        if item["status"] != "completed":
-            yield (item["error"] or {}).get("message") or item["reason"] or item["status"]
-        missed = [each for each in item["assertions"] if each["outcome"] != "passed"]
-        if item["status"] == "completed" and item["reason"] and not missed:
-            yield item["reason"]
-        for assertion in missed:
-            yield f"{assertion['name']}: {assertion['message'] or assertion['outcome']}"
 
 
 def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> list[Any]:
@@ -501,42 +405,21 @@ def _assertion(assertion: Mapping[str, Any]) -> list[Any]:
 
 def _grader(details: Mapping[str, Any]) -> list[Any] | None:
     """Return what a judge or a program gave as reasons: the reasoning, its points, its votes."""
+
+    def entries(name: str) -> list[Mapping[str, Any]]:
+        return [each for each in details.get(name) or () if isinstance(each, Mapping)]
+
     points = [
         [point.get("passed"), _text(point.get("text")), _text(point.get("evidence"))]
-        for point in details.get("assertions") or ()
-        if isinstance(point, Mapping)
+        for point in entries("assertions")
     ]
-    votes = [
-        [vote.get("judge"), vote.get("score")]
-        for vote in details.get("votes") or ()
-        if isinstance(vote, Mapping)
-    ]
+    votes = [[vote.get("judge"), vote.get("score")] for vote in entries("votes")]
     reasoning = details.get("reasoning")
-    if not isinstance(reasoning, str):
-        reasoning = None
-    return [_text(reasoning), points, votes] if reasoning or points or len(votes) > 1 else None
+    reasoning = _text(reasoning) if isinstance(reasoning, str) else None
+    return [reasoning, points, votes] if reasoning or points or len(votes) > 1 else None
 
 
 def _text(text: str | None) -> str | None:
     if text is None or len(text) <= _MAX_TEXT:
         return text
     return f"{text[:_MAX_TEXT]}\n… ({len(text) - _MAX_TEXT} more characters)"
-
-
-def html_templates(folder: Path) -> Environment:
-    """Return the templates of a folder; the filter `visible` shows invisible characters.
-
-    `plural` gives the noun of a count: `{{ count }} {{ count|plural("case") }}`.
-    """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    templates = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters["visible"] = lambda text: visible(str(text))
-    templates.filters["plural"] = plural
-    return templates

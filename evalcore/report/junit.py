@@ -7,10 +7,10 @@ to say that a time was not measured: it counts as 0.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from evalcore.mistakes.foreign_text import one_line, shorten
 from evalcore.model.failure import cut_mark
@@ -18,26 +18,17 @@ from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
 from evalcore.report.view import ListedCase, ReportView
 
-_MEMORY_BYTES = 8 * 1024 * 1024
 _MAX_TEXT = 20_000
 _MAX_MESSAGE = 500
-_PIECE = 1024 * 1024
 
 
 @dataclass
 class _Suite:
-    """The test cases of one variant, written as they come; their counts stand before them."""
+    """The test cases of one variant as XML, and their counts."""
 
-    tests: int = 0
-    failures: int = 0
-    errors: int = 0
-    skipped: int = 0
+    cases: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     time_s: float = 0.0
-    text: IO[str] = field(
-        default_factory=lambda: SpooledTemporaryFile(  # noqa: SIM115  (closed once it was read)
-            _MEMORY_BYTES, "w+", encoding="utf-8", newline=""
-        )
-    )
 
     def add(self, case: ListedCase, class_name: str) -> None:
         """Write a case and count it."""
@@ -47,24 +38,13 @@ class _Suite:
         if kind is not None and record.get("quarantined"):
             # A failure of it would make a build fail that the gates let pass.
             kind, lines = "skipped", [f"quarantined; {line}" for line in lines[:1]] + lines[1:]
-        self.tests += 1
         self.time_s += time_s
-        if kind is not None:
-            counted = {"error": "errors", "failure": "failures", "skipped": "skipped"}[kind]
-            setattr(self, counted, getattr(self, counted) + 1)
         head = _attributes(name=record["id"], classname=class_name, time=f"{time_s:.3f}")
-        self.text.write(f"    <testcase{head}>")
+        content = ""
         if kind is not None:
-            self.text.write(_problem(kind, lines, record))
-            self.text.write(_conversation(case))
-        self.text.write("</testcase>\n")
-
-    def pieces(self) -> Iterator[str]:
-        """Yield the test cases as they were written, and forget them."""
-        self.text.seek(0)
-        while piece := self.text.read(_PIECE):
-            yield piece
-        self.text.close()
+            self.counts[kind] += 1
+            content = _problem(kind, lines, record) + _conversation(case)
+        self.cases.append(f"    <testcase{head}>{content}</testcase>\n")
 
 
 def render(view: ReportView) -> Iterator[str]:
@@ -77,34 +57,30 @@ def render(view: ReportView) -> Iterator[str]:
         suite = suites.setdefault(variant, _Suite())
         parts = [report.suite, case.record["group"], variant if several else None]
         suite.add(case, ".".join(part for part in parts if part))
+    listed = sum(len(suite.cases) for suite in suites.values())
     head = _attributes(
         name=report.suite,
-        tests=report.summary.cases if not report.cases_complete else _total(suites, "tests"),
-        failures=_total(suites, "failures"),
-        errors=_total(suites, "errors"),
+        tests=listed if report.cases_complete else report.summary.cases,
+        failures=sum(suite.counts["failure"] for suite in suites.values()),
+        errors=sum(suite.counts["error"] for suite in suites.values()),
         time=f"{report.run.duration_s:.3f}",
     )
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{head}>\n'
     for number, (variant, suite) in enumerate(suites.items()):
         yield _suite_head(report, variant, suite, number, several=several)
-        yield from suite.pieces()
+        yield from suite.cases
         yield "  </testsuite>\n"
     yield "</testsuites>\n"
 
 
-def _total(suites: Mapping[str, _Suite], name: str) -> int:
-    return sum(getattr(suite, name) for suite in suites.values())
-
-
 def _suite_head(report: Report, variant: str, suite: _Suite, number: int, *, several: bool) -> str:
     summary = next((each for each in report.summary.variants if each.variant == variant), None)
-    tests = suite.tests if report.cases_complete or summary is None else summary.cases
     head = _attributes(
         name=f"{report.suite} [{variant}]" if several else report.suite,
-        tests=tests,
-        failures=suite.failures,
-        errors=suite.errors,
-        skipped=suite.skipped,
+        tests=len(suite.cases) if report.cases_complete or summary is None else summary.cases,
+        failures=suite.counts["failure"],
+        errors=suite.counts["error"],
+        skipped=suite.counts["skipped"],
         time=f"{suite.time_s:.3f}",
         timestamp=report.run.started_at[:19],
         id=number,
@@ -135,20 +111,12 @@ def _suite_head(report: Report, variant: str, suite: _Suite, number: int, *, sev
 def _verdict(record: Mapping[str, Any]) -> tuple[str | None, list[str]]:
     """Return the element that says why a case did not pass (None if it did), and its lines."""
     items = record["items"]
-    statuses = {item["status"] for item in items}
     if record["passed"]:
         return None, []
-    kind = next(
-        kind
-        for kind, is_present in (
-            ("error", "error" in statuses),
-            ("failure", "completed" in statuses),
-            ("skipped", True),
-        )
-        if is_present
-    )
-    lines = [line for item in items for line in _item_lines(item, several=len(items) > 1)]
-    return kind, lines
+    statuses = {item["status"] for item in items}
+    kind = "failure" if "completed" in statuses else "skipped"
+    kind = "error" if "error" in statuses else kind
+    return kind, [line for item in items for line in _item_lines(item, several=len(items) > 1)]
 
 
 def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
@@ -165,17 +133,13 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
     if not missed:
         yield before + (item["reason"] or f"{item['outcome']}, score {item['score']}")
     for assertion in missed:
-        yield before + "\n".join(_assertion_lines(assertion))
-
-
-def _assertion_lines(assertion: Mapping[str, Any]) -> Iterator[str]:
-    block = f"{assertion['block']}: " if assertion["block"] else ""
-    message = assertion["message"] or assertion["outcome"]
-    name = one_line(assertion["name"])
-    yield f"{block}{name} ({assertion['type']}, {assertion['outcome']}): {message}"
-    for key in ("expected", "actual"):
-        if assertion[key] is not None:
-            yield f"  {key + ':':<9} {assertion[key]}"
+        block = f"{assertion['block']}: " if assertion["block"] else ""
+        kind = f"{one_line(assertion['name'])} ({assertion['type']}, {assertion['outcome']})"
+        lines = [f"{before}{block}{kind}: {assertion['message'] or assertion['outcome']}"]
+        for key in ("expected", "actual"):
+            if assertion[key] is not None:
+                lines.append(f"  {key + ':':<9} {assertion[key]}")
+        yield "\n".join(lines)
 
 
 def _problem(kind: str, lines: Sequence[str], record: Mapping[str, Any]) -> str:

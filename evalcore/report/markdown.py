@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import counted
-from evalcore.model.failure import FailedAssertion, Failure, cut_mark
+from evalcore.model.failure import Failure, cut_mark
 from evalcore.model.gate import GateOutcome
-from evalcore.model.latency_text import latency_text
 from evalcore.model.run import NOT_FOR_TARGET
 from evalcore.report.comparison import (
     MISSING,
     REGRESSION,
     CaseChange,
-    MeasureChange,
     baseline_name,
     changed_cases,
     changes,
@@ -27,19 +25,13 @@ from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.figures import (
     duration_text,
-    latency_ends_text,
-    measure_columns,
+    measures,
     note_lines,
     quarantine_lines,
     quarantine_mark,
-    rate_text,
-    score_text,
-    tokens_text,
-    total_text,
-    usd_text,
-    variant_texts,
+    variant_cells,
 )
-from evalcore.report.view import ReportView
+from evalcore.report.view import ReportView, failure_reasons
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
 _LISTED_FAILURES = 200
@@ -68,174 +60,135 @@ def _lines(
     report: Report, failures: Sequence[Failure], reasons: Sequence[tuple[str, int]]
 ) -> Iterator[str]:
     yield f"# {escape(report.suite)}: {report.decision}"
-    yield ""
     yield from _counts(report)
-    yield ""
-    yield "| gate | outcome | why |"
-    yield "|---|---|---|"
-    for gate in report.gates:
-        mark = _MARKS[gate.outcome]
-        why = escape(gate.message if gate.remedy is None else f"{gate.message}. {gate.remedy}")
-        yield f"| {escape(gate.name)} | {mark} {gate.outcome} | {why} |"
+    rows = [
+        (
+            escape(gate.name),
+            f"{_MARKS[gate.outcome]} {gate.outcome}",
+            escape(gate.message if gate.remedy is None else f"{gate.message}. {gate.remedy}"),
+        )
+        for gate in report.gates
+    ]
+    yield from _table("| gate | outcome | why |", "|---|---|---|", rows)
     if not report.summary.adds_up:
-        yield ""
-        yield "**The counts do not add up: planned items are missing from the results.**"
+        yield "\n**The counts do not add up: planned items are missing from the results.**"
     for text in note_lines(report):
-        yield ""
-        yield escape(text)
+        yield f"\n{escape(text)}"
     if report.quarantine:
-        yield ""
-        yield "## Quarantine"
-        yield ""
+        yield "\n## Quarantine\n"
         for text in quarantine_lines(report.quarantine):
             yield f"- {escape(text.removeprefix('quarantine: '))}"
     yield from _variants(report)
     yield from _changes(report)
     yield from _failures(report, failures, dict(reasons).get(NOT_FOR_TARGET, 0))
     if reasons:
-        yield ""
-        yield "## What was skipped"
-        yield ""
+        yield "\n## What was skipped\n"
         for reason, number in reasons:
             yield f"- {number} × {escape(reason)}"
-    yield ""
     again = report.run.reexecuted
     yield (
-        f"Run `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
+        f"\nRun `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
         f"{duration_text(report.run.duration_s)}, started {escape(report.run.started_at)}"
         + (f", {counted(again, 'item')} executed again." if again else ".")
     )
 
 
+def _table(head: str, line: str, rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield a table whose cells are escaped."""
+    yield f"\n{head}\n{line}"
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
+
+
 def _counts(report: Report) -> Iterator[str]:
-    counts, summary = report.summary.counts, report.summary
-    columns = {
-        "planned": str(counts.planned),
-        "passed": str(counts.passed),
-        "failed": str(counts.failed),
-        "blocked": str(counts.blocked),
-        "in error": str(counts.error),
-    }
-    for name in ("skipped", "cancelled"):
-        if number := getattr(counts, name):
-            columns[name] = str(number)
-    columns["pass rate"] = rate_text(summary.pass_rate, summary.pass_sample)
-    columns["score"] = score_text(summary.score, summary.score_sample)
-    if summary.p50_latency_ms is not None:
-        columns["latency p50"] = f"{latency_text(summary.p50_latency_ms)} ms"
-        ends = latency_ends_text(summary.p95_latency_ends_ms)
-        columns["p95"] = f"{latency_text(summary.p95_latency_ms)} ms" + (ends and f" ({ends})")
-    if (cost := summary.total_cost_usd) is not None:
-        ends = total_text(cost, summary.cost_sample)
-        columns["cost"] = f"{usd_text(cost)} USD" + (ends and f" ({ends})")
-    if summary.judge_cost_usd is not None:
-        columns["judges"] = f"{usd_text(summary.judge_cost_usd)} USD"
-    if tokens := tokens_text(summary):
-        columns["tokens"] = tokens
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'---:|' * len(columns)}"
-    yield f"| {' | '.join(columns.values())} |"
+    counts = report.summary.counts
+    columns = {"planned": str(counts.planned)}
+    for name in ("passed", "failed", "blocked", "error", "skipped", "cancelled"):
+        number = getattr(counts, name)
+        if number or name not in {"skipped", "cancelled"}:
+            columns["in error" if name == "error" else name] = str(number)
+    for each in measures(report.summary):
+        unit = f" {each.unit}" if each.unit else ""
+        interval = f" ({each.interval})" if each.interval else ""
+        columns[each.name.replace("latency p95", "p95")] = f"{each.value}{unit}{interval}"
+    line = f"|{'---:|' * len(columns)}"
+    yield from _table(f"| {' | '.join(columns)} |", line, [[*columns.values()]])
 
 
 def _variants(report: Report) -> Iterator[str]:
     variants = report.summary.variants
     if len(variants) < 2:
         return
-    yield ""
-    yield "## Variants"
-    yield ""
-    measures = measure_columns(variants)
-    heads = ("variant", "cases", "passed", "pass rate", "score", *(head for head, _ in measures))
-    yield f"| {' | '.join(heads)} |"
-    yield f"|---|{'---:|' * (len(heads) - 1)}"
-    for number, variant in enumerate(variants):
-        rate, score = variant_texts(variant)
-        cells = [escape(variant.variant), variant.cases, variant.passed, rate, score]
-        cells += [column[number] for _, column in measures]
-        yield f"| {' | '.join(map(str, cells))} |"
+    yield "\n## Variants"
+    heads, cells = variant_cells(variants)
+    yield from _table(
+        f"| {' | '.join(('variant', 'cases', 'passed', *heads))} |",
+        f"|---|{'---:|' * (len(heads) + 2)}",
+        [
+            (escape(variant.variant), variant.cases, variant.passed, *own)
+            for variant, own in zip(variants, cells, strict=True)
+        ],
+    )
 
 
 def _changes(report: Report) -> Iterator[str]:
     variants, reasons = compared(report), no_comparison(report)
     if not variants and not reasons:
         return
-    yield ""
-    yield "## What changed against the baseline"
-    yield ""
+    yield "\n## What changed against the baseline"
     if variants:
-        yield "| variant | baseline | cases in both | regressed | improved | missing |"
-        yield "|---|---|---:|---:|---:|---:|"
-    for candidate in variants:
-        names = escape(candidate.variant), escape(baseline_name(candidate))
-        cases = changed_cases(report, candidate)
-        counts = cases.regressed_text, cases.improved, cases.missing
-        yield f"| {' | '.join(map(str, (*names, candidate.compared, *counts)))} |"
+        rows = []
+        for candidate in variants:
+            names = escape(candidate.variant), escape(baseline_name(candidate))
+            cases = changed_cases(report, candidate)
+            counts = cases.regressed_text, cases.improved, cases.missing
+            rows.append((*names, candidate.compared, *counts))
+        head = "| variant | baseline | cases in both | regressed | improved | missing |"
+        yield from _table(head, "|---|---|---:|---:|---:|---:|", rows)
     for why in reasons:
         yield f"\n{escape(why)}"
-    yield from _change_rows(changes(report))
-    yield from _measure_rows(measure_changes(report))
+    if listed := changes(report):
+        head, line = "| | case | variant | kind | what |", "|---|---|---|---|---|"
+        yield from _table(head, line, map(_change_row, listed[:_LISTED_CHANGES]))
+        if len(listed) > _LISTED_CHANGES:
+            more = counted(len(listed) - _LISTED_CHANGES, "more change")
+            yield f"\n{more}; see `report.json`."
+    if differing := measure_changes(report):
+        head = "| variant | measure | baseline | now | | cases worse | better |"
+        cells = [(escape(each.variant), each.measure, *each[3:]) for each in differing]
+        yield from _table(head, "|---|---|---:|---:|---:|---:|---:|", cells)
 
 
-def _measure_rows(listed: Sequence[MeasureChange]) -> Iterator[str]:
-    if not listed:
-        return
-    yield ""
-    yield "| variant | measure | baseline | now | | cases worse | better |"
-    yield "|---|---|---:|---:|---:|---:|---:|"
-    for each in listed:
-        cells = escape(each.variant), each.measure, each.was, each.now, each.change
-        yield f"| {' | '.join(map(str, (*cells, each.worse, each.better)))} |"
-
-
-def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
-    if not listed:
-        return
-    yield ""
-    yield "| | case | variant | kind | what |"
-    yield "|---|---|---|---|---|"
-    for change in listed[:_LISTED_CHANGES]:
-        mark = {REGRESSION: "🔻", MISSING: "❔"}.get(change.direction, "🔺")
-        yield (
-            f"| {mark} {change.title} | {escape(change.case)} | {escape(change.variant)} "
-            f"| {escape(change.kind)} | {escape(change.detail)} |"
-        )
-    if len(listed) > _LISTED_CHANGES:
-        yield ""
-        yield f"{counted(len(listed) - _LISTED_CHANGES, 'more change')}; see `report.json`."
+def _change_row(change: CaseChange) -> Sequence[str]:
+    mark = {REGRESSION: "🔻", MISSING: "❔"}.get(change.direction, "🔺")
+    cells = change.case, change.variant, change.kind, change.detail
+    return f"{mark} {change.title}", *map(escape, cells)
 
 
 def _failures(report: Report, failures: Sequence[Failure], unplanned: int) -> Iterator[str]:
     if failures:
-        yield ""
-        yield "## What did not pass"
-        yield ""
-        yield "| case | variant | outcome | why |"
-        yield "|---|---|---|---|"
-        for failure in failures:
-            yield _failure_row(failure, quarantine_mark(report.quarantine, failure.case))
+        yield "\n## What did not pass"
+        rows = [
+            _failure_row(failure, quarantine_mark(report.quarantine, failure.case))
+            for failure in failures
+        ]
+        yield from _table("| case | variant | outcome | why |", "|---|---|---|---|", rows)
     counts = report.summary.counts
     unlisted = counts.planned - counts.passed - unplanned - len(failures)
     if unlisted > 0:
-        yield ""
-        yield f"{unlisted} more did not pass; `report.json` lists them."
+        yield f"\n{unlisted} more did not pass; `report.json` lists them."
     for failure in failures[:_DETAILED_FAILURES]:
         yield from _details(failure)
 
 
-def _failure_row(failure: Failure, mark: str) -> str:
-    if failure.status == "completed":
-        reasons = [
-            f"{assertion.name}: {assertion.message or assertion.outcome}"
-            for assertion in failure.assertions
-        ] or ([failure.reason] if failure.reason else [])
-    else:
-        reasons = [failure.error_message or failure.reason or failure.status]
+def _failure_row(failure: Failure, mark: str) -> Sequence[str]:
+    reasons = failure_reasons(failure)
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
     cut = cut_mark(failure.finish_reason)
     outcome = f"{failure.outcome or failure.status}{cut}{mark}"
-    return f"| {escape(failure.case)} | {escape(failure.variant)} | {escape(outcome)} | {why} |"
+    return escape(failure.case), escape(failure.variant), escape(outcome), why
 
 
 def _details(failure: Failure) -> Iterator[str]:
@@ -248,22 +201,12 @@ def _details(failure: Failure) -> Iterator[str]:
     title = f"{failure.case} [{failure.variant}]"
     if failure.iteration:
         title += f" iteration {failure.iteration}"
-    yield ""
-    yield f"<details><summary>{escape_markdown_html(title)}</summary>"
+    yield f"\n<details><summary>{escape_markdown_html(title)}</summary>"
     for assertion in assertions:
-        yield from _compared(assertion)
-    yield ""
-    yield "</details>"
-
-
-def _compared(assertion: FailedAssertion) -> Iterator[str]:
-    block = f"{escape(assertion.block)}: " if assertion.block else ""
-    yield ""
-    kind, outcome = escape(assertion.type), escape(assertion.outcome)
-    yield f"**{block}{escape(assertion.name)}** ({kind}, {outcome})"
-    for name, text in (("expected", assertion.expected), ("actual", assertion.actual)):
-        if text is not None:
-            yield ""
-            yield f"{name}:"
-            yield ""
-            yield fenced(shorten(text, _MAX_CODE))
+        block = f"{escape(assertion.block)}: " if assertion.block else ""
+        kind, outcome = escape(assertion.type), escape(assertion.outcome)
+        yield f"\n**{block}{escape(assertion.name)}** ({kind}, {outcome})"
+        for name, text in (("expected", assertion.expected), ("actual", assertion.actual)):
+            if text is not None:
+                yield f"\n{name}:\n\n{fenced(shorten(text, _MAX_CODE))}"
+    yield "\n</details>"

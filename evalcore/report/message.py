@@ -12,6 +12,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, visible
 from evalcore.report.figures import quarantine_lines
+from evalcore.report.view import failure_reasons
 
 LISTED_CASES: Final = 10
 _MOST: Final = 300
@@ -84,19 +85,14 @@ def _lines(
 def failure_line(failure: Failure, form: MessageForm) -> str:
     """Return a line of a list: the case, and why it did not pass."""
     safe = form.safe
-    where = f"{failure.case} [{failure.variant}]"
-    if failure.status != "completed":
-        return f"- {safe(where)}: {safe(failure.error_message or failure.reason or failure.status)}"
-    missed = next(iter(failure.assertions), None)
-    if missed is None:
-        return f"- {safe(where)}: {safe(failure.reason or failure.outcome or 'failed')}"
-    values = [
-        f"{name} {safe(text)}"
-        for name, text in (("expected", missed.expected), ("actual", missed.actual))
-        if text is not None
-    ]
-    detail = f" ({', '.join(values)})" if values else ""
-    return f"- {safe(where)}: {safe(missed.name)}: {safe(missed.message or missed.outcome)}{detail}"
+    why, *_ = failure_reasons(failure) or [failure.outcome or "failed"]
+    detail = ""
+    if failure.status == "completed" and failure.assertions:
+        missed = failure.assertions[0]
+        values = (("expected", missed.expected), ("actual", missed.actual))
+        shown = ", ".join(f"{name} {safe(text)}" for name, text in values if text is not None)
+        detail = f" ({shown})" if shown else ""
+    return f"- {safe(f'{failure.case} [{failure.variant}]')}: {safe(why)}{detail}"
 
 
 class MessageForm(NamedTuple):

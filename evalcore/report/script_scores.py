@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from math import fsum
 from typing import Any, Final
@@ -14,10 +13,6 @@ from evalcore.statistics.intervals import Moments, mean_interval, plain_moments,
 NO_TESTS: Final = "(no tests)"
 _MOST_LISTED: Final = 12
 _MOST_ALIKE: Final = 5
-# What YAML takes for text and for a number without quotes, beyond doubt.
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_PLAIN_NUMBER: Final = re.compile(r"\d+\.\d+")
-_MEANING_SOMETHING: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
 def scores_document(scores: ScriptScores) -> dict[str, Any]:
@@ -152,37 +147,6 @@ def _usage(tokens: tuple[ModelTokens, ...]) -> dict[str, Any]:
 
 def as_yaml(document: Mapping[str, Any]) -> str:
     """Return the document as YAML, its keys in their order."""
-    lines: list[str] = []
-    if _write_plain(document, "", lines):
-        return "".join(lines)
-    return _dumped(document)
-
-
-def _write_plain(document: Mapping[str, Any], indent: str, lines: list[str]) -> bool:
-    """Add the lines that PyYAML would write; return False where only PyYAML knows them.
-
-    A document of scores has thousands of names that are words, each with a number: written here,
-    they take a tenth of the time.
-    """
-    for key, value in document.items():
-        if not isinstance(key, str) or not _is_plain_word(key):
-            return False
-        if type(value) is float and _PLAIN_NUMBER.fullmatch(text := repr(value)):
-            lines.append(f"{indent}{key}: {text}\n")
-        elif type(value) is dict and value:
-            lines.append(f"{indent}{key}:\n")
-            if not _write_plain(value, indent + "  ", lines):
-                return False
-        else:
-            return False
-    return bool(document)
-
-
-def _is_plain_word(text: str) -> bool:
-    return _WORD.fullmatch(text) is not None and text.lower() not in _MEANING_SOMETHING
-
-
-def _dumped(document: Mapping[str, Any]) -> str:
     import yaml
 
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

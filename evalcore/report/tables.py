@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -73,11 +72,9 @@ def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     names = {row[0] for row in rows}
     while len({cut(name, widths[0]) for name in names}) < len(names):
         widths[0] += 1
+    right = [number > 0 for number in range(len(widths))]
     for row in rows:
-        first = cut(row[0], widths[0])
-        cells = [first + " " * (widths[0] - width_of(first))]
-        cells += [cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True)]
-        yield "  ".join(cells).rstrip()
+        yield _padded([cut(row[0], widths[0]), *row[1:]], widths, right)
 
 
 def _cells(character: str) -> int:
@@ -140,21 +137,25 @@ def render_table(
     """Yield the lines of a table; `clean` makes foreign text safe for one line of a terminal."""
     values = [row for batch in rows for row in batch]
     cells = [[clean(name) for name in columns]]
-    cells += [[_cut(clean(_cell(value)), widest) for value in row] for row in values]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    cells += [[cut(clean(_cell(value)), widest) for value in row] for row in values]
+    widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
     numeric = [
-        any(_is_number(row[index]) for row in values)
-        and all(row[index] is None or _is_number(row[index]) for row in values)
+        {_is_number(row[index]) for row in values if row[index] is not None} == {True}
         for index in range(len(columns))
     ]
     for number, line in enumerate(cells):
-        padded = [
-            " " * (width - _width(cell)) + cell if right else cell + " " * (width - _width(cell))
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        yield "  ".join(padded).rstrip()
+        yield _padded(line, widths, numeric)
         if not number:
             yield "  ".join("─" * width for width in widths)
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    gaps = [" " * (width - width_of(cell)) for cell, width in zip(cells, widths, strict=True)]
+    padded = [
+        gap + cell if is_right else cell + gap
+        for cell, gap, is_right in zip(cells, gaps, right, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
 
 
 def _json(value: Any) -> str:
@@ -201,12 +202,3 @@ def _cell(value: Any) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _cut(text: str, widest: int) -> str:
-    return text if len(text) <= widest else f"{text[: widest - 1]}…"
-
-
-def _width(text: str) -> int:
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from evalcore.mistakes.wording import counted, outcomes_text
-from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import FailedAssertion, Failure, cut_mark
-from evalcore.model.gate import Decision, GateOutcome
-from evalcore.model.latency_text import latency_text
 from evalcore.model.quarantine import Quarantine
 from evalcore.report.comparison import (
+    CHANGE_MARKS,
     IMPROVEMENT,
     MISSING,
     REGRESSION,
@@ -24,36 +22,20 @@ from evalcore.report.comparison import (
 )
 from evalcore.report.document import Report
 from evalcore.report.figures import (
+    MARKS,
     duration_text,
-    measure_columns,
+    measures,
     note_lines,
     quarantine_lines,
     quarantine_mark,
-    rate_text,
-    score_text,
-    tokens_text,
     usd_text,
-    variant_texts,
+    variant_cells,
 )
 from evalcore.report.tables import cut, table, wrap
-from evalcore.report.view import ListedCase, ReportView
+from evalcore.report.view import ListedCase, ReportView, failure_reasons
 
-_MARKS = {
-    GateOutcome.PASS: ("green", "✓"),
-    GateOutcome.FAIL: ("red", "✗"),
-    GateOutcome.INCONCLUSIVE: ("yellow", "?"),
-}
-_COLOURS = {
-    Decision.PASS: "green",
-    Decision.FAIL: "red",
-    Decision.INCONCLUSIVE: "yellow",
-    Decision.ERROR: "magenta",
-}
-_CHANGES = {
-    REGRESSION: ("red", "▼"),
-    MISSING: ("yellow", "?"),
-    IMPROVEMENT: ("green", "▲"),
-}
+_COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
+_CHANGE_COLOURS = {REGRESSION: "red", MISSING: "yellow", IMPROVEMENT: "green"}
 
 
 SHOWN_FAILURES: Final = 10
@@ -73,9 +55,9 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     if regressions and groups:
         yield None, ""
     for group in groups:
-        yield from render_failures(group, style)
+        yield from render_failures(*group, style)
     counts = report.summary.counts
-    listed = sum(len(group.failures) for group in groups)
+    listed = sum(len(equal) for _, equal in groups)
     unlisted = counts.planned - counts.passed - counts.skipped - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
@@ -104,8 +86,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for text in (*note_lines(report), *quarantine_lines(report.quarantine)):
         yield from style.lines(text, "yellow", indent=2)
     for gate in report.gates:
-        colour, mark = _MARKS[gate.outcome]
-        yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
+        text = f"  {MARKS[gate.outcome]} {gate.name}: {gate.message}"
+        yield _COLOURS[gate.outcome], style.clean(text)
         if gate.remedy is not None:
             yield from style.lines(gate.remedy, indent=6)
     if not report.summary.adds_up:
@@ -117,28 +99,18 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
 def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Iterator[Line]:
     """Yield what changed against the baseline, a line each, `most` of them."""
     for change in listed[:most]:
-        colour, mark = _CHANGES[change.direction]
-        if change.allowed:
-            colour = "yellow"
+        mark = CHANGE_MARKS[change.direction]
+        colour = "yellow" if change.allowed else _CHANGE_COLOURS[change.direction]
         where = f"{change.case} [{change.variant}]"
         what = f"{change.title} against {change.baseline}: {change.detail}"
         yield from style.lines(f"{mark} {where}: {what}", colour, hanging=2)
 
 
 def _measured(report: Report) -> Iterator[str]:
-    summary = report.summary
-    yield f"pass rate {rate_text(summary.pass_rate, summary.pass_sample)}"
-    if summary.score is not None:
-        yield f"score {score_text(summary.score, summary.score_sample)}"
-    if summary.p50_latency_ms is not None:
-        yield f"latency p50 {latency_text(summary.p50_latency_ms)} ms"
-        yield f"p95 {latency_text(summary.p95_latency_ms)} ms"
-    if summary.total_cost_usd is not None:
-        yield f"cost {usd_text(summary.total_cost_usd)} USD"
-    if summary.judge_cost_usd is not None:
-        yield f"judges {usd_text(summary.judge_cost_usd)} USD"
-    if tokens := tokens_text(summary):
-        yield f"tokens {tokens}"
+    for each in measures(report.summary):
+        unit = f" {each.unit}" if each.unit else ""
+        interval = f" ({each.interval})" if each.interval and not each.unit else ""
+        yield f"{each.name.replace('latency p95', 'p95')} {each.value}{unit}{interval}"
     if report.run.reexecuted:
         yield f"{counted(report.run.reexecuted, 'item')} executed again"
 
@@ -158,11 +130,10 @@ def budget_line(budget: Mapping[str, Any]) -> str:
         ("reserved, not settled", budget["unsettled"]),
     ):
         amounts = []
-        if budget["max_cost_usd"] is not None:
-            spent, bound = usd_text(share["cost_usd"]), usd_text(budget["max_cost_usd"])
-            amounts.append(f"{spent} of {bound} USD")
-        if budget["max_tokens"] is not None:
-            amounts.append(f"{share['tokens']} of {budget['max_tokens']} tokens")
+        if (most := budget["max_cost_usd"]) is not None:
+            amounts.append(f"{usd_text(share['cost_usd'])} of {usd_text(most)} USD")
+        if (most := budget["max_tokens"]) is not None:
+            amounts.append(f"{share['tokens']} of {most} tokens")
         if what == "billed" or any(share.values()):
             parts.append(f"{', '.join(amounts)} {what}")
     return f"budget: {'; '.join(parts)}"
@@ -170,12 +141,11 @@ def budget_line(budget: Mapping[str, Any]) -> str:
 
 def _reused(report: Report) -> str:
     """Return how many items were not executed, and which runs their evidence is of."""
-    sources = [(str(entry["run"]), int(entry["items"])) for entry in report.run.reused]
-    total = sum(items for _, items in sources)
-    noun = "item" if total == 1 else "items"
+    sources = [(entry["run"], int(entry["items"])) for entry in report.run.reused]
+    total = counted(sum(items for _, items in sources), "item")
     if len(sources) == 1:
-        return f"{total} {noun} reused from run {sources[0][0]}"
-    return f"{total} {noun} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
+        return f"{total} reused from run {sources[0][0]}"
+    return f"{total} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
 
 
 def _variants(report: Report, style: Style) -> Iterator[Line]:
@@ -185,38 +155,26 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
     if len(variants) < 2 and not comparisons:
         return
     baselines = {candidate.baseline for candidate in comparisons.values() if candidate.run is None}
-    rows = [["variant", "cases", "passed", "pass rate", "score"]]
-    for variant in variants:
-        name = style.clean(variant.variant)
-        if variant.variant in baselines:
-            name += " (baseline)"
-        rate, score = variant_texts(variant)
-        rows.append([name, str(variant.cases), str(variant.passed), rate, score])
-    for head, cells in measure_columns(variants):
-        for row, cell in zip(rows, (head, *cells), strict=True):
-            row.append(cell)
+    heads, cells = variant_cells(variants)
+    rows = [["variant", "cases", "passed", *heads]]
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
-        for number, variant in enumerate(variants, 1):
-            rows[number] += _compared_cells(report, comparisons.get(variant.variant))
+    for variant, own in zip(variants, cells, strict=True):
+        is_baseline = " (baseline)" if variant.variant in baselines else ""
+        name = f"{style.clean(variant.variant)}{is_baseline}"
+        row = [name, str(variant.cases), str(variant.passed), *own]
+        if (candidate := comparisons.get(variant.variant)) is not None:
+            changed = changed_cases(report, candidate)
+            row += [changed.regressed_text, str(changed.improved), str(changed.missing)]
+        elif comparisons:
+            row += ["–", "–", "–"]
+        rows.append(row)
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
-    yield from _comparison_notes(report, style)
-
-
-def _comparison_notes(report: Report, style: Style) -> Iterator[Line]:
-    """Yield the measures that differ from the baseline, and why variants were not compared."""
     for each in measure_changes(report):
         yield None, f"  {style.clean(each.variant)}: {each.text}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
-
-
-def _compared_cells(report: Report, candidate: VariantComparison | None) -> list[str]:
-    if candidate is None:
-        return ["–", "–", "–"]
-    cases = changed_cases(report, candidate)
-    return [cases.regressed_text, str(cases.improved), str(cases.missing)]
 
 
 def _counted(report: Report) -> str:
@@ -263,24 +221,21 @@ EQUAL_FAILURES: Final = 20
 _NAMED: Final = 5
 
 
-class EqualFailures(NamedTuple):
-    """Items that did not pass for the same reason, in the order of the plan; `mark` is for all."""
+def equal_failures(
+    failures: Sequence[Failure], quarantine: Quarantine
+) -> list[tuple[str, list[Failure]]]:
+    """Return failures in groups of equal ones with their mark, by their first.
 
-    failures: Sequence[Failure]
-    mark: str
-
-
-def equal_failures(failures: Sequence[Failure], quarantine: Quarantine) -> list[EqualFailures]:
-    """Return failures in groups of equal ones, by their first; skipped items are left out."""
+    Skipped items are left out.
+    """
     groups: dict[tuple[Failure, str], list[Failure]] = {}
     for failure in failures:
-        if failure.status == "skipped":
-            continue
-        mark = quarantine_mark(quarantine, failure.case)
-        printed = tuple(map(_as_shown, failure.assertions))
-        reason = failure._replace(case="", variant="", iteration=0, output=None, assertions=printed)
-        groups.setdefault((reason, mark), []).append(failure)
-    return [EqualFailures(equal, mark) for (_, mark), equal in groups.items()]
+        if failure.status != "skipped":
+            mark = quarantine_mark(quarantine, failure.case)
+            shown = tuple(map(_as_shown, failure.assertions))
+            why = failure._replace(case="", variant="", iteration=0, output=None, assertions=shown)
+            groups.setdefault((why, mark), []).append(failure)
+    return [(mark, equal) for (_, mark), equal in groups.items()]
 
 
 def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
@@ -290,21 +245,19 @@ def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
     return assertion._replace(expected=None, actual=None)
 
 
-def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:
-    """Yield a group: which items, then their reason once."""
-    failure = group.failures[0]
+def render_failures(mark: str, equal: Sequence[Failure], style: Style) -> Iterator[Line]:
+    """Yield which items did not pass, then their reason once."""
+    failure = equal[0]
     ended = failure.status == "completed"
     outcome = str(failure.outcome) if ended else failure.status
     score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    mark = f"{cut_mark(failure.finish_reason)}{group.mark}"
-    heading = f"{sign} {_items(group.failures)}: {outcome}{score}{mark}"
-    yield from style.lines(heading, colour, hanging=2)
-    if not ended:
-        yield from style.lines(failure.error_message or failure.reason or "", indent=4)
+    mark = f"{cut_mark(failure.finish_reason)}{mark}"
+    yield from style.lines(f"{sign} {_items(equal)}: {outcome}{score}{mark}", colour, hanging=2)
+    if not ended or not failure.assertions:
+        for reason in failure_reasons(failure):
+            yield from style.lines(reason, indent=4)
         return
-    if failure.reason and not failure.assertions:
-        yield from style.lines(failure.reason, indent=4)
     for assertion in failure.assertions:
         yield from _assertion(assertion, style)
 

@@ -62,6 +62,26 @@ class ReportView(Protocol):
         """Return where a case stands in the suite."""
 
 
+def failure_reasons(failure: Failure) -> list[str]:
+    """Return why an item did not pass: its error, or each assertion that it missed."""
+    if failure.status != "completed":
+        return [failure.error_message or failure.reason or failure.status]
+    missed = [f"{each.name}: {each.message or each.outcome}" for each in failure.assertions]
+    return missed or ([failure.reason] if failure.reason else [])
+
+
+def item_reasons(item: Mapping[str, Any]) -> list[str]:
+    """Return the same of an item of `cases[]` in report.json; nothing of one that passed."""
+    if item["status"] != "completed":
+        return [(item["error"] or {}).get("message") or item["reason"] or item["status"]]
+    missed = [
+        f"{each['name']}: {each['message'] or each['outcome']}"
+        for each in item["assertions"]
+        if each["outcome"] != "passed"
+    ]
+    return missed or ([item["reason"]] if item["reason"] else [])
+
+
 def shown_text(value: Any) -> str | None:
     """Return a text as it is, and any other value as indented JSON; None for none."""
     if value is None or isinstance(value, str):

@@ -32,7 +32,6 @@ from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
 from evalcore.mistakes.foreign_text import one_line
-from evalcore.network import proxy_for
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import (
     ObjectInfo,
@@ -42,6 +41,7 @@ from evalcore.storage.store import (
     check_prefix,
 )
 from evalcore.trust.machine_faults import retried
+from evalcore.trust.network import proxy_for
 
 if TYPE_CHECKING:
     from boto3.session import Session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.checks.scorers.score import Score, stored_raw
+from evalcore.checks.scorers import Score, stored_raw
 from evalcore.execution.row import row_metrics
 from evalcore.model.artifact import Artifact, artifact_of
 from evalcore.model.evidence import Evidence

@@ -6,18 +6,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Request
 from evalcore.scripts.builtin_tools import page_text
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.variables import MARK, REFERENCE, substituted
 from evalcore.workflow.context import NO_OFFER, Context, Offer, SoulAnswer
-from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool, ToolCallRequest
+from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool
 from evalcore.workflow.events import BlockError, EventType
 from evalcore.workflow.python_process import run_python
-from evalcore.workflow.requests import reference_value, web_request
+from evalcore.workflow.requests import RequestTemplate, check_address, web_request
 from evalcore.workflow.values import MISSING, at_path, parsed, text_of
 
 AskOnce = Callable[[Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
@@ -183,72 +181,24 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: Contex
     if written is None:
         raise BlockError("tool", "its file has no 'request'")
 
-    not_set: dict[str, str] = {}
+    def argument(match: re.Match[str]) -> str:
+        return text_of(arguments.get(match[1], ""))
 
-    def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
-        text = reference_value(match, where, context.services, secret=secret)
-        if text == match[0]:
-            not_set[text] = text
-        return text
-
-    def fill(template: str, where: str, *, secret: bool = False) -> str:
-        return _filled(
-            template,
-            lambda name: text_of(arguments.get(name, "")),
-            lambda match: value(match, where, secret=secret),
-        )
-
-    url = _url(written, arguments)
-    headers = {
-        name: fill(value, f"headers.{name}", secret=True)
-        for name, value in (written.headers or {}).items()
-    }
-    body = None if written.body_template is None else fill(written.body_template, "body_template")
-    request = web_request(
-        written.method,
-        url,
-        headers=headers,
-        secret_headers=[
-            name for name, value in (written.headers or {}).items() if REFERENCE.search(value)
-        ],
-        values={match[0]: value(match, "url") for match in REFERENCE.finditer(written.url)}
-        | not_set,
-        body=None if body is None else parsed(body),
-        timeout_s=tool.timeout_seconds,
-        public_only=context.services.of_service,
+    template = RequestTemplate(context.services, lambda text, _: _ARGUMENT.sub(argument, text))
+    url = template.url(written.url, _ARGUMENT)
+    body = None
+    if written.body_template is not None:
+        body = parsed(template.text(written.body_template, "body_template"))
+    request = template.request(
+        written.method, url, written.url, written.headers, body, tool.timeout_seconds
     )
     return await _answer(request, written.response_path, context)
-
-
-def _filled(
-    template: str, argument: Callable[[str], str], variable: Callable[[re.Match[str]], str]
-) -> str:
-    """Return a template filled; what is filled in is no template of its own."""
-    return substituted(
-        template, variable, lambda text: _ARGUMENT.sub(lambda match: argument(match[1]), text)
-    )
-
-
-def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
-    """Return the URL with quoted arguments; one that begins the URL stands as it is."""
-    begins = _ARGUMENT.match(written.url)
-
-    def argument(name: str) -> str:
-        text = text_of(arguments.get(name, ""))
-        is_first = begins is not None and begins[1] == name
-        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
-
-    url = _filled(written.url, argument, lambda match: match[0])
-    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
-    return url
 
 
 async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: Context) -> str:
     """Send the request that the model asks for; it reaches public addresses only."""
     url = _text_argument(arguments, "url")
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
+    check_address(url)
     headers = arguments.get("headers")
     request = web_request(
         str(arguments.get("method") or "GET"),

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from evalcore.conversion.converted import Notes
-from evalcore.conversion.foreign_file import read_foreign_file
-from evalcore.conversion.registry import ImportOptions, convert, recognise_source
-from evalcore.conversion.written_suite import suite_text
 from evalcore.errors import EvalError
+from evalcore.importers.converted import Notes
+from evalcore.importers.files import read_foreign_file
+from evalcore.importers.registry import ImportOptions, convert, recognise_source
+from evalcore.importers.written_suite import suite_text
 from tests.support.conversions import FILES
 from tests.support.examples import FUZZ, examples
 from tests.support.suite_mutations import dump, mutated

@@ -1,18 +1,18 @@
-"""Suites that `evalcore import` makes of the files in tests/unit/conversion/files."""
+"""Suites that `evalcore import` makes of the files in tests/unit/importers/files."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from evalcore.conversion.converted import Notes
-from evalcore.conversion.foreign_file import read_foreign_file
-from evalcore.conversion.registry import ImportOptions, convert, recognise_source
-from evalcore.conversion.written_suite import suite_text
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.importers.converted import Notes
+from evalcore.importers.files import read_foreign_file
+from evalcore.importers.registry import ImportOptions, convert, recognise_source
+from evalcore.importers.written_suite import suite_text
 
-FILES = Path(__file__).parents[1] / "unit" / "conversion" / "files"
+FILES = Path(__file__).parents[1] / "unit" / "importers" / "files"
 
 
 def converted(

@@ -9,16 +9,14 @@ import pytest
 
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
 from evalcore.gates.comparing import NoSignificantRegression
-from evalcore.gates.gate import Gate
+from evalcore.gates.gate import CaseValue, Gate, SequentialRule
 from evalcore.gates.over_time import NoDropFromHistory, Reliable
 from evalcore.gates.sequential import (
-    CaseValue,
     RoundGates,
     RoundItem,
     SeenValue,
     SequentialGate,
     SequentialGates,
-    SequentialRule,
 )
 from evalcore.model.gate import GateOutcome
 from evalcore.model.iterations import Iterations, parse_iterations

@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from evalcore.analytics.integrity import verify_run
 from evalcore.errors import StoreError, UsageError
 from evalcore.history.case_variances import read_case_variances
 from evalcore.history.closed import ask
@@ -23,7 +24,6 @@ from evalcore.history.trend import SuiteHistory
 from evalcore.model.evidence import Evidence
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
-from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.states import reopen_damaged
 from evalcore.storage.local import LocalStore

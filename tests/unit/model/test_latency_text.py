@@ -7,7 +7,7 @@ import pytest
 from evalcore.model.latency_text import latency_text
 from evalcore.model.summary import VariantSummary
 from evalcore.model.trend import Metric
-from evalcore.report.figures import measure_columns
+from evalcore.report.figures import variant_cells
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,5 @@ def test_a_latency_has_its_first_digit(milliseconds: float | None, text: str) ->
 
 def test_the_variants_of_a_report_show_it() -> None:
     variants = [VariantSummary("a", 1, 1, 1.0, p50_latency_ms=0.4)]
-    assert measure_columns(variants) == [("latency p50", ["0.4 ms"])]
+    heads, ((*_, latency),) = variant_cells(variants)
+    assert (heads[2:], latency) == (["latency p50"], "0.4 ms")

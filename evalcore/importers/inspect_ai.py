@@ -1,0 +1,558 @@
+"""The module that suites of Inspect AI's scorers have beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.converted import (
+    MODULE,
+    Converted,
+    ConvertedCase,
+    Notes,
+    as_criteria,
+    as_input,
+    chat_messages,
+    default_judge,
+    expected_check,
+    text_of_parts,
+    unique_id,
+)
+from evalcore.importers.files import ForeignFile, InspectLog, check_shape
+from evalcore.importers.registry import ImportOptions
+from evalcore.importers.rows import id_text, metadata_of, parsed_cell
+from evalcore.model.suite import Format
+
+MODULE_TEXT: Final = r'''"""Checks of the suite beside this file: Inspect AI's scorers."""
+
+import math
+import re
+import string
+from collections import Counter
+
+EDGES = string.whitespace + string.punctuation
+ANSWERS = {
+    "letter": r"(?is)ANSWER\s*:\s*([A-Za-z])(?:\W|$)(?!.*ANSWER\s*:)",
+    "word": r"(?is)ANSWER\s*:\s*(\S+?)(?=[.,;:!?]?\s*(?:\n|$))(?!.*ANSWER\s*:)",
+    "line": r"(?i)ANSWER\s*:\s*([^\n]+)\s*\Z",
+}
+
+
+def match(output, context):
+    """Whether the output ends with (begins with, contains, is) one of the targets."""
+    config = context["config"]
+    return any(matches(output, target, config) for target in config["targets"])
+
+
+def matches(output, target, config):
+    """Whether the output has the target where `location` says."""
+    location, value, target = config.get("location", "end"), output.strip(), target.strip()
+    if config.get("ignore_case", True):
+        value, target = value.casefold(), target.casefold()
+    if config.get("numeric"):
+        number = as_number(without_signs(target))
+        if number is not None:
+            numbers = [as_number(word) for word in without_signs(value).split()]
+            numbers = [each for each in numbers if each is not None]
+            if location == "any":
+                return number in numbers
+            if location == "exact":
+                return number == as_number(without_signs(value), trim=False)
+            return bool(numbers) and number == numbers[0 if location == "begin" else -1]
+        target = without_signs(target)
+    else:
+        value, target = value.strip(EDGES), target.strip(EDGES)
+    if location == "begin":
+        return value.startswith(target)
+    if location == "exact":
+        return value == target
+    return value.endswith(target) if location == "end" else target in value
+
+
+def without_signs(text):
+    """Return the text without signs of currencies, emphasis and thousands."""
+    text = re.sub(r"[$,£€*_]", "", re.sub(r"\\([$,£€*_])", r"\1", text))
+    return re.sub(r"\.(?=\s|$|\D)", "", text)
+
+
+def as_number(word, trim=True):
+    """Return a decimal number with five significant digits, None if the word is none."""
+    try:
+        number = float(word.strip("!?:;()[]{}'\"`") if trim else word)
+    except ValueError:
+        return None
+    return format(number, ".5g") if math.isfinite(number) else None
+
+
+def exact(output, context):
+    """Whether the output is one of the targets, but for articles, punctuation and case."""
+    answer = normalized(output)
+    return any(target and target == answer for target in normalized_targets(context))
+
+
+def f1(output, context):
+    """The best F1 of the words of the output and of a target."""
+    stop_words = {token(word) for word in context["config"].get("stop_words") or ()}
+    words = Counter(normalized(output, stop_words).split())
+    best = 0.0
+    for target in normalized_targets(context, stop_words):
+        wanted_words = Counter(target.split())
+        shared = sum((words & wanted_words).values())
+        if shared:
+            best = max(best, 2 * shared / (sum(words.values()) + sum(wanted_words.values())))
+    return round(best, 2)
+
+
+def normalized_targets(context, stop_words=()):
+    """Return the targets as `exact` compares them."""
+    return [normalized(target, stop_words) for target in context["config"]["targets"]]
+
+
+def normalized(text, stop_words=()):
+    """Return the words of a text in lower case without articles and punctuation."""
+    tokens = [token(word) for word in re.split(" |-", text)]
+    return " ".join(each for each in tokens if each and each not in stop_words)
+
+
+def token(word):
+    """Return a word as it is compared: a number as a decimal number."""
+    word = word.casefold()
+    for candidate in (word, word.strip(EDGES)):
+        if is_finite(candidate):
+            word = candidate
+            break
+    else:
+        word = "".join(each for each in word if each not in string.punctuation)
+    word = str(float(word)) if is_finite(word) else word
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", word).split())
+
+
+def is_finite(text):
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def pattern(output, context):
+    """Whether a group of the pattern (each, with `match_all`) is one of the targets."""
+    config = context["config"]
+    return extracted(output, config["pattern"], config)
+
+
+def answer(output, context):
+    """Whether the letter, word or line after the last ANSWER: is one of the targets."""
+    config = context["config"]
+    return extracted(output, ANSWERS[config.get("pattern", "line")], config)
+
+
+def extracted(output, expression, config):
+    """Whether what the expression finds is one of the targets."""
+    ignore_case = config.get("ignore_case", True)
+    fold = str.lower if ignore_case else str
+    hit = re.search(expression, output, re.IGNORECASE if ignore_case else 0)
+    targets = {fold(target) for target in config["targets"]}
+    groups = [group for group in (hit.groups() or (hit[0],)) if group is not None] if hit else []
+    decide = all if config.get("match_all") else any
+    return bool(groups) and decide(fold(group) in targets for group in groups)
+
+
+def choice(output, context):
+    """Whether the letters after the last ANSWER: are the targets."""
+    text = re.sub(r"\$\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\$", r"\1", output)
+    text = re.sub(r"\*\*\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\*\*", r"\1", text)
+    text = re.sub(r"(?i)(^|[:,])(\s*)\(([A-Za-z\d])\)(?=\s*(?:,|\.|\n|\Z))", r"\1\2\3", text)
+    answers = re.findall(r"(?im)^ANSWER\s*:\s*([A-Za-z\d ,]+)\s*(?:$|\n|\.)", text)
+    answers = answers or re.findall(r"(?i)ANSWER\s*:\s*([A-Za-z\d ,]+)(?:\W|$)", text)
+    if not answers:
+        return False
+    letters = answers[-1].strip().upper().replace(" AND ", ",").replace(" ", "")
+    targets = {target.upper() for target in "".join(context["config"]["targets"])}
+    return targets in ({each for each in letters.split(",") if each}, set(letters) - {","})
+'''
+
+
+Assertion = dict[str, Any]
+
+# What the module has a function for, with the options that the function reads.
+_FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "match": ("location", "ignore_case", "numeric"),
+    "exact": (),
+    "pattern": ("pattern", "ignore_case", "match_all"),
+    "answer": ("pattern",),
+    "choice": (),
+    "f1": ("stop_words",),
+}
+_JUDGED: Final = ("model_graded_qa", "model_graded_fact")
+_OTHER_JUDGE: Final = (
+    "model_graded_qa and model_graded_fact: the judge answers evalcore's prompt with a score, "
+    "which passes from 0.8 on"
+)
+_ONLY_SCORES: Final = "f1 measures and decides nothing: here it passes at any score"
+_NUMBERS: Final = "match(numeric=True): decimal numbers are compared; ½, ² and 十 are no numbers"
+
+
+class Scorers:
+    """The scorers of a task; `judges` are the targets that they ask.
+
+    `grader` is the model of the role `grader`, which scorers ask that name none themselves.
+    """
+
+    def __init__(self, scorers: Sequence[Any], notes: Notes, grader: Any = None) -> None:
+        self._grader = _model_name(grader)
+        self._scorers = [
+            (str(each["name"]).rpartition("/")[2], _mapping(each.get("options")))
+            for each in scorers
+            if isinstance(each, Mapping) and each.get("name")
+        ]
+        self.needs_suite = any(name in _FUNCTIONS for name, _ in self._scorers)
+        self._notes = notes
+        self._note(notes)
+
+    def _note(self, notes: Notes) -> None:
+        for name, options in self._scorers:
+            if name in _JUDGED:
+                notes.add(_OTHER_JUDGE)
+                if options.get("template") or options.get("instructions"):
+                    notes.add(f"{name}: its template and instructions are not taken over")
+            elif name == "f1":
+                notes.add(_ONLY_SCORES)
+            elif name == "match" and options.get("numeric"):
+                notes.add(_NUMBERS)
+            elif name not in _FUNCTIONS and name != "includes":
+                notes.add(f"the scorer {name}: a program of your own, or without a counterpart")
+
+    @property
+    def judges(self) -> list[Mapping[str, Any]]:
+        """The judge, if a scorer asks a model: the one that it names, if it can be a target."""
+        for name, options in self._scorers:
+            if name in _JUDGED:
+                name_of_model = _model_name(options.get("model")) or self._grader
+                provider, _, model = name_of_model.partition("/")
+                if provider in ("openai", "anthropic") and model:
+                    return [{"name": "judge", "provider": provider, "model": model}]
+                if name_of_model:
+                    self._notes.add(f"the model that grades, {name_of_model}, is left out")
+                return default_judge(self._notes)
+        return []
+
+    def assertions(self, target: Sequence[str]) -> list[Assertion]:
+        """Return the assertions of a sample, any of whose targets is right."""
+        assertions = (self._assertion(name, options, target) for name, options in self._scorers)
+        return [assertion for assertion in assertions if assertion is not None]
+
+    def _assertion(
+        self, name: str, options: Mapping[str, Any], target: Sequence[str]
+    ) -> Assertion | None:
+        if name == "includes":
+            return _includes(options, target)
+        if name in _JUDGED:
+            criteria = "The answer satisfies: " + " or: ".join(target)
+            criteria = as_criteria(criteria) if target else "The answer is right."
+            if self.needs_suite:
+                return {"type": "llm_judge", "name": name, "criteria": criteria}
+            return {"type": "llm-grader", "name": name, "prompt": criteria}
+        if name not in _FUNCTIONS:
+            return None
+        read_options = {
+            key: options[key] for key in _FUNCTIONS[name] if options.get(key) is not None
+        }
+        config = {"config": {"targets": list(target), **read_options}}
+        threshold = {"threshold": 0} if name == "f1" else {}
+        return {
+            "type": "python",
+            "callable": f"{MODULE}:{name}",
+            "name": name,
+            **config,
+        } | threshold
+
+
+def _includes(options: Mapping[str, Any], target: Sequence[str]) -> Assertion | None:
+    prefix = "i" if options.get("ignore_case", True) else ""
+    if not target:
+        return None
+    if len(target) == 1:
+        return {"type": f"{prefix}contains", "name": "includes", "value": target[0]}
+    return {"type": f"{prefix}contains-any", "name": "includes", "value": list(target)}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _model_name(model: Any) -> str:
+    return str(model.get("model") or "") if isinstance(model, Mapping) else str(model or "")
+
+
+_ATTACHMENT: Final = "attachment://"
+_PROVIDERS: Final = ("openai", "anthropic")
+_UNUSED: Final = ("sandbox", "files", "setup", "checkpoint")
+_FIELDS: Final = {"input", "target", "choices", "id", "metadata", *_UNUSED}
+_ASSUMED: Final = (
+    "a dataset does not say how answers are scored: an answer has to contain the target, in any "
+    "case of letters, like the scorer includes(); --check equals or --check judge compare else"
+)
+_CHOICES: Final = (
+    "samples with choices: the question is written out with lettered choices, in words of our own, "
+    "and the last 'ANSWER: LETTER' of the answer counts"
+)
+
+
+def convert_inspect(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+    """Return the suite of a log or of a dataset; raise `LoadError` if it is neither."""
+    if isinstance(file.value, Mapping) and "eval" in file.value:
+        check_shape(file, file.value, InspectLog)
+        return _log(file, notes)
+    if not file.rows:
+        raise_problem(file.name, None, "a dataset of Inspect AI is a list of samples")
+    return _dataset(file, options, notes)
+
+
+def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+    with_choices = any(parsed_cell(row.get("choices")) for row in file.rows)
+    if with_choices:
+        notes.add(_CHOICES)
+    elif options.check is None:
+        notes.add(_ASSUMED)
+    others = [name for name in file.columns if name not in _FIELDS]
+    if others:
+        notes.add(f"no fields of a sample, kept as metadata: {', '.join(others)}")
+    in_suite = with_choices
+    scorers = Scorers([{"name": "choice"}], notes)
+    cases: dict[str, ConvertedCase] = {}
+    for number, row in enumerate(file.rows, 1):
+        position = f"sample {number}"
+        target, choices = _target(parsed_cell(row.get("target"))), parsed_cell(row.get("choices"))
+        question = _question(parsed_cell(row.get("input")), {}, notes, position)
+        _note_unused(row, notes, position)
+        if question is None:
+            continue
+        if not target:
+            notes.add("the sample is left out: it has no target to compare with", position)
+            continue
+        if choices and not isinstance(choices, list):
+            notes.add("the sample is left out: its choices are no list", position)
+            continue
+        if choices:
+            question, assertions = _with_choices(question, choices), scorers.assertions(target)
+        else:
+            assertions = [_dataset_check(target, options.check, in_suite=in_suite)]
+        name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
+        cases[name] = ConvertedCase(
+            name,
+            question,
+            assertions,
+            expected_output=target[0] if len(target) == 1 else target,
+            metadata=_metadata(row, others),
+        )
+    _check_cases(file, cases, notes)
+    return Converted(
+        Format.SUITE if in_suite else Format.TEST_FILE,
+        options.name,
+        tuple(cases.values()),
+        judges=default_judge(notes) if options.check == "judge" else [],
+        module=MODULE_TEXT if with_choices else None,
+    )
+
+
+def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of a sample, with the columns that are no fields of one."""
+    unread = {name: parsed_cell(row[name]) for name in others if row.get(name) not in (None, "")}
+    return {**unread, **metadata_of(row.get("metadata"))}
+
+
+def _dataset_check(target: Sequence[str], check: str | None, *, in_suite: bool) -> dict[str, Any]:
+    if len(target) == 1 or check == "judge":
+        return expected_check(target[0], check or "contains", in_suite=in_suite)
+    return {"type": "icontains-any", "value": list(target)}
+
+
+def _log(file: ForeignFile, notes: Notes) -> Converted:
+    log = file.value
+    task, samples = log["eval"], log.get("samples") or []
+    if not samples:
+        raise_problem(file.name, None, "the log has no samples (written with --no-log-samples?)")
+    grader = (task.get("model_roles") or {}).get("grader")
+    scorers = Scorers(_scorers(log, samples), notes, grader)
+    cases: dict[str, ConvertedCase] = {}
+    for number, sample in enumerate(sorted(samples, key=_order), 1):
+        position = f"sample {sample.get('id', number)}"
+        case = _sample(sample, scorers, notes, position)
+        if case is not None:
+            name = unique_id(case.id, cases)
+            cases[name] = replace(case, id=name)
+    _check_cases(file, cases, notes)
+    model = str(task.get("model") or "")
+    provider, _, model_name = model.partition("/")
+    targets = []
+    if provider in _PROVIDERS and model_name:
+        targets.append({"name": model, "provider": provider, "model": model_name})
+    return Converted(
+        Format.SUITE if scorers.needs_suite else Format.TEST_FILE,
+        str(task.get("task") or "log").rpartition("/")[2],
+        tuple(cases.values()),
+        description=f"Answers of {model}" if model else None,
+        targets=targets,
+        judges=scorers.judges,
+        module=MODULE_TEXT if scorers.needs_suite else None,
+    )
+
+
+def _check_cases(file: ForeignFile, cases: Mapping[str, ConvertedCase], notes: Notes) -> None:
+    if not cases:
+        raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
+
+
+def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
+    identity = sample.get("id")
+    number = identity if isinstance(identity, int) else 0
+    return int(sample.get("epoch") or 1), number, str(identity)
+
+
+def _scorers(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the scorers of the task; of older logs, those of the results or of the samples."""
+    scores = (log.get("results") or {}).get("scores") or []
+    of_results = {
+        score["scorer"]: {"name": score["scorer"], "options": score.get("params")}
+        for score in scores
+        if isinstance(score, Mapping) and isinstance(score.get("scorer"), str)
+    }
+    listed = log["eval"].get("scorers") or list(of_results.values())
+    flat = [each for entry in listed for each in (entry if isinstance(entry, list) else [entry])]
+    names = dict.fromkeys(name for sample in samples for name in sample.get("scores") or ())
+    return flat or [{"name": name} for name in names]
+
+
+def _sample(
+    sample: Mapping[str, Any], scorers: Scorers, notes: Notes, position: str
+) -> ConvertedCase | None:
+    attachments = sample.get("attachments") or {}
+    _note_unused(sample, notes, position)
+    first_messages = _first_messages(sample) or sample.get("input")
+    question = _question(first_messages, attachments, notes, position)
+    target = _target(_resolved(sample.get("target"), attachments))
+    assertions = scorers.assertions(target)
+    if question is None or not assertions:
+        if not assertions:
+            notes.add("the sample is left out: no scorer has a counterpart", position)
+        return None
+    output = _answer(sample, attachments)
+    if output is None:
+        notes.add("the sample ended in an error: it has no answer, the target is asked", position)
+    epoch = int(sample.get("epoch") or 1)
+    if epoch > 1:
+        notes.add("epochs after the first are cases of their own", position)
+    scores = {
+        name: score["value"]
+        for name, score in (sample.get("scores") or {}).items()
+        if isinstance(score, Mapping) and score.get("value") is not None
+    }
+    own = sample.get("metadata") or {}
+    identity = str(sample.get("id"))
+    return ConvertedCase(
+        identity if epoch == 1 else f"{identity}-epoch-{epoch}",
+        question,
+        assertions,
+        expected_output=target[0] if len(target) == 1 else target,
+        output=output,
+        metrics=_metrics(sample) if output is not None else {},
+        metadata={**own, "scores": scores} if scores else own,
+    )
+
+
+def _first_messages(sample: Mapping[str, Any]) -> list[Any] | None:
+    """Return the messages before the first answer: what the solver made of the input."""
+    messages = sample.get("messages") or []
+    first_messages: list[Any] = []
+    for message in messages:
+        if message.get("role") == "assistant" and message.get("source") != "input":
+            return first_messages if first_messages else None
+        first_messages.append(message)
+    return None
+
+
+def _question(value: Any, attachments: Any, notes: Notes, position: str) -> Any:
+    """Return the input as a suite has it, None (and a note) if it is no text."""
+    resolved = _resolved(value, attachments)
+    if isinstance(resolved, list):
+        messages = chat_messages(resolved)
+        if messages is None:
+            notes.add("the sample is left out: its input is more than text", position)
+            return None
+        # One question is written as its text.
+        single = len(messages) == 1 and messages[0]["role"] == "user"
+        return messages[0]["content"] if single else messages
+    if resolved in (None, "", []):
+        notes.add("the sample is left out: it has no input", position)
+        return None
+    return as_input(resolved)
+
+
+def _resolved(value: Any, attachments: Any) -> Any:
+    """Return the value with references to attachments replaced by their texts."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_resolved(member, attachments) for member in value]
+    if isinstance(value, Mapping):
+        return {key: _resolved(member, attachments) for key, member in value.items()}
+    return value
+
+
+def _target(value: Any) -> list[str]:
+    """Return the targets, any of which is right; numbers as their texts."""
+    listed = value if isinstance(value, list) else [value]
+    return [str(each) for each in listed if each not in (None, "")]
+
+
+def _answer(sample: Mapping[str, Any], attachments: Any) -> str | None:
+    output = _resolved(sample.get("output") or {}, attachments)
+    choices = output.get("choices") or []
+    if not choices:
+        return None
+    if isinstance(output.get("completion"), str):
+        return str(output["completion"])
+    return message_text((choices[0].get("message") or {}).get("content"))
+
+
+def message_text(content: Any) -> str | None:
+    """Return a message's content as text: its text parts, without reasoning."""
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content or () if part.get("type") == "text"]
+    return text_of_parts(parts)
+
+
+def _metrics(sample: Mapping[str, Any]) -> dict[str, float]:
+    usages = [usage for usage in (sample.get("model_usage") or {}).values() if usage]
+    metrics: dict[str, float] = {}
+    for key in ("input_tokens", "output_tokens"):
+        if usages:
+            metrics[key] = sum(int(usage.get(key) or 0) for usage in usages)
+    if isinstance(sample.get("total_time"), int | float):
+        metrics["latency_ms"] = round(sample["total_time"] * 1000, 3)
+    return metrics
+
+
+def _with_choices(question: Any, choices: Sequence[Any]) -> Any:
+    letters = list(_letters(len(choices)))
+    lines = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, choices, strict=True))
+    request = f"Choose from {', '.join(letters)}. End with a line of the form 'ANSWER: LETTER'."
+    if isinstance(question, list):
+        last = question[-1]
+        return [*question[:-1], {**last, "content": f"{last['content']}\n\n{lines}\n\n{request}"}]
+    return f"{question}\n\n{lines}\n\n{request}"
+
+
+def _letters(count: int) -> Iterator[str]:
+    for number in range(count):
+        yield chr(ord("A") + number) if number < 26 else str(number - 25)
+
+
+def _note_unused(row: Mapping[str, Any], notes: Notes, position: str) -> None:
+    for key in _UNUSED:
+        if row.get(key):
+            notes.add(f"{key}: write a workspace or hooks (docs/reference/workspaces.md)", position)

@@ -1,0 +1,834 @@
+"""promptfoo's prompts and providers, and the Python module of what only Python can do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import has_magic
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.errors import LoadError
+from evalcore.formats.text.documents import decode, parse_document, read_bytes
+from evalcore.importers.converted import MODULE, Notes, VariableText, note_default_judge, unique_id
+from evalcore.importers.files import json_lines, parse_json, read_csv
+from evalcore.importers.promptfoo_templates import json_path, placeholders
+from evalcore.mistakes.foreign_text import one_line
+from evalcore.targets.templates import PLACEHOLDER
+from evalcore.trust.secret_options import SecretOption
+
+_LONGEST_NAME: Final = 80
+PREFIX: Final = "file://"
+_CODE: Final = (".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".py", ".rb", ".go")
+
+
+class NotTakenOverError(Exception):
+    """A reference leads to something that has no counterpart; the message says what."""
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value names a file."""
+    return isinstance(value, str) and value.startswith(PREFIX)
+
+
+def python_reference(value: str) -> tuple[str, str | None] | None:
+    """Return the file and the function of `[file://]PATH.py[:FUNCTION]`, None if it is none."""
+    text = value.removeprefix(PREFIX)
+    path, _, function = text.partition(".py")
+    if not text.startswith(path + ".py") or (function and not function.startswith(":")):
+        return None
+    return f"{path}.py", function[1:] or None
+
+
+def is_code(value: str) -> bool:
+    """Whether a reference leads to a program."""
+    name = value.removeprefix(PREFIX)
+    return any(name.endswith(suffix) or f"{suffix}:" in name for suffix in _CODE)
+
+
+def named_files(folder: Path, value: str) -> Iterator[Path]:
+    """Yield the files that a path or a glob names; raise `NotTakenOverError` if there is none."""
+    name = value.removeprefix(PREFIX)
+    if is_code(value):
+        raise NotTakenOverError(f"{name} is a program")
+    is_glob = has_magic(name) and not Path(name).is_absolute()
+    try:
+        paths = sorted(folder.glob(name)) if is_glob else [folder / name]
+        files = [path for path in paths if path.is_file()]
+    except (OSError, ValueError):  # a text that is too long for a name, or no glob
+        files = []
+    if not files:
+        raise NotTakenOverError(f"{one_line(name, _LONGEST_NAME)}: no such file")
+    yield from files
+
+
+def read_value(path: Path) -> Any:
+    """Return what a file holds: a document, rows, or its text; raise `NotTakenOverError`."""
+    name, suffix = str(path), path.suffix.lower()
+    try:
+        if suffix == ".csv":
+            return [{key: cell or "" for key, cell in row.items()} for row in read_csv(path)]
+        data = read_bytes(path, name)
+        if suffix in (".yaml", ".yml"):
+            return parse_document(data, name).value
+        replaced: list[str] = []
+        if suffix == ".json":
+            value = parse_json(data, name, replaced)
+        elif suffix == ".jsonl":
+            value = list(json_lines(data, name, replaced))
+        else:
+            value = decode(data, name)
+    except LoadError as error:
+        raise NotTakenOverError(str(error)) from error
+    if replaced:
+        raise NotTakenOverError(f"{path.name} has half a character (a lone surrogate) in a text")
+    return value
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text; raise `NotTakenOverError` if it is none."""
+    try:
+        return decode(read_bytes(path, str(path)), str(path))
+    except LoadError as error:
+        raise NotTakenOverError(str(error)) from error
+
+
+def resolved_refs(value: Any, root: Any, depth: int = 0) -> Any:
+    """Return a value with each `{$ref: '#/…'}` replaced by what stands there."""
+    if isinstance(value, dict):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/") and depth < 20:
+            target = root
+            for step in reference[2:].split("/"):
+                target = target.get(step) if isinstance(target, dict) else None
+            return resolved_refs(target, root, depth + 1)
+        return {key: resolved_refs(member, root, depth) for key, member in value.items()}
+    if isinstance(value, list):
+        return [resolved_refs(member, root, depth) for member in value]
+    return value
+
+
+_FILE: Final = re.compile(r"^[\w./*\\ -]+\.(?:txt|md|json|jsonl|ya?ml|csv|j2|py|js|ts|mjs|cjs)$")
+_DEFAULT: Final = "{{prompt}}"
+_PROGRAM: Final = "exec:"
+_BETWEEN: Final = "---"
+_KEYS: Final = {"id", "label", "display", "raw"}
+
+
+class Prompt(NamedTuple):
+    """A prompt: its template, and what a person calls it (None: its number)."""
+
+    raw: str
+    label: str | None = None
+
+
+def read_prompts(written: Any, folder: Path, notes: Notes) -> list[Prompt]:
+    """Return the prompts in their order; those that programs write are noted."""
+    if written is None:
+        return [Prompt(_DEFAULT)]
+    if isinstance(written, Mapping):
+        entries: list[Any] = [{"id": name, "label": label} for name, label in written.items()]
+    else:
+        entries = written if isinstance(written, list) else [written]
+    prompts: list[Prompt] = []
+    for index, entry in enumerate(entries):
+        position = f"prompts[{index}]"
+        try:
+            prompts.extend(_prompts_of(entry, folder))
+            for key in entry.keys() - _KEYS if isinstance(entry, Mapping) else ():
+                notes.add(f"'{key}' of a prompt is not taken over", position)
+        except NotTakenOverError as error:
+            notes.add(f"the prompt is left out: {error}", position)
+    return prompts
+
+
+def _prompts_of(entry: Any, folder: Path) -> Iterator[Prompt]:
+    label = None
+    if isinstance(entry, Mapping):
+        label = entry.get("label") or entry.get("display")
+        label = None if label is None else one_line(str(label))
+        entry = entry.get("raw") or entry.get("id")
+    if not isinstance(entry, str):
+        raise NotTakenOverError("it is neither a text nor a file")
+    if entry.startswith(_PROGRAM):
+        raise NotTakenOverError(f"{entry} is a program")
+    # What looks like a file's name and is none is a text.
+    is_file = entry.startswith(PREFIX) or (
+        _FILE.match(entry) is not None and (is_code(entry) or bool(list(_existing(folder, entry))))
+    )
+    if not is_file:
+        if "://" in entry[:20] and " " not in entry:
+            raise NotTakenOverError(f"{entry} is kept elsewhere")
+        yield Prompt(entry, label)
+        return
+    for path in named_files(folder, entry):
+        if path.suffix.lower() == ".csv":
+            yield from _rows(path, label)
+            continue
+        for text in _texts(path):
+            yield Prompt(text, label)
+
+
+def _existing(folder: Path, name: str) -> Iterator[Path]:
+    try:
+        yield from named_files(folder, name)
+    except (NotTakenOverError, ValueError):
+        return
+
+
+def _rows(path: Path, label: str | None) -> Iterator[Prompt]:
+    """Yield the prompts of a table: of the column `prompt`, or of its lines if it has one column.
+
+    The column `label` goes before the label of the table.
+    """
+    text = read_text(path)
+    if "," in text:
+        for row in read_value(path):
+            if row.get("prompt"):
+                yield Prompt(row["prompt"], row.get("label") or label)
+        return
+    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+    has_head = lines[:1] and lines[0].strip().lower() == "prompt"
+    yield from (Prompt(line, label) for line in lines[1 if has_head else 0 :])
+
+
+def _texts(path: Path) -> Iterator[str]:
+    suffix = path.suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        yield orjson.dumps(read_value(path)).decode()
+    elif suffix == ".jsonl":
+        yield from (orjson.dumps(line).decode() for line in read_value(path))
+    elif suffix == ".txt":
+        lines: list[str] = []
+        for line in [*read_text(path).replace("\r\n", "\n").split("\n"), _BETWEEN]:
+            if line.strip() != _BETWEEN:
+                lines.append(line)
+                continue
+            if "\n".join(lines).strip():
+                yield "\n".join(lines).strip()
+            lines = []
+    else:
+        yield read_text(path)
+
+
+PROMPT_KEY: Final = "prompt_key"
+"""Names, in the configuration of a Python target, which prompt of the input it answers."""
+
+HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
+
+import json
+import re
+'''
+
+PROVIDER_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
+
+import asyncio
+import inspect
+import json
+import re
+
+from evalcore import Evidence, Metrics
+'''
+
+CHECKS: Final = '''
+
+def context_of(context):
+    """Return the context of an assertion as promptfoo calls its parts."""
+    variables = (context["metadata"] or {}).get("vars", {})
+    return {**context, "vars": variables, "prompt": context["input"]}
+
+
+def parsed(output):
+    """Return the JSON value of an output, the output itself if it is none."""
+    try:
+        return json.loads(output)
+    except ValueError:
+        return output
+
+
+def called(function, output, context, threshold):
+    """Return what a function of promptfoo says, as evalcore reads it."""
+    answer = function(output, context_of(context))
+    if hasattr(answer, "__dict__"):
+        answer = vars(answer)
+    if isinstance(answer, str) and answer.lower() in ("true", "false"):
+        answer = answer.lower() == "true"
+    elif isinstance(answer, str):
+        answer = json.loads(answer)
+    if isinstance(answer, bool):
+        return answer
+    if isinstance(answer, dict):
+        score = float(answer.get("score", 1 if passes(answer) else 0))
+        enough = threshold is None or score >= threshold
+        passed, reason = passes(answer) and enough, str(answer.get("reason") or "")
+        return {"passed": passed, "score": min(max(score, 0.0), 1.0), "reason": reason}
+    passed = answer > 0 if threshold is None else answer >= threshold
+    return {"passed": passed, "score": min(max(float(answer), 0.0), 1.0), "reason": str(answer)}
+
+
+def passes(answer):
+    """Return whether a grading result says that the output passes."""
+    return bool(answer.get("pass", answer.get("pass_", False)))
+'''
+
+COMPARED: Final = '''
+
+def step_into(output, *steps):
+    """Return what stands at a path in an output, which may be the text of JSON."""
+    output = parsed(output) if isinstance(output, str) else output
+    for step in steps:
+        output = output[step]
+    return output
+
+
+def compared(output, config):
+    """Whether a transformed output passes the assertion that `config` names."""
+    word, value = config["word"], config.get("value")
+    text = output if isinstance(output, str) else json.dumps(output, separators=(",", ":"))
+    if word == "is-json":
+        return is_json(text)
+    if word == "equals":
+        return parsed(text) == value if isinstance(value, (dict, list)) else text == value
+    if word == "regex":
+        return re.search(value, text) is not None
+    if word.startswith("icontains"):
+        text = text.lower()
+        value = [each.lower() for each in value] if isinstance(value, list) else value.lower()
+    if word.endswith(("-any", "-all")):
+        decide = any if word.endswith("-any") else all
+        return decide(each in text for each in value)
+    if word in ("starts-with", "ends-with"):
+        return text.startswith(value) if word == "starts-with" else text.endswith(value)
+    return value in text
+
+
+def is_json(text):
+    """Whether a text is JSON."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+'''
+
+ANSWERED: Final = '''
+
+def answered(answer):
+    """Return the evidence of a provider's answer: output, cost and tokens; raise its error."""
+    if inspect.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    if not isinstance(answer, dict):
+        raise TypeError(f"returned {type(answer).__name__}; expected {{'output': ...}}")
+    if answer.get("error"):
+        raise RuntimeError(answer["error"])
+    if answer.get("output") is None:
+        raise ValueError("returned neither 'output' nor 'error'")
+    output, tokens = answer["output"], answer.get("tokenUsage") or {}
+    metrics = Metrics(
+        latency_ms=answer.get("latencyMs"),
+        cost_usd=answer.get("cost"),
+        input_tokens=tokens.get("prompt"),
+        output_tokens=tokens.get("completion"),
+    )
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return Evidence(text, metrics=metrics)
+'''
+
+PROVIDER: Final = '''
+
+def {name}(input, *, context):
+    """Answer as promptfoo's provider {file} does."""
+    from {module} import {function}
+
+    variables = (context.metadata or {{}}).get("vars", {{}})
+    config = dict(context.config)
+    asked_for = config.pop("prompt_key", None)
+    input = input if asked_for is None else input[asked_for]
+    prompt = input if isinstance(input, str) else json.dumps(input)
+    options = {{"id": {identity!r}, "config": config}}
+    asked = {{"vars": variables, "prompt": {{"raw": prompt, "label": prompt}}}}
+    return answered({function}(prompt, options, asked))
+'''
+
+
+PARSED: Final = "parsed(output)"
+UNCHANGED: Final = "output"
+"""What an assertion gets: an expression of the module."""
+
+
+class ChecksModule:
+    """Collects the functions of the module; `folder` is the configuration's.
+
+    `imported_files` are those that the functions import, as the configuration names them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._functions: list[str] = []
+        self._names: dict[tuple[Any, ...], str] = {}
+        self._compares = self._answers = False
+        self.imported_files: dict[str, None] = {}
+
+    def callable(self, name: str) -> str:
+        """Return how the suite names a function of the module."""
+        return f"{MODULE}:{name}"
+
+    @property
+    def text(self) -> str | None:
+        """The module's text, None if nothing is in it."""
+        if not self._functions:
+            return None
+        head = PROVIDER_HEAD if self._answers else HEAD
+        shared = (ANSWERED if self._answers else "") + (COMPARED if self._compares else "")
+        return head + CHECKS + shared + "".join(self._functions)
+
+    def add_inline(self, code: str, threshold: float | None, output: str) -> str:
+        """Add an assertion that is Python itself; return its name."""
+        key = ("inline", code, threshold, output)
+        if key not in self._names:
+            name = self._name(key, "check")
+            lines = code.strip("\n")
+            body = textwrap.dedent(lines) if "\n" in lines else f"return {lines.strip()}"
+            try:
+                compile(
+                    f"def check(output, context):\n{textwrap.indent(body, '    ')}", name, "exec"
+                )
+            except SyntaxError as error:
+                del self._names[key]
+                raise NotTakenOverError(f"it is no Python: {error.msg}") from error
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                '    """An assertion of the configuration."""\n\n'
+                f"    def check(output, context):\n{textwrap.indent(body, '        ')}\n\n"
+                f"    return called(check, {output}, context, {threshold!r})\n"
+            )
+        return self._names[key]
+
+    def add_file(self, file: str, function: str, threshold: float | None, output: str) -> str:
+        """Add an assertion in a Python file; return its name; raise `NotTakenOverError`."""
+        key = ("file", file, function, threshold, output)
+        if key not in self._names:
+            module = self._module_of(file)
+            name = self._name(key, "check")
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                f'    """The assertion {function} of {file}."""\n'
+                f"    from {module} import {function}\n\n"
+                f"    return called({function}, {output}, context, {threshold!r})\n"
+            )
+        return self._names[key]
+
+    def add_provider(self, file: str, function: str, identity: str) -> str:
+        """Add a provider in a Python file; return its name; raise `NotTakenOverError`.
+
+        `identity` is the provider's id in the configuration.
+        """
+        key = ("provider", file, function, identity)
+        self._answers = True
+        if key not in self._names:
+            module = self._module_of(file)
+            name = self._name(key, "provider")
+            self._functions.append(
+                PROVIDER.format(
+                    name=name, file=file, module=module, function=function, identity=identity
+                )
+            )
+        return self._names[key]
+
+    def add_transform(self, steps: Sequence[Sequence[str | int] | tuple[str, str]]) -> str:
+        """Add a chain of transforms; return the expression of what it makes of the output.
+
+        A step is a path, or the file and the function of a program. Raises `NotTakenOverError`.
+        """
+        key = ("transform", repr(steps))
+        self._compares = True
+        if key not in self._names:
+            lines = ["    output = parsed(output)"] if isinstance(steps[0], list) else []
+            for step in steps:
+                if isinstance(step, list):
+                    path = "".join(f", {part!r}" for part in step)
+                    lines.append(f"    output = step_into(output{path})")
+                    continue
+                file, function = step
+                lines.append(f"    from {self._module_of(str(file))} import {function}\n")
+                lines.append(f"    output = {function}(output, context_of(context))")
+            name = self._name(key, "transform")
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                '    """Transform an output as the configuration does."""\n'
+                + "\n".join(lines)
+                + "\n    return output\n"
+            )
+        return f"{self._names[key]}(output, context)"
+
+    def add_comparison(self, output: str) -> str:
+        """Add an assertion that compares what a transform makes; return its name."""
+        key = ("comparison", output)
+        if key not in self._names:
+            name = self._name(key, "check")
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                '    """Compare a transformed output as the assertion says."""\n'
+                f'    return compared({output}, context["config"])\n'
+            )
+        return self._names[key]
+
+    def _name(self, key: tuple[Any, ...], kind: str) -> str:
+        self._names[key] = f"{kind}_{len(self._names) + 1}"
+        return self._names[key]
+
+    def _module_of(self, file: str) -> str:
+        """Return how the suite imports a file; it has to be in the configuration's folder."""
+        path = self._folder / file
+        try:
+            parts = path.resolve().relative_to(self._folder.resolve()).with_suffix("").parts
+        except ValueError:
+            raise NotTakenOverError(f"{file} is outside of the configuration's folder") from None
+        if not path.is_file():
+            raise NotTakenOverError(f"{file}: no such file")
+        if not all(part.isidentifier() for part in parts):
+            raise NotTakenOverError(f"{file} is no name of a Python module")
+        self.imported_files[file] = None
+        return ".".join(parts)
+
+
+Target = dict[str, Any]
+
+_SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format")
+_RENAMED: Final = {
+    "apiBaseUrl": "base_url",
+    "maxTokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "topP": "top_p",
+}
+_PROVIDER_KEYS: Final = ("apiKey", "apiKeyEnvar")
+_ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
+_ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+_DOUBLE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_DUMPED: Final = re.compile(r"\{\{\s*prompt\s*\|\s*dump\s*\}\}")
+_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
+_MODELS: Final = re.compile(
+    r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
+    r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
+    r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
+)
+# What stands in the position of a model and is none that chats.
+_NO_CHAT: Final = re.compile(
+    r"(?:agents|assistant|chatkit|claude-agent-sdk|claude-code|codex-app-server|codex-sdk"
+    r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
+)
+# promptfoo's names of providers whose models `any-llm` asks, and any-llm's names of them.
+_ANY_LLM: Final = {
+    "azure": "azureopenai",
+    "bedrock": "bedrock",
+    "cerebras": "cerebras",
+    "cohere": "cohere",
+    "databricks": "databricks",
+    "deepseek": "deepseek",
+    "fireworks": "fireworks",
+    "google": "gemini",
+    "groq": "groq",
+    "huggingface": "huggingface",
+    "mistral": "mistral",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
+    "togetherai": "together",
+    "vertex": "vertexai",
+    "xai": "xai",
+}
+_HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
+_DOCUMENTS: Final = (".yaml", ".yml", ".json")
+_OLLAMA: Final = "http://localhost:11434/v1"
+_PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
+
+
+class Providers:
+    """Reads providers; `targets` are the targets so far, by their names."""
+
+    def __init__(self, module: ChecksModule, notes: Notes, folder: Path) -> None:
+        self._module, self._notes, self._folder = module, notes, folder
+        self.targets: dict[str, Target] = {}
+        self.transforms: dict[str, str] = {}
+
+    def read_all(self, written: Any, key: str) -> list[Target]:
+        """Return the targets of the configuration's providers; note those without a counterpart."""
+        entries = written if isinstance(written, list) else [written] if written else []
+        targets = []
+        positioned = [
+            each
+            for index, entry in enumerate(entries)
+            for each in self._of_files(entry, f"{key}[{index}]")
+        ]
+        for position, entry in positioned:
+            target = self.read(entry, position)
+            if target is not None:
+                targets.append(target)
+        return targets
+
+    def _of_files(self, entry: Any, position: str) -> list[tuple[str, Any]]:
+        """Return an entry, or those of the YAML or JSON file that it names, with their position."""
+        if not (is_reference(entry) and entry.endswith(_DOCUMENTS)):
+            return [(position, entry)]
+        try:
+            values = [read_value(path) for path in named_files(self._folder, entry)]
+        except NotTakenOverError as error:
+            self._notes.add(f"the providers are left out: {error}", position)
+            return []
+        listed = [
+            each for value in values for each in (value if isinstance(value, list) else [value])
+        ]
+        return [(f"{position} ({number})", each) for number, each in enumerate(listed, 1)]
+
+    def read(self, entry: Any, position: str, name: str | None = None) -> Target | None:
+        """Return the target of a provider, None and a note if it can be none."""
+        identity, options = _identity(entry)
+        config = options.get("config") or {}
+        try:
+            target = self._target(identity, config if isinstance(config, Mapping) else {}, position)
+        except NotTakenOverError as error:
+            self._notes.add(f"the provider {identity or entry!r} is left out: {error}", position)
+            return None
+        label = name or str(options.get("label") or identity)
+        self._note_unfilled(target, position)
+        target = {"name": unique_id(label, self.targets), **_with_variables(target)}
+        for key in options.keys() - {*_WITHOUT_EFFECT, "transform"}:
+            self._notes.add(f"'{key}' of a provider is not taken over", position)
+        if isinstance(options.get("transform"), str):
+            self.transforms[target["name"]] = options["transform"]
+        self.targets[target["name"]] = target
+        return target
+
+    def _note_unfilled(self, target: Target, position: str) -> None:
+        """Note the placeholders that evalcore does not fill in."""
+        for mark in placeholders(target):
+            if _ENV_MARK.fullmatch(mark) is None:
+                reason = f"{mark} is not filled in: {{{{prompt}}}} and {{{{env.NAME}}}} are"
+                self._notes.add(reason, position)
+
+    def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        if not identity:
+            raise NotTakenOverError("it has no 'id'")
+        if identity == "echo":
+            return {"provider": "echo"}
+        model = _MODELS.match(identity)
+        if model is not None and not _NO_CHAT.fullmatch(model["model"]):
+            return self._model(model, config, position)
+        service, _, rest = identity.partition(":")
+        if service in _ANY_LLM and rest:
+            return self._any_llm(service, rest, config, position)
+        for prefix, read in _READERS.items():
+            if identity.startswith(prefix):
+                return read(self, identity, config, position)
+        if python_reference(identity) is not None:
+            return self._python(identity, config, position)
+        raise NotTakenOverError(
+            "it has no counterpart; a model behind OpenAI's protocol is a target with 'base_url'"
+        )
+
+    def _model(self, match: re.Match[str], config: Mapping[str, Any], position: str) -> Target:
+        provider = "anthropic" if match["anthropic"] else "openai"
+        target: Target = {"provider": provider, "model": match["model"]}
+        if match["ollama"]:
+            target["base_url"] = _OLLAMA
+        return self._with_options(target, config, position)
+
+    def _any_llm(self, service: str, rest: str, config: Mapping[str, Any], position: str) -> Target:
+        kind, _, model = rest.partition(":")
+        name = model if kind in ("chat", "completion", "converse") and model else rest
+        self._notes.add(
+            "models of other services are asked by any-llm: pip install "
+            "'evalcore-pipeline[any-llm]'; credentials are those of its environment"
+        )
+        target: Target = {"provider": "any-llm", "model": f"{_ANY_LLM[service]}:{name}"}
+        return self._with_options(target, config, position)
+
+    def _with_options(self, target: Target, config: Mapping[str, Any], position: str) -> Target:
+        for key, value in config.items():
+            name = _RENAMED.get(key, key)
+            if name in _SAME or name == "base_url":
+                target[name] = value
+            elif key not in _PROVIDER_KEYS:
+                self._notes.add(f"'{key}' of a model is not taken over", position)
+        self._key(target, config, position)
+        return target
+
+    def _key(self, target: Target, config: Mapping[str, Any], position: str) -> None:
+        written = config.get("apiKey")
+        reference = _ENV.match(written) if isinstance(written, str) else None
+        variable = reference[1] if reference else config.get("apiKeyEnvar")
+        if variable:
+            target["api_key"] = VariableText(f"${{{{ {variable} }}}}")
+            if variable not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+                reason = f"name {variable} in a .env file or in `readable_names`, it is a key"
+                self._notes.add(reason, position)
+        elif written:
+            self._notes.add("a key is not copied: it is read from the environment", position)
+
+    def _command(self, identity: str, _config: Any, _position: str) -> Target:
+        words = shlex.split(identity.partition(":")[2].strip())
+        if not words:
+            raise NotTakenOverError("it names no program")
+        self._notes.add("exec: the program gets the prompt only, no options and no context")
+        return {"provider": "command", "command": [*words, "{prompt}"]}
+
+    def _drop_keys(self, options: dict[str, Any], position: str) -> None:
+        for name in [name for name, value in options.items() if _is_key(name, value)]:
+            del options[name]
+            self._notes.add(f"'{name}' is a key, which is not copied", position)
+
+    def _python(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        reference = python_reference(identity.removeprefix("python:"))
+        if reference is None:
+            raise NotTakenOverError("it names no Python file")
+        options = _with_variables(dict(config))
+        self._drop_keys(options, position)
+        function = self._module.add_provider(reference[0], reference[1] or "call_api", identity)
+        target = {"provider": "python", "callable": self._module.callable(function)}
+        return target | ({"config": options} if options else {})
+
+    def _http(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        url = config.get("url") or (identity if "://" in identity else None)
+        if not isinstance(url, str):
+            raise NotTakenOverError("it has no 'url'")
+        target: Target = {"provider": "http", "url": _filled(url)}
+        for key, kinds in _HTTP.items():
+            if key in config and not isinstance(config[key], kinds):
+                raise NotTakenOverError(f"its '{key}' is no value of that kind")
+            if key in config:
+                value = _json_body(config) if key == "body" else config[key]
+                for braces in PLACEHOLDER.finditer(_DOUBLE.sub("", str(value))):
+                    self._notes.add(f"{braces[0]} is a placeholder here, and replaced", position)
+                target[key] = _filled(value)
+        self._drop_keys(target.get("headers") or {}, position)
+        transform = config.get("transformResponse") or config.get("responseParser")
+        if transform is not None:
+            path = json_path(str(transform), ("json", "output"))
+            if path is None:
+                self._notes.add("transformResponse: JavaScript is not taken over", position)
+            elif path != "$":
+                target["response_path"] = path
+        for key in config.keys() - {
+            "url",
+            "method",
+            "headers",
+            "body",
+            "transformResponse",
+            "responseParser",
+        }:
+            self._notes.add(f"'{key}' of an HTTP provider is not taken over", position)
+        return target
+
+
+_READERS: Final[Mapping[str, Callable[[Providers, str, Any, str], Target]]] = {
+    "exec:": Providers._command,
+    "python:": Providers._python,
+    "http": Providers._http,
+}
+
+
+def _is_key(name: str, value: Any) -> bool:
+    """Whether a header or an option holds a key itself, and no reference to one."""
+    return isinstance(value, str) and SecretOption(("headers", name), value).is_literal
+
+
+def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return a provider's id and its options: `id`, `{id, config}`, or `{ID: {config}}`."""
+    if isinstance(entry, str):
+        return entry, {}
+    if not isinstance(entry, Mapping):
+        return "", {}
+    if isinstance(entry.get("id"), str):
+        return entry["id"], entry
+    if len(entry) == 1:
+        ((identity, options),) = entry.items()
+        return str(identity), options if isinstance(options, Mapping) else {}
+    return "", entry
+
+
+def _json_body(config: Mapping[str, Any]) -> Any:
+    """Return the body; one that is the text of JSON as its value, so that quotes are escaped."""
+    body, headers = config["body"], config.get("headers") or {}
+    kind = next((v for k, v in headers.items() if str(k).lower() == "content-type"), "json")
+    if not isinstance(body, str) or "json" not in str(kind) or body.strip()[:1] not in ("{", "["):
+        return body
+    try:
+        return json.loads(_DUMPED.sub('"{{prompt}}"', body))
+    except ValueError:
+        return body
+
+
+def with_prompt(target: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
+    """Return the `config` under which a target is asked the prompt at `key` of a case's input.
+
+    `target` is None for one that another file defines.
+    """
+    is_python = target is not None and target["provider"] == "python"
+    return {PROMPT_KEY: key} if is_python else {"prompt_template": f"{{input.{key}}}"}
+
+
+def _filled(value: Any) -> Any:
+    """Return a value with `{{prompt}}` and `{{env.NAME}}` as targets write them."""
+    if isinstance(value, str):
+        return _with_variables(_PLACEHOLDER.sub("{prompt}", value))
+    if isinstance(value, Mapping):
+        return {key: _filled(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_filled(member) for member in value]
+    return value
+
+
+def _with_variables(value: Any) -> Any:
+    """Return a value with `{{env.NAME}}` as suites write it."""
+    if isinstance(value, str) and _ENV_MARK.search(value):
+        return VariableText(_ENV_MARK.sub(r"${{ \1 }}", value))
+    if isinstance(value, Mapping):
+        return {key: _with_variables(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(member) for member in value]
+    return value
+
+
+_DEFAULT_JUDGE: Final = "openai:gpt-4.1-2025-04-14"  # promptfoo's own
+_NOTE: Final = (
+    "graded by a model: the judge answers evalcore's prompt with a score, which passes from "
+    "'threshold' on, else from 0.8"
+)
+
+
+class GradingProviders:
+    """Finds the judge of an assertion; the first one is called `judge`."""
+
+    def __init__(self, providers: Providers, notes: Notes) -> None:
+        self._providers, self._notes = providers, notes
+        self._names: dict[str, str | None] = {}
+
+    @property
+    def targets(self) -> list[Mapping[str, Any]]:
+        """The targets that grade."""
+        return [self._providers.targets[name] for name in self._names.values() if name]
+
+    def config(self, written: Any, position: str) -> dict[str, Any]:
+        """Return the `config` that names the judge, empty for the first one."""
+        self._notes.add(_NOTE)
+        if isinstance(written, Mapping) and "text" in written:
+            written = written["text"]
+        name = self._name(written, position) if written else None
+        if name is None and (name := self._name(_DEFAULT_JUDGE, position)) is not None:
+            judge = self._providers.targets[name]
+            note_default_judge(self._notes, judge, "promptfoo's default", position)
+        return {} if name == "judge" else {"config": {"judge": name}}
+
+    def _name(self, written: Any, position: str) -> str | None:
+        key = repr(written)
+        if key not in self._names:
+            number = sum(name is not None for name in self._names.values()) + 1
+            label = "judge" if number == 1 else f"judge-{number}"
+            target = self._providers.read(written, f"{position}.provider", label)
+            self._names[key] = target["name"] if target else None
+        return self._names[key]

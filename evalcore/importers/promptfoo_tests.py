@@ -1,0 +1,843 @@
+"""promptfoo's tests, with defaults, scenarios and lists of values applied."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.errors import LoadError
+from evalcore.formats.text.documents import parse_document
+from evalcore.importers.converted import Notes, as_criteria
+from evalcore.importers.files import ForeignFile, PromptfooAssertion, PromptfooTest
+from evalcore.importers.promptfoo_providers import (
+    PARSED,
+    UNCHANGED,
+    ChecksModule,
+    GradingProviders,
+    NotTakenOverError,
+    is_code,
+    is_reference,
+    named_files,
+    python_reference,
+    read_value,
+)
+from evalcore.importers.promptfoo_templates import (
+    RenderError,
+    json_path,
+    path_steps,
+    placeholders,
+    render,
+    script_text,
+)
+from evalcore.mistakes.foreign_text import one_line
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import describe
+from evalcore.model.evidence_path import PRIMARY_PATH
+
+Assertion = dict[str, Any]
+
+_QUOTED: Final = re.compile(r'(".*?"|[^,]+)(?=\s*,|\s*$)')
+_PART: Final = re.compile(r"\\k<\w+>|\\c[A-Za-z]|\\.|.", re.DOTALL)
+# The letters that an escape of JavaScript gives a meaning; any other stands for itself.
+_ESCAPES: Final = frozenset("dDwWsSbBnrtfvxu")
+_CLASS_OPERATORS: Final = frozenset("[&~|")
+_ONLY_PYTHON: Final = re.compile(r"^\(\?[aiLmsux]+\)")
+_GROUP: Final = re.compile(r"\(\?<(?![=!])")
+
+
+class Written(NamedTuple):
+    """An assertion as it is written, and its value with files read and templates filled in."""
+
+    raw: Mapping[str, Any]
+    value: Any
+
+    @property
+    def text(self) -> str:
+        """The value as text; raise `NotTakenOverError` if it is a list or a mapping."""
+        if self.value is None or isinstance(self.value, list | Mapping):
+            raise NotTakenOverError("its 'value' is no text")
+        return str(script_text(self.value))
+
+    def threshold(self, default: float) -> float:
+        """The threshold, in promptfoo's own default."""
+        value = self.raw.get("threshold")
+        return default if value is None else value
+
+
+def _plain(kind: str) -> Callable[[Written], Assertion]:
+    def read(written: Written) -> Assertion:
+        if not written.text:
+            raise NotTakenOverError("its 'value' is empty, which promptfoo refuses")
+        return {"type": kind, "value": written.text}
+
+    return read
+
+
+def _listed(kind: str) -> Callable[[Written], Assertion]:
+    def read(written: Written) -> Assertion:
+        value = written.value
+        if not isinstance(value, list):
+            value = [
+                each.strip().removeprefix('"').removesuffix('"')
+                for each in _QUOTED.findall(written.text)
+            ]
+        return {"type": kind, "value": [str(script_text(each)) for each in value]}
+
+    return read
+
+
+def _equals(written: Written) -> Assertion:
+    if isinstance(written.value, list | Mapping):
+        return {"type": "equals", "value": written.value, "config": {"mode": "json"}}
+    return {"type": "equals", "value": str(script_text(written.value))}
+
+
+def _regex(written: Written) -> Assertion:
+    """Return the pattern in Python's dialect: digits and words are ASCII, `$` is the very end."""
+    if _ONLY_PYTHON.search(written.text):
+        raise NotTakenOverError("the pattern is none of JavaScript's: it begins with flags")
+    named = _GROUP.sub("(?P<", written.text)
+    in_class, python = False, ""
+    for part in _PART.findall(named):
+        was_in_class = in_class
+        in_class = (part == "[" or in_class) and part != "]"
+        python += _python_part(part, in_class=was_in_class, has_names=named != written.text)
+    python = f"(?a){python}" if re.search(r"\\[wdbWDB]", python) else python
+    try:
+        re.compile(python)
+    except re.error as error:
+        raise NotTakenOverError(f"the pattern is none of Python's: {error}") from error
+    return {"type": "regex", "value": python}
+
+
+def _python_part(part: str, *, in_class: bool, has_names: bool) -> str:
+    """Return a part of a pattern of JavaScript (without its flag `u`) as Python writes it."""
+    if part == "$":
+        return "$" if in_class else r"\Z"
+    if in_class and part in _CLASS_OPERATORS:
+        return f"\\{part}"  # Python keeps `[[` and `&&` in a class for later use
+    if part.startswith(r"\k<"):
+        return f"(?P={part[3:-1]})" if has_names else part[1:]
+    if part.startswith(r"\c") and len(part) == 3:
+        return f"\\x{ord(part[2]) % 32:02x}"
+    is_letter = len(part) == 2 and part[0] == "\\" and part[1].isalpha()
+    return part[1] if is_letter and part[1] not in _ESCAPES else part
+
+
+def _json(kind: str) -> Callable[[Written], Assertion]:
+    def read(written: Written) -> Assertion:
+        schema = written.value
+        if isinstance(schema, str) and schema.strip():
+            try:
+                schema = parse_document(schema.encode(), kind).value
+            except LoadError as error:
+                raise NotTakenOverError("its schema cannot be read") from error
+        if schema and not isinstance(schema, Mapping):
+            raise NotTakenOverError("its 'value' is no schema")
+        return {"type": kind} | ({"value": schema} if schema else {})
+
+    return read
+
+
+def _graded(kind: str, default: float) -> Callable[[Written], Assertion]:
+    return lambda written: {
+        "type": kind,
+        "value": written.text,
+        "threshold": written.threshold(default),
+    }
+
+
+def _maximum(kind: str) -> Callable[[Written], Assertion]:
+    def read(written: Written) -> Assertion:
+        if written.raw.get("threshold") is None:
+            raise NotTakenOverError("it has no 'threshold'")
+        return {"type": kind, "threshold": written.raw["threshold"]}
+
+    return read
+
+
+def _word_count(written: Written) -> Assertion:
+    value = written.value
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    return {"type": "word-count", "value": value}
+
+
+def _judged(form: str) -> Callable[[Written], Assertion]:
+    def read(written: Written) -> Assertion:
+        value = written.value
+        if isinstance(value, list):
+            value = "\n".join(f"- {each}" for each in value)
+        elif isinstance(value, Mapping):
+            value = orjson.dumps(value).decode()
+        if value is None or not str(value).strip():
+            raise NotTakenOverError("it has no 'value'")
+        assertion: Assertion = {"type": "llm_judge", "criteria": as_criteria(form.format(value))}
+        threshold = written.raw.get("threshold")
+        return assertion | ({} if threshold is None else {"min_score": threshold})
+
+    return read
+
+
+WORDS: Final[Mapping[str, Callable[[Written], Assertion]]] = {
+    **{kind: _plain(kind) for kind in ("contains", "icontains", "starts-with", "ends-with")},
+    **{
+        kind: _listed(kind)
+        for kind in ("contains-any", "contains-all", "icontains-any", "icontains-all")
+    },
+    "equals": _equals,
+    "regex": _regex,
+    "is-json": _json("is-json"),
+    "contains-json": _json("contains-json"),
+    "levenshtein": _graded("levenshtein", 5),
+    "bleu": _graded("bleu", 0.5),
+    "rouge-n": _graded("rouge-n", 0.75),
+    "similar": _graded("similar", 0.75),
+    "similar:cosine": _graded("similar", 0.75),
+    "latency": _maximum("latency"),
+    "cost": _maximum("cost"),
+    "word-count": _word_count,
+    "llm-rubric": _judged("{}"),
+    "g-eval": _judged("{}"),
+    "model-graded-closedqa": _judged("{}"),
+    "factuality": _judged("The answer does not contradict these facts: {}"),
+    "model-graded-factuality": _judged("The answer does not contradict these facts: {}"),
+}
+"""The types with a counterpart."""
+
+_FIRST: Final = "the first JSON object or array of the output counts, in promptfoo any object"
+_EMBEDDINGS: Final = (
+    "embeddings are of the model text-embedding-3-small, unless the suite names another"
+)
+DIFFERENCES: Final[Mapping[str, str]] = {
+    "bleu": "texts that are short or share few words have other scores than in promptfoo",
+    "contains-json": _FIRST,
+    "rouge-n": "words are compared in lower case and without punctuation, unlike in promptfoo",
+    "similar": _EMBEDDINGS,
+    "similar:cosine": _EMBEDDINGS,
+}
+"""What a type means here that it does not in promptfoo."""
+
+
+def has_formats(schema: Any) -> bool:
+    """Whether a JSON Schema asks for texts of a `format`, which promptfoo checks."""
+    if isinstance(schema, Mapping):
+        return isinstance(schema.get("format"), str) or any(map(has_formats, schema.values()))
+    return isinstance(schema, list) and any(map(has_formats, schema))
+
+
+_TEST_FILE_WORDS: Final = (
+    *("contains", "contains-any", "contains-all", "icontains", "icontains-any", "icontains-all"),
+    *("latency", "cost", "similar"),
+)
+# Test files have these words, too, with other rules: trimmed texts, ECMAScript's patterns.
+_OTHER_RULES: Final = (*_TEST_FILE_WORDS, "equals", "starts-with", "ends-with", "regex", "is-json")
+
+
+def as_member(assertion: Assertion) -> Assertion:
+    """Return an assertion as a member of a composite.
+
+    Members are read by the rules of test files where those have the type and no path is written.
+    """
+    kind = str(assertion["type"]).removeprefix("not-")
+    member = {key: value for key, value in assertion.items() if key != "metric"}
+    if "path" not in member and kind == "llm_judge":
+        member = _grader(member)
+    is_plain = kind in _TEST_FILE_WORDS and assertion.get("value", "x") not in ("", [])
+    if "path" in member or not (is_plain or kind == "llm_judge"):
+        return {"path": PRIMARY_PATH, **member} if kind in _OTHER_RULES else member
+    negated = {"negate": True} if assertion["type"].startswith("not-") else {}
+    return member | {"type": str(member["type"]).removeprefix("not-")} | negated
+
+
+def _grader(judge: Assertion) -> Assertion:
+    grader = {"type": "llm-grader", "prompt": judge["criteria"]}
+    if judge.get("min_score") is not None:
+        grader["threshold"] = judge["min_score"]
+    rest = {key: judge[key] for key in ("name", "weight") if key in judge}
+    return grader | rest | (judge.get("config") or {})
+
+
+_PATH: Final = "outputs.primary_output"
+_READ_KEYS: Final = ("type", "value", "threshold", "weight", "metric", "transform", "provider")
+_PYTHON: Final = "python"
+_TITLE_CHARACTERS: Final = 60
+_SET: Final = "assert-set"
+_SET_KEYS: Final = {"type", "assert", "threshold", "weight"}
+
+
+@dataclass(frozen=True, slots=True)
+class TestContext:
+    """What the assertions of a test share: its variables, its transforms and its judge.
+
+    `positions` are those of the assertions in the files.
+    """
+
+    variables: Mapping[str, Any]
+    transforms: Sequence[str]
+    judge: Any
+    positions: Sequence[str]
+
+
+class Assertions:
+    """Turns assertions into those of a suite; notes those without a counterpart."""
+
+    def __init__(
+        self, module: ChecksModule, judges: GradingProviders, notes: Notes, folder: Path
+    ) -> None:
+        self._module, self._judges, self._notes, self._folder = module, judges, notes, folder
+
+    def read_all(
+        self, listed: Sequence[Any], threshold: float | None, test: TestContext
+    ) -> list[Assertion]:
+        """Return the assertions of a test; under a `threshold` they are one composite."""
+        if threshold is not None:
+            composite = self._composite(listed, threshold, test)
+            return [composite] if composite else []
+        assertions = []
+        for raw, position in zip(listed, test.positions, strict=True):
+            if isinstance(raw, Mapping) and raw.get("type") == _SET:
+                read = self._set(raw, position, test)
+                assertions.extend(read if len(listed) == 1 else _weighted(read, raw.get("weight")))
+                continue
+            assertion = self._read(raw, test, position)
+            if assertion is not None:
+                assertions.append(assertion)
+        return assertions
+
+    def _set(self, raw: Mapping[str, Any], position: str, test: TestContext) -> list[Assertion]:
+        """Return the assertions of an `assert-set`."""
+        for key in raw.keys() - _SET_KEYS:
+            self._notes.add(f"'{key}' of an assert-set is not taken over", position)
+        members = raw.get("assert") or ()
+        inner = replace(test, positions=assert_positions(position, len(members)))
+        return self.read_all(members, raw.get("threshold"), inner)
+
+    def _composite(
+        self, listed: Sequence[Any], threshold: float | None, test: TestContext
+    ) -> Assertion | None:
+        """Return the assertions as one whose score reaches the threshold, as promptfoo counts.
+
+        None if none of them has a counterpart.
+        """
+        members: list[Assertion] = []
+        for raw, position in zip(listed, test.positions, strict=True):
+            member: Assertion | None
+            if isinstance(raw, Mapping) and raw.get("type") == _SET:
+                inner = raw.get("assert") or ()
+                positions = assert_positions(position, len(inner))
+                member = self._composite(inner, None, replace(test, positions=positions))
+                if member is not None and raw.get("weight") is not None:
+                    member["weight"] = raw["weight"]
+            else:
+                assertion = self._read(raw, test, position)
+                member = assertion and as_member(assertion)
+            if member is None:
+                self._notes.add("under a 'threshold': the score is that of the others", position)
+            else:
+                members.append(member)
+        if not members:
+            return None
+        composite: Assertion = {"type": "composite", "assertions": _named(members)}
+        return composite | ({} if threshold is None else {"threshold": threshold})
+
+    def _read(self, raw: Any, test: TestContext, position: str) -> Assertion | None:
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("type"), str):
+            self._notes.add("no assertion: it has no 'type'", position)
+            return None
+        try:
+            return self._assertion(raw, test, position)
+        except (NotTakenOverError, RenderError) as error:
+            self._notes.add(f"{raw['type']}: {error}", position)
+            return None
+
+    def _assertion(self, raw: Mapping[str, Any], test: TestContext, position: str) -> Assertion:
+        kind = raw["type"].removeprefix("not-")
+        if raw.get("weight") == 0:
+            raise NotTakenOverError("of weight 0 it only measures, and is left out")
+        path, output = self._path(raw.get("transform"), test)
+        if kind == _PYTHON or (is_reference(raw.get("value")) and _is_python(raw["value"])):
+            assertion = self._python(raw, test, output)
+        else:
+            assertion = self._in_words(raw, kind, output, test, position)
+        if raw["type"] != kind:
+            assertion["type"] = f"not-{assertion['type']}"
+        for key in ("weight", "metric"):
+            if raw.get(key) not in (None, ""):
+                assertion[key] = self._value(raw[key], test.variables)
+        for key in raw.keys() - {*_READ_KEYS, "config"}:
+            self._notes.add(f"'{key}' of an assertion is not taken over", position)
+        return assertion | ({"path": path} if path else {})
+
+    def _in_words(
+        self, raw: Mapping[str, Any], kind: str, output: str, test: TestContext, position: str
+    ) -> Assertion:
+        """Return an assertion of a type that suites have, too."""
+        word = WORDS.get(kind)
+        if word is None:
+            raise NotTakenOverError(_reason(kind))
+        value = self._value(raw.get("value"), test.variables)
+        for mark in placeholders(value) if isinstance(value, Mapping) else ():
+            self._notes.add(f"{mark} in a value that is no text is not filled in", position)
+        assertion = word(Written(raw, value))
+        if kind in DIFFERENCES:
+            self._notes.add(f"{kind}: {DIFFERENCES[kind]}")
+        if kind in ("is-json", "contains-json") and has_formats(assertion.get("value")):
+            self._notes.add("'format' in a JSON Schema is not checked", position)
+        if output not in (UNCHANGED, PARSED):
+            assertion = self._compared(assertion, output)
+        elif assertion["type"] == "llm_judge":
+            assertion |= self._judges.config(raw.get("provider") or test.judge, position)
+        return assertion
+
+    def _path(self, own: Any, test: TestContext) -> tuple[str | None, str]:
+        """Return the path to what is checked, and the output that a Python assertion gets."""
+        scripts = [*test.transforms, *([own] if own else [])]
+        steps = [_transform(str(script)) for script in scripts]
+        if any(isinstance(step, tuple) for step in steps):
+            return None, self._module.add_transform(
+                [step if isinstance(step, tuple) else path_steps(step) for step in steps]
+            )
+        path = "".join(step[1:] for step in steps if isinstance(step, str))
+        return (f"{_PATH}{_steps(path)}" if path else None), PARSED if scripts else UNCHANGED
+
+    def _compared(self, assertion: Assertion, output: str) -> Assertion:
+        """Return an assertion on what a Python transform makes of the output."""
+        kind = assertion["type"]
+        if kind not in _COMPARED or (kind == "is-json" and "value" in assertion):
+            raise NotTakenOverError("no counterpart behind a transform that is a program")
+        config = {"word": kind} | ({"value": assertion["value"]} if "value" in assertion else {})
+        name = self._module.add_comparison(output)
+        return {
+            "type": _PYTHON,
+            "name": f"{kind} of the transformed output",
+            "callable": self._module.callable(name),
+            "config": config,
+        }
+
+    def _value(self, value: Any, variables: Mapping[str, Any]) -> Any:
+        """Return the value with its templates filled in and its files read."""
+        if is_reference(value):
+            if is_code(value):
+                raise NotTakenOverError(f"{value} is a program")
+            return read_value(next(iter(named_files(self._folder, value))))
+        if isinstance(value, str):
+            return render(value, variables)
+        if isinstance(value, list):
+            return [
+                self._value(each, variables) if isinstance(each, str) else each for each in value
+            ]
+        return value
+
+    def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
+        value, threshold = raw.get("value"), raw.get("threshold")
+        if not isinstance(value, str) or not value.strip():
+            raise NotTakenOverError("its 'value' is no text")
+        reference = python_reference(value) if is_reference(value) else None
+        if reference is None:
+            code = render(value, test.variables)
+            name = self._module.add_inline(code, threshold, output)
+        else:
+            file, function = reference
+            name = self._module.add_file(file, function or "get_assert", threshold, output)
+        title = one_line(value.removeprefix("file://"), _TITLE_CHARACTERS)
+        written: Assertion = {"type": _PYTHON, "callable": self._module.callable(name)}
+        written["name"] = title
+        return written | ({"config": raw["config"]} if raw.get("config") else {})
+
+
+_COMPARED: Final = (
+    *("contains", "icontains", "starts-with", "ends-with", "equals", "regex", "is-json"),
+    *("contains-any", "contains-all", "icontains-any", "icontains-all"),
+)
+
+
+def _weighted(assertions: list[Assertion], weight: float | None) -> list[Assertion]:
+    """Return the assertions of a set, which together weigh as much as the set."""
+    own = [1.0 if each.get("weight") is None else float(each["weight"]) for each in assertions]
+    share = (1.0 if weight is None else float(weight)) / (sum(own) or 1.0)
+    return [
+        {**each, "weight": round(each_weight * share, 6)}
+        for each, each_weight in zip(assertions, own, strict=True)
+    ]
+
+
+def _named(members: list[Assertion]) -> list[Assertion]:
+    """Return the members of a composite, each with a name of its own if types are repeated."""
+    types = [str(member["type"]) for member in members]
+    if len(set(types)) == len(types):
+        return members
+    return [
+        {**member, "name": f"{kind}-{number}"}
+        for number, (kind, member) in enumerate(zip(types, members, strict=True), 1)
+    ]
+
+
+def _transform(script: str) -> str | tuple[str, str]:
+    """Return the JSONPath of a transform, or its Python file and function."""
+    reference = python_reference(script) if is_reference(script) else None
+    if reference is not None:
+        return reference[0], reference[1] or "get_transform"
+    path = json_path(script)
+    if path is None:
+        raise NotTakenOverError(f"the transform {script[:60]!r} is JavaScript")
+    return path
+
+
+def _is_python(value: str) -> bool:
+    return python_reference(value) is not None
+
+
+def _steps(path: str) -> str:
+    """Return the steps of a JSONPath as paths of evidence write them."""
+    return re.sub(r"\['([^']+)'\]", r'["\1"]', path)
+
+
+_REASONS: Final = {
+    "javascript": "JavaScript is not taken over; write it as `type: python`",
+    "select-best": "it compares the answers of several providers: use a baseline and gates",
+    "max-score": "it compares the answers of several providers: use a baseline and gates",
+    "webhook": "a web service that grades is a `code-grader` that calls it",
+    "human": "people are asked by the assertion `human`",
+}
+
+
+def _reason(kind: str) -> str:
+    return _REASONS.get(kind, "no counterpart; write it as `type: python` or `llm_judge`")
+
+
+_LISTS: Final = ("contains-any", "contains-all", "icontains-any", "icontains-all")
+_WITH_THRESHOLD: Final = {
+    **dict.fromkeys(("cost", "latency", "levenshtein", "rouge-n", "starts-with"), 0.75),
+    "similar": 0.8,
+}
+_PREFIXES: Final = {
+    **dict.fromkeys(("javascript:", "fn:", "eval:"), "javascript"),
+    **dict.fromkeys(("grade:", "llm-rubric:"), "llm-rubric"),
+    "python:": "python",
+}
+_CONFIG: Final = re.compile(r"^__config:__expected(?P<number>[1-9]\d*)?:threshold$")
+_MEMBER: Final = re.compile(r'\s*"(?P<quoted>(?:[^"]|"")*)"\s*(?:,|$)|(?P<plain>[^,]+)')
+_NUMBER: Final = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
+_EXPECTED: Final = re.compile(
+    r"^(?P<kind>(?:not-)?[a-z]+(?:[-:][a-z\d]+)*?)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?"
+    r"(?::(?P<value>.*))?$",
+    re.DOTALL,
+)
+# Types without a counterpart. What begins with none of all types is a text to equal.
+_OTHERS: Final = (
+    "agent-rubric",
+    "answer-relevance",
+    "classifier",
+    "contains-html",
+    "contains-sql",
+    "contains-xml",
+    "context-faithfulness",
+    "context-recall",
+    "context-relevance",
+    "conversation-relevance",
+    "finish-reason",
+    "gleu",
+    "guardrails",
+    "human",
+    "is-html",
+    "is-refusal",
+    "is-sql",
+    "is-valid-function-call",
+    "is-valid-openai-function-call",
+    "is-valid-openai-tools-call",
+    "is-xml",
+    "max-score",
+    "meteor",
+    "moderation",
+    "perplexity",
+    "perplexity-score",
+    "pi",
+    "ruby",
+    "search-rubric",
+    "select-best",
+    "similar:dot",
+    "similar:euclidean",
+    "skill-used",
+    "tool-call-f1",
+    "trace-error-spans",
+    "trace-span-count",
+    "trace-span-duration",
+    "trajectory:goal-success",
+    "trajectory:step-count",
+    "trajectory:tool-args-match",
+    "trajectory:tool-sequence",
+    "trajectory:tool-used",
+    "webhook",
+)
+
+
+def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the test of a row: its variables, and what the columns `__NAME` say."""
+    variables: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    test: dict[str, Any] = {"vars": variables, "options": options, "metadata": metadata}
+    cells = {column.strip(): str(cell or "") for column, cell in row.items()}
+    for key, value in cells.items():
+        if key in ("__prefix", "__suffix"):
+            options[key.removeprefix("__")] = value
+        elif key.startswith("__metadata:"):
+            metadata |= _metadata(key.removeprefix("__metadata:"), value)
+        elif key == "__threshold":
+            test |= _threshold(value)
+        elif key in ("__description", "__providerOutput"):
+            test |= {key.removeprefix("__"): value} if value else {}
+        elif not key.startswith("__"):
+            variables[key] = value
+    test["assert"] = _assertions(cells)
+    return test
+
+
+def _assertions(cells: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the assertions of a row, with its metric and the thresholds in `__config:`."""
+    asserts: list[dict[str, Any]] = []
+    thresholds: dict[int, dict[str, float]] = {}
+    for key, value in cells.items():
+        if key.startswith("__expected") and value.strip():
+            asserts.append(assertion_of_text(value.strip()))
+        elif (match := _CONFIG.match(key)) is not None:
+            thresholds[int(match["number"] or 1)] = _threshold(value)
+    metric = {"metric": cells["__metric"]} if cells.get("__metric") else {}
+    return [
+        {**each, **metric, **thresholds.get(number, {})} for number, each in enumerate(asserts, 1)
+    ]
+
+
+def _threshold(cell: str) -> dict[str, float]:
+    """Return the threshold in a cell; what is no number is none."""
+    text = cell.strip()
+    return {"threshold": float(text)} if _NUMBER.match(text) else {}
+
+
+def _metadata(name: str, value: str) -> dict[str, Any]:
+    if not value.strip():
+        return {}
+    if name.endswith("[]"):
+        listed = re.split(r"(?<!\\),", value)
+        return {name[:-2]: [each.strip().replace("\\,", ",") for each in listed]}
+    return {name: value}
+
+
+def _listed_cells(text: str) -> list[str]:
+    """Return the texts of a list with commas; a text in quotes may hold some."""
+    listed = [match["quoted"] or match["plain"] or "" for match in _MEMBER.finditer(text)]
+    return [member.replace('""', '"') for each in listed if (member := each.strip())]
+
+
+def assertion_of_text(text: str) -> dict[str, Any]:
+    """Return the assertion of a cell: `contains: x`, `similar(0.8): x`, else a text to equal."""
+    for prefix, kind in _PREFIXES.items():
+        if text.startswith(prefix):
+            return {"type": kind, "value": text.removeprefix(prefix).strip()}
+    if text.startswith("file://"):
+        return {"type": "python" if ".py" in text else "javascript", "value": text}
+    match = _EXPECTED.match(text)
+    kind = match["kind"] if match else ""
+    bare = kind.removeprefix("not-")
+    if match is None or not (bare in WORDS or bare in _OTHERS):
+        return {"type": "equals", "value": text}
+    value = match["value"]
+    if bare in _LISTS:
+        return {"type": kind, "value": _listed_cells(value or "")}
+    assertion: dict[str, Any] = {"type": kind}
+    if value is not None:
+        assertion["value"] = value.strip()
+    if bare in _WITH_THRESHOLD:
+        threshold = match["threshold"]
+        assertion["threshold"] = float(threshold) if threshold else _WITH_THRESHOLD[bare]
+    return assertion
+
+
+Test = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionedTest:
+    """A test as it is written, and the positions of it and of its assertions in the files."""
+
+    position: str
+    test: Test
+    assert_positions: tuple[str, ...]
+
+
+_ELSEWHERE: Final = re.compile(r"^(?:https?|huggingface|az|s3|gs)://")
+_MEDIA: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp3", ".wav", ".mp4", ".pdf", ".svg")
+
+
+def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
+    """Yield each test, its defaults in it; tests that programs or others make are noted."""
+    folder = file.path.parent
+    default = _positioned("defaultTest", _default_test(raw.get("defaultTest"), folder, notes))
+    _check_test(file, default)
+    written = raw.get("tests")
+    if written is None and not raw.get("scenarios"):
+        written = [{}]
+    tests = [*_listed_tests(written, "tests", folder, notes), *_scenarios(file, raw, notes)]
+    for test in tests:
+        _check_test(file, test)
+        merged = _merged(default, test)
+        try:
+            variables = list(_combinations(_own_variables(merged.test.get("vars"), folder), folder))
+        except NotTakenOverError as error:
+            notes.add(f"the test is left out: {error}", merged.position)
+            continue
+        for each in variables:
+            yield replace(merged, test={**merged.test, "vars": each})
+
+
+def _positioned(position: str, test: Test) -> PositionedTest:
+    listed = test.get("assert")
+    count = len(listed) if isinstance(listed, list) else 0
+    return PositionedTest(position, test, assert_positions(position, count))
+
+
+def assert_positions(position: str, count: int) -> tuple[str, ...]:
+    """Return the positions of the assertions that stand at a test or in a set."""
+    return tuple(f"{position}.assert[{index}]" for index in range(count))
+
+
+def _default_test(written: Any, folder: Path, notes: Notes) -> Test:
+    try:
+        if is_reference(written):
+            written = read_value(next(iter(named_files(folder, written))))
+    except NotTakenOverError as error:
+        notes.add(f"defaultTest is left out: {error}")
+        return {}
+    return dict(written) if isinstance(written, Mapping) else {}
+
+
+def _listed_tests(
+    written: Any, position: str, folder: Path, notes: Notes
+) -> Iterator[PositionedTest]:
+    entries = written if isinstance(written, list) else [written] if written else []
+    for index, entry in enumerate(entries):
+        at = f"{position}[{index}]" if isinstance(written, list) else position
+        is_file = isinstance(entry, Mapping) and "path" in entry and "vars" not in entry
+        if isinstance(entry, Mapping) and not is_file:
+            yield _positioned(at, dict(entry))
+            continue
+        try:
+            yield from _of_files(entry["path"] if is_file else entry, at, folder)
+        except NotTakenOverError as error:
+            notes.add(f"the tests are left out: {error}", at)
+
+
+def _of_files(entry: Any, position: str, folder: Path) -> Iterator[PositionedTest]:
+    if not isinstance(entry, str):
+        raise NotTakenOverError("they are neither a list nor a file")
+    if _ELSEWHERE.match(entry):
+        raise NotTakenOverError(f"{entry} is kept elsewhere; save it as a file")
+    for path in named_files(folder, entry):
+        value = read_value(path)
+        rows = value if isinstance(value, list) else [value]
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, Mapping):
+                raise NotTakenOverError(f"{path.name} holds no tests")
+            test = test_of_row(row) if path.suffix.lower() == ".csv" else dict(row)
+            yield _positioned(f"{position} ({path.name}, {number})", test)
+
+
+def _scenarios(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
+    folder = file.path.parent
+    for index, scenario in enumerate(raw.get("scenarios") or ()):
+        position = f"scenarios[{index}]"
+        if not isinstance(scenario, Mapping):
+            notes.add("the scenario is left out: it is kept in a file", position)
+            continue
+        configs = list(_listed_tests(scenario.get("config"), f"{position}.config", folder, notes))
+        tests = list(_listed_tests(scenario.get("tests"), f"{position}.tests", folder, notes))
+        for part in (*configs, *tests):
+            _check_test(file, part)
+        for config, test in itertools.product(configs, tests or [_positioned(position, {})]):
+            yield _merged(config, test)
+
+
+def _merged(defaults: PositionedTest, written: PositionedTest) -> PositionedTest:
+    """Return a test over its defaults: assertions are added, mappings are laid over each other."""
+    default, test = defaults.test, written.test
+    merged = {**default, **test}
+    for key in ("vars", "options", "metadata"):
+        parts = [part for part in (default.get(key), test.get(key)) if part]
+        if all(isinstance(part, Mapping) for part in parts):
+            merged[key] = {name: value for part in parts for name, value in part.items()}
+    asserts = [*(default.get("assert") or ()), *(test.get("assert") or ())]
+    return PositionedTest(
+        written.position,
+        merged | ({"assert": asserts} if asserts else {}),
+        defaults.assert_positions + written.assert_positions,
+    )
+
+
+def _own_variables(written: Any, folder: Path) -> dict[str, Any]:
+    """Return the variables of a test; of a file, or of several, their contents together."""
+    if written is None:
+        return {}
+    if isinstance(written, Mapping):
+        return dict(written)
+    variables: dict[str, Any] = {}
+    for name in written if isinstance(written, list) else [written]:
+        for path in named_files(folder, str(name)):
+            value = read_value(path)
+            if not isinstance(value, Mapping):
+                raise NotTakenOverError(f"{path.name} holds no variables")
+            variables.update(value)
+    return variables
+
+
+def _combinations(variables: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the variables once for each combination of lists of texts in them."""
+    choices = [_choices(value, folder) for value in variables.values()]
+    for values in itertools.product(*choices):
+        yield dict(zip(variables, values, strict=True))
+
+
+def _choices(value: Any, folder: Path) -> list[Any]:
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [each for member in value for each in _choices(member, folder)]
+    if not is_reference(value):
+        return [value.removesuffix("\n") if isinstance(value, str) else value]
+    return [_content(path) for path in named_files(folder, value)]
+
+
+def _content(path: Path) -> Any:
+    if path.suffix.lower() in _MEDIA:
+        raise NotTakenOverError(f"{path.name} is no text")
+    value = read_value(path)
+    if isinstance(value, str):
+        return value.strip()
+    if path.suffix.lower() in (".yaml", ".yml"):
+        import orjson
+
+        return orjson.dumps(value).decode()
+    return path.read_text("utf-8").strip()
+
+
+def _check_test(file: ForeignFile, written: PositionedTest) -> None:
+    """Raise `LoadError` with the mistakes of a test, its assertions included."""
+    test, position = written.test, written.position
+    problems = Problems(file.name, lambda _: None)
+    problems.check_shape(test, PromptfooTest, label=position)
+    _check_assertions(test.get("assert"), position, problems)
+    problems.raise_if_any()
+
+
+def _check_assertions(listed: Any, position: str, problems: Problems) -> None:
+    if listed is not None and not isinstance(listed, list):
+        problems.add((), f"expected a list, got {describe(listed)}", label=f"{position}.assert")
+        return
+    for index, raw in enumerate(listed or ()):
+        at = f"{position}.assert[{index}]"
+        if problems.check_shape(raw, PromptfooAssertion, label=at):
+            _check_assertions(raw.get("assert"), at, problems)

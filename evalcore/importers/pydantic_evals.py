@@ -1,0 +1,323 @@
+"""Datasets of pydantic-evals → suites: every case passes each of its evaluators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from evalcore.formats.text.documents import raise_problem
+from evalcore.importers.converted import (
+    MODULE,
+    Converted,
+    ConvertedCase,
+    Notes,
+    as_criteria,
+    note_default_judge,
+    unique_id,
+)
+from evalcore.importers.files import ForeignFile, PydanticDataset, check_shape
+from evalcore.importers.registry import ImportOptions
+from evalcore.model.suite import Format
+
+Assertion = dict[str, Any]
+
+_JUDGED: Final = (
+    "LLMJudge and GEval: the judge answers evalcore's prompt with a score, which passes from 0.8 "
+    "on, and sees input, output and expected output in any case"
+)
+_ITEMS: Final = "Contains of a mapping: its items have to stand in an answer that is a mapping"
+_MEMBERS: Final = (
+    "Contains of a value that is no text: it is a member of a list, or stands in the JSON text of "
+    "any other answer"
+)
+_MODELS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic"}
+_JUDGE_MODEL: Final = "openai:gpt-5.2"  # pydantic-evals' own default
+_JSON_TYPES: Final = ("str", "dict", "list", "bool", "int", "float")
+
+
+def convert_pydantic_evals(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+    """Return the suite of a dataset; raise `LoadError` if it is none."""
+    raw = file.value
+    check_shape(file, raw, PydanticDataset)
+    if raw.get("report_evaluators"):
+        notes.add("report_evaluators: analyses of a whole report have no counterpart")
+    reader = _Evaluators(notes)
+    converted: dict[str, ConvertedCase] = {}
+    for index, case in enumerate(raw["cases"]):
+        position = f"cases[{index}]"
+        listed = [*_evaluators(raw, "evaluators"), *_evaluators(case, f"{position}.evaluators")]
+        assertions = [each for at, spec in listed for each in reader.read(spec, case, at)]
+        if listed and not assertions:
+            notes.add("the case is left out: nothing that it checks has a counterpart", position)
+            continue
+        name = unique_id(str(case.get("name") or f"case-{index + 1}"), converted)
+        converted[name] = ConvertedCase(
+            name,
+            case["inputs"],
+            assertions,
+            expected_output=case.get("expected_output"),
+            metadata=_metadata(case.get("metadata")),
+        )
+    if not converted:
+        raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
+    return Converted(
+        Format.SUITE,
+        str(raw.get("name") or options.name),
+        tuple(converted.values()),
+        judges=reader.judges,
+        module=_MODULE if reader.checks_types else None,
+    )
+
+
+def _evaluators(holder: Mapping[str, Any], position: str) -> Iterator[tuple[str, Any]]:
+    for index, spec in enumerate(holder.get("evaluators") or ()):
+        yield f"{position}[{index}]", spec
+
+
+def _metadata(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    return value if isinstance(value, Mapping) else {"metadata": value}
+
+
+class _Evaluators:
+    """Turns evaluators into assertions; `judges` are the targets that they ask."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._judges: dict[str, str] = {}
+        self.checks_types = False
+
+    @property
+    def judges(self) -> tuple[Mapping[str, Any], ...]:
+        """The targets that grade, the first one called `judge`."""
+        targets = []
+        for model, name in self._judges.items():
+            provider, _, model_name = model.partition(":")
+            targets.append({"name": name, "provider": _MODELS[provider], "model": model_name})
+        return tuple(targets)
+
+    def read(self, spec: Any, case: Mapping[str, Any], position: str) -> list[Assertion]:
+        """Return the assertions of an evaluator; note one that has no counterpart."""
+        if isinstance(spec, Mapping) and len(spec) == 1:
+            ((name, arguments),) = spec.items()
+        elif isinstance(spec, Mapping) and "name" in spec:
+            name, arguments = spec["name"], spec.get("arguments")
+            if isinstance(arguments, list) and len(arguments) == 1:
+                arguments = arguments[0]
+        else:
+            name, arguments = spec, None
+        read = _READERS.get(str(name))
+        if read is None:
+            self._notes.add(f"{name}: an evaluator of your own, or without a counterpart", position)
+            return []
+        assertions = read(self, _keywords(str(name), arguments), case, position)
+        title = isinstance(arguments, Mapping) and arguments.get("evaluation_name")
+        return [{**each, "name": str(title)} if title else each for each in assertions]
+
+    def equals(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+        """`Equals`: the output is the value, deeply."""
+        return [{"type": "output.equals", "value": fields.get("value")}]
+
+    def equals_expected(
+        self, _fields: Any, case: Mapping[str, Any], _position: str
+    ) -> list[Assertion]:
+        """`EqualsExpected`: nothing is compared in a case without an expected output."""
+        if case.get("expected_output") is None:
+            return []
+        return [{"type": "output.equals", "value": case["expected_output"]}]
+
+    def contains(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+        """`Contains`: in a text, as a member of a list, as items of a mapping."""
+        value = fields.get("value")
+        if fields.get("as_strings") or (isinstance(value, str) and not _exact_case(fields)):
+            kind = "contains" if _exact_case(fields) else "icontains"
+            return [{"type": kind, "value": str(value)}]
+        if isinstance(value, Mapping):
+            self._notes.add(_ITEMS)
+            return [
+                {
+                    "type": "output.equals",
+                    "path": f"outputs.primary_output{_step(key)}",
+                    "value": member,
+                }
+                for key, member in value.items()
+            ]
+        if not isinstance(value, str):
+            self._notes.add(_MEMBERS)
+        return [{"type": "output.contains", "value": value}]
+
+    def is_instance(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+        """`IsInstance`: the JSON type of the output; other types are not in a JSON value."""
+        name = str(fields.get("type_name", ""))
+        if name not in _JSON_TYPES:
+            reason = f"IsInstance {name}: outputs are JSON values, which have no such type"
+            self._notes.add(reason, position)
+            return []
+        self._notes.add(
+            "IsInstance: an answer that is text is also of the type that its JSON has, and one "
+            "that is a JSON object or array is no str"
+        )
+        self.checks_types = True
+        config = {"type": name}
+        return [{"type": "python", "callable": f"{MODULE}:is_instance", "config": config}]
+
+    def max_duration(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+        """`MaxDuration`: in seconds there, in milliseconds here."""
+        seconds = fields.get("seconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            self._notes.add("MaxDuration: only a number of seconds is taken over", position)
+            return []
+        return [{"type": "metric.latency_ms.max", "value": seconds * 1000}]
+
+    def judged(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+        """`LLMJudge` and `GEval`."""
+        criteria = str(fields.get("rubric") or fields.get("criteria") or "")
+        steps = self._texts(fields, "evaluation_steps", position)
+        criteria += "".join(f"\n{number}. {step}" for number, step in enumerate(steps, 1))
+        if fields.get("assertion") is False:
+            self._notes.add("LLMJudge that only scores: it decides nothing here either", position)
+            return []
+        if not criteria.strip():
+            self._notes.add("a judge without a rubric", position)
+            return []
+        self._notes.add(_JUDGED)
+        written: Assertion = {"type": "llm_judge", "criteria": as_criteria(criteria)}
+        judge = self._judge(fields.get("model"), position)
+        return [written if judge == "judge" else {**written, "config": {"judge": judge}}]
+
+    def _judge(self, model: Any, position: str) -> str:
+        name = str(model or _JUDGE_MODEL)
+        if name.partition(":")[0] not in _MODELS:
+            reason = f"the judge {name}: no target here; {_JUDGE_MODEL} judges instead"
+            self._notes.add(reason, position)
+            name = _JUDGE_MODEL
+        number = len(self._judges) + 1
+        label = self._judges.setdefault(name, "judge" if number == 1 else f"judge-{number}")
+        if not model:
+            provider, _, model_name = name.partition(":")
+            judge = {"name": label, "provider": provider, "model": model_name}
+            note_default_judge(self._notes, judge, "pydantic-evals' default", position)
+        return label
+
+    def _texts(self, fields: Mapping[str, Any], key: str, position: str) -> list[str]:
+        """Return a list of texts; note that it is none and return an empty one."""
+        listed = fields.get(key)
+        if listed is None or (
+            isinstance(listed, list) and all(each and isinstance(each, str) for each in listed)
+        ):
+            return listed or []
+        self._notes.add(f"{key} is no list of texts, and is left out", position)
+        return []
+
+    def tools(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+        """`ToolCorrectness`: each of the tools is called, and no other one unless allowed."""
+        minimums = dict(Counter(self._texts(fields, "expected_tools", position)))
+        if not minimums:
+            return [] if fields.get("allow_extra") else [_maximum("max_tool_calls", 0)]
+        listed = [{"tool": tool, "args_match": "ignore"} for tool in minimums]
+        assertions: list[Assertion] = [
+            {"type": "tool-trajectory", "mode": "any_order", "minimums": minimums, "threshold": 1}
+        ]
+        if not fields.get("allow_extra"):
+            subset = {"type": "tool-trajectory", "mode": "subset", "expected": listed}
+            assertions.append({**subset, "threshold": 1})
+        return assertions
+
+    def trajectory(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+        """`TrajectoryMatch`, which scores; here all of the calls have to match."""
+        order = str(fields.get("order", "in_order"))
+        if order not in ("in_order", "exact", "any_order"):
+            self._notes.add(f"TrajectoryMatch with order {order}: no counterpart", position)
+            return []
+        self._notes.add("TrajectoryMatch only scores; here every expected call has to match")
+        tools = self._texts(fields, "expected_trajectory", position)
+        if not tools:
+            return [_maximum("max_tool_calls", 0)] if order == "exact" else []
+        listed = [{"tool": tool, "args_match": "ignore"} for tool in tools]
+        return [{"type": "tool-trajectory", "mode": order, "expected": listed, "threshold": 1}]
+
+    def tool_calls(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+        """`MaxToolCalls`."""
+        return [_maximum("max_tool_calls", fields.get("max_calls"))]
+
+    def requests(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+        """`MaxModelRequests`."""
+        return [_maximum("max_llm_calls", fields.get("max_requests"))]
+
+
+def _maximum(key: str, value: Any) -> Assertion:
+    return {"type": "execution-metrics", key: value, "threshold": 1}
+
+
+_READERS: Final[
+    Mapping[str, Callable[[_Evaluators, Mapping[str, Any], Any, str], list[Assertion]]]
+] = {
+    "Equals": _Evaluators.equals,
+    "EqualsExpected": _Evaluators.equals_expected,
+    "Contains": _Evaluators.contains,
+    "IsInstance": _Evaluators.is_instance,
+    "MaxDuration": _Evaluators.max_duration,
+    "LLMJudge": _Evaluators.judged,
+    "GEval": _Evaluators.judged,
+    "ToolCorrectness": _Evaluators.tools,
+    "TrajectoryMatch": _Evaluators.trajectory,
+    "MaxToolCalls": _Evaluators.tool_calls,
+    "MaxModelRequests": _Evaluators.requests,
+}
+
+# What an evaluator's only argument is called, where a file writes it without its name.
+_ONLY: Final = {
+    "Equals": "value",
+    "Contains": "value",
+    "IsInstance": "type_name",
+    "MaxDuration": "seconds",
+    "LLMJudge": "rubric",
+    "ToolCorrectness": "expected_tools",
+    "TrajectoryMatch": "expected_trajectory",
+    "MaxToolCalls": "max_calls",
+    "MaxModelRequests": "max_requests",
+}
+
+
+def _keywords(name: str, arguments: Any) -> Mapping[str, Any]:
+    """Return the arguments by their names: `{Contains: x}` is `{Contains: {value: x}}`."""
+    only = _ONLY.get(name)
+    if isinstance(arguments, Mapping) and (only is None or only in arguments):
+        return arguments
+    if only is None or arguments is None:
+        return {}
+    return {only: arguments}
+
+
+def _exact_case(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("case_sensitive", True))
+
+
+def _step(key: Any) -> str:
+    return f'["{key}"]' if not str(key).isidentifier() else f".{key}"
+
+
+_MODULE: Final = '''"""Checks of the suite beside this file."""
+
+import json
+
+TYPES = {"dict": dict, "list": list, "bool": bool, "int": int, "float": float}
+
+
+def is_instance(artifact, context):
+    """Whether the output is of the type that the assertion's `config` names.
+
+    A target answers with text: one that is a JSON object or array is a dict or a list and no str.
+    """
+    name, output = context["config"]["type"], artifact.outputs["primary_output"]
+    if isinstance(output, str):
+        try:
+            output = json.loads(output)
+        except ValueError:
+            return name == "str"
+        if name == "str":
+            return not isinstance(output, dict | list)
+    return isinstance(output, TYPES.get(name, str))
+'''

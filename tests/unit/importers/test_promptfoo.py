@@ -1,0 +1,517 @@
+"""Configurations of promptfoo as suites: the same verdicts, and notes on the rest."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from evalcore.errors import LoadError
+from evalcore.importers.converted import Notes
+from evalcore.importers.promptfoo_providers import NotTakenOverError, read_prompts
+from evalcore.importers.promptfoo_templates import RenderError, json_path, render, rendered_prompt
+from evalcore.importers.promptfoo_tests import WORDS, Written, as_member, assertion_of_text
+from evalcore.importers.promptfoo_tests import test_of_row as row_as_test
+from evalcore.model.evidence import Metrics
+from tests.support.conversions import FILES, converted, written
+from tests.support.shell import evalcore
+
+RESULTS: dict[str, list[Any]] = json.loads((FILES / "promptfoo/results.json").read_text("utf-8"))
+# promptfoo's scores of these are of other formulas (the notes say so).
+OTHER_SCORES = {"bleu", "rouge-n"}
+
+
+def test_cases_pass_and_fail_as_in_promptfoo(tmp_path: Path) -> None:
+    suites = [written("promptfoo", f"{name}.yaml", tmp_path) for name in RESULTS]
+    ended = evalcore("run", *suites, "--json", store=tmp_path / "store")
+    assert [report["suite"] for report in ended.lines] == list(RESULTS)
+    for report in ended.lines:
+        cases = report["cases"]
+        ids = list(dict.fromkeys(case["id"] for case in cases))
+        variants = list(dict.fromkeys(case["variant"] for case in cases))
+        rows = {(ids.index(case["id"]), variants.index(case["variant"])): case for case in cases}
+        assert len(rows) == len(RESULTS[report["suite"]])
+        for number, variant, passed, score in RESULTS[report["suite"]]:
+            case = rows[number, variant]
+            assert case["passed"] == passed, case
+            types = {each["type"] for item in case["items"] for each in item["assertions"]}
+            if not types & OTHER_SCORES:
+                assert case["score"] == pytest.approx(score, abs=1e-4), case
+
+
+def test_a_judge_that_the_configuration_does_not_name_is_noted(tmp_path: Path) -> None:
+    graded = "{type: llm-rubric, value: is kind%s}"
+    tests = f"[{{assert: [{graded % ', provider: openai:o3'}, {graded % ''}]}}]"
+    config = f"{{prompts: [hi], providers: [echo], tests: {tests}}}"
+    (tmp_path / "promptfooconfig.yaml").write_text(config, "utf-8")
+
+    suite, notes = converted(None, "promptfooconfig.yaml", tmp_path)
+
+    (line,) = (note for note in notes if "no model that grades is named" in note)
+    assert line == (
+        "tests[0].assert[1]: no model that grades is named: the judge is gpt-4.1-2025-04-14 of "
+        "openai, promptfoo's default (target 'judge-2'; write another model there)"
+    )
+    assert line in suite.read_text("utf-8")
+
+
+def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path: Path) -> None:
+    suite, notes = converted("promptfoo", "models.yaml", tmp_path)
+    content = yaml.safe_load(suite.read_text("utf-8"))
+    targets = {target.pop("name"): target for target in content["targets"]}
+    assert targets == {
+        "openai:chat:gpt-4.1-mini": {"provider": "openai", "model": "gpt-4.1-mini"},
+        "anthropic:messages:claude-sonnet": {
+            "provider": "anthropic",
+            "model": "claude-sonnet",
+            "max_tokens": 20,
+            "temperature": 0,
+        },
+        "local": {"provider": "openai", "model": "llama3", "base_url": "http://localhost:11434/v1"},
+        "vertex:gemini-pro": {"provider": "any-llm", "model": "vertexai:gemini-pro"},
+        "web": {
+            "provider": "http",
+            "url": "http://127.0.0.1:9/ask",
+            "method": "POST",
+            "headers": {"X-Client": "evals", "Authorization": "Bearer ${{ EVAL_TOKEN }}"},
+            "body": {"question": "{prompt}"},
+            "response_path": "$.answers[0].text",
+        },
+        "exec: sh answer.sh --plain": {
+            "provider": "command",
+            "command": ["sh", "answer.sh", "--plain", "{prompt}"],
+        },
+        "judge": {"provider": "openai", "model": "gpt-4.1"},
+        "judge-2": {"provider": "openai", "model": "o3"},
+    }
+    assert content["evalcore"] == {"iterations": 2, "limits": {"concurrency": 4}}
+    assert [case["id"] for case in content["cases"]] == ["test-1", "nothing left", "test-3"]
+    text = "\n".join(notes)
+    for part in (
+        "'extensions' is not taken over",
+        "providers[1]: 'thinking' of a model",
+        "a key is not copied",
+        "the provider 'replicate:llama' is left out",
+        "are asked by any-llm: pip install",
+        "prompts[1]: the prompt is left out: write.js is a program",
+        "tests[3]: the tests are left out: more.py is a program",
+        "tests[0].assert[3]: javascript: JavaScript is not taken over",
+        "tests[0].assert[6]: is-sql: no counterpart",
+        "tests[1].assert[0]: contains: the transform",
+        "tests[2]: 'provider' of a test",
+        "tests[2].assert[2]: under a 'threshold': the score is that of the others",
+    ):
+        assert part in text
+    # The suite says the same, and no key is in it.
+    comments = suite.read_text("utf-8")
+    assert all(f"# - {note}\n" in comments for note in notes)
+    assert "sk-literal" not in comments
+    assert "sk-header" not in comments
+
+
+def test_a_test_whose_assertions_have_no_counterpart_is_left_out(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [hello]\nproviders: [echo]\ntests:\n"
+        "  - {assert: [{type: javascript, value: 'true'}]}\n"
+        "  - {assert: [{type: contains, value: hell}]}\n"
+    )
+    suite, notes = converted(None, config, tmp_path)
+    assert [case["id"] for case in yaml.safe_load(suite.read_text())["cases"]] == ["test-2"]
+    assert "tests[0]: the test is left out: nothing of it has a counterpart" in notes
+
+
+def test_notes_name_an_assertion_once_and_by_its_index_in_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [a, b]\nproviders: [echo]\n"
+        "defaultTest: {assert: [{type: contains, value: x}, {type: is-sql}]}\n"
+        "tests: [{vars: {q: [r, s]}, assert: [{type: is-sql}]}, {}]\n"
+    )
+    _, notes = converted(None, config, tmp_path)
+    reason = "is-sql: no counterpart; write it as `type: python` or `llm_judge`"
+    assert notes == (f"defaultTest.assert[1], tests[0].assert[0]: {reason}",)
+
+
+def test_a_python_provider_gets_its_config_and_answers_with_cost_and_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "billed_provider.py").write_text(
+        "async def call_api(prompt, options, context):\n"
+        "    if prompt == 'down':\n"
+        "        return {'error': 'the model is down'}\n"
+        "    usage = {'total': 12, 'prompt': 9, 'completion': 3}\n"
+        "    return {'output': options['config'], 'cost': 0.25, 'tokenUsage': usage}\n"
+    )
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [a]\n"
+        "providers: [{id: 'file://billed_provider.py', config: {region: '{{ env.REGION }}'}}]\n"
+    )
+    (tmp_path / ".env").write_text("REGION=eu\n")
+    suite, _ = converted(None, config, tmp_path)
+    (target,) = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert target["config"] == {"region": "${{ REGION }}"}
+    monkeypatch.syspath_prepend(tmp_path)
+    answer = runpy.run_path(str(tmp_path / "c_checks.py"))["provider_1"]
+    context = SimpleNamespace(metadata=None, config={"region": "eu"})
+    evidence = answer("a", context=context)
+    assert evidence.output == '{"region": "eu"}'
+    assert evidence.metrics == Metrics(cost_usd=0.25, input_tokens=9, output_tokens=3)
+    with pytest.raises(RuntimeError, match="the model is down"):
+        answer("down", context=context)
+
+
+def test_nothing_left_is_a_mistake_that_says_why(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("prompts: [file://p.js]\nproviders: [echo]\n")
+    with pytest.raises(LoadError, match=r"nothing is left of it: .*p\.js is a program"):
+        converted(None, config, tmp_path)
+
+
+def test_mistakes_of_a_test_name_its_position(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("prompts: [a]\ntests: [{assert: [{type: contains, threshold: x}]}]\n")
+    with pytest.raises(LoadError, match=r"tests\[0\]\.assert\[0\]: expected a number, got 'x'"):
+        converted(None, config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "assertion"),
+    [
+        ("contains: tea", {"type": "contains", "value": "tea"}),
+        ("not-icontains-any: a, b", {"type": "not-icontains-any", "value": ["a", "b"]}),
+        ("levenshtein(2): tea", {"type": "levenshtein", "value": "tea", "threshold": 2.0}),
+        ("grade: is polite", {"type": "llm-rubric", "value": " is polite".strip()}),
+        ("python: len(output) > 1", {"type": "python", "value": "len(output) > 1"}),
+        ("fn: output.length", {"type": "javascript", "value": "output.length"}),
+        ("is-json", {"type": "is-json"}),
+        ("note: plain text", {"type": "equals", "value": "note: plain text"}),
+    ],
+)
+def test_cells_of_tables_are_assertions(cell: str, assertion: dict[str, Any]) -> None:
+    assert assertion_of_text(cell) == assertion
+
+
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ("output", "$"),
+        ("JSON.parse(output)", "$"),
+        ("JSON.parse(output).a[0].b", "$.a[0].b"),
+        ("output?.a['b c'];", "$.a['b c']"),
+        ("output.trim()", None),
+        ("output.length", None),
+        ("outputs.a", None),
+    ],
+)
+def test_scripts_that_follow_a_path_are_jsonpath(script: str, path: str | None) -> None:
+    assert json_path(script) == path
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{a}} {{ b }} {{missing}}|", "1 true |"),
+        ("{{ f }}{{ l }}{{ m.x }}", "2x,yz"),
+        ("{% for each in l %}{{ each | upper }}{% endfor %}", "XY"),
+        ("{{ l.length }}{{ 'abc'.length }}", "23"),
+        ("{{ m | dump }}", '{"x":"z"}'),
+    ],
+)
+def test_templates_write_values_as_javascript_does(template: str, text: str) -> None:
+    values = {"a": 1, "b": True, "f": 2.0, "l": ["x", "y"], "m": {"x": "z"}}
+    assert render(template, values) == text
+
+
+def test_templates_read_no_environment() -> None:
+    with pytest.raises(RenderError, match="reads the environment"):
+        render("{{ env.HOME }}", {})
+
+
+def test_templates_reach_no_objects_of_python() -> None:
+    with pytest.raises(RenderError):
+        render("{{ ''.__class__.__mro__[1].__subclasses__() }}", {})
+
+
+def test_json_prompts_are_messages_whose_values_need_no_escapes() -> None:
+    raw = '[{"role": "system", "content": "{{s}}"}, {"role": "user", "content": "q"}]'
+    assert rendered_prompt(raw, {"s": 'say "hi"\n'}) == [
+        {"role": "system", "content": 'say "hi"\n'},
+        {"role": "user", "content": "q"},
+    ]
+
+
+_OUTPUT = "outputs.primary_output"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "member"),
+    [
+        ("equals", "a.b", {"path": _OUTPUT, "type": "equals", "value": "a.b"}),
+        ("not-starts-with", "a", {"path": _OUTPUT, "type": "not-starts-with", "value": "a"}),
+        ("regex", r"^(?<x>a)$", {"path": _OUTPUT, "type": "regex", "value": r"^(?P<x>a)\Z"}),
+        ("not-contains-any", "a", {"type": "contains-any", "value": ["a"], "negate": True}),
+        ("levenshtein", "a", {"type": "levenshtein", "value": "a", "threshold": 5}),
+        ("is-json", {"type": "array"}, {"path": _OUTPUT, "type": "is-json", "value": ...}),
+    ],
+)
+def test_members_of_thresholds_are_compared_untrimmed(
+    kind: str, value: Any, member: dict[str, Any]
+) -> None:
+    written = WORDS[kind.removeprefix("not-")](Written({"type": kind}, value))
+    expected = {key: value if each is ... else each for key, each in member.items()}
+    assert as_member({**written, "type": kind}) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "python"),
+    [
+        (r"\A\z\p{2}", "Azp{2}"),
+        (r"\k<a>(?<b>x)\k<b>", r"(?P=a)(?P<b>x)(?P=b)"),
+        (r"\k<a>", "k<a>"),
+        (r"[[a&&b]$", r"[\[a\&\&b]\Z"),
+        (r"\cJ\u0041\n\/", r"\x0a\u0041\n\/"),
+    ],
+)
+def test_escapes_of_javascript_are_those_of_python(pattern: str, python: str) -> None:
+    if "?P=a" in python:  # a name that no group has is a mistake in both
+        with pytest.raises(NotTakenOverError, match="unknown group"):
+            WORDS["regex"](Written({}, pattern))
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert WORDS["regex"](Written({}, pattern)) == {"type": "regex", "value": python}
+
+
+def test_flags_before_a_pattern_are_none_of_javascript() -> None:
+    with pytest.raises(NotTakenOverError, match="begins with flags"):
+        WORDS["regex"](Written({}, "(?i)hello"))
+
+
+@pytest.mark.parametrize("kind", ["contains", "icontains", "starts-with"])
+def test_an_empty_text_is_not_taken_over_since_promptfoo_refuses_it(kind: str) -> None:
+    with pytest.raises(NotTakenOverError, match="empty"):
+        WORDS[kind](Written({}, ""))
+
+
+def test_what_counts_otherwise_than_in_promptfoo_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "prompts: [{raw: hi, label: a, config: {temperature: 0}}, 'exec:./write.sh']\n"
+        "providers: [openai:codex-sdk, {model: x, config: {a: 1}}, openai:ft:gpt-4o:me::1]\n"
+        "tests:\n- assert:\n"
+        "  - {type: contains-json, value: {properties: {a: {format: email}}}}\n"
+        "  - {type: assert-set, metric: m, assert: [{type: bleu, value: a b}]}\n",
+        "utf-8",
+    )
+    suite, notes = converted(None, "c.yaml", tmp_path)
+    (target,) = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert target["model"] == "ft:gpt-4o:me::1"
+    text = "\n".join(notes)
+    for part in (
+        "prompts[0]: 'config' of a prompt is not taken over",
+        "prompts[1]: the prompt is left out: exec:./write.sh is a program",
+        "providers[0]: the provider 'openai:codex-sdk' is left out",
+        "is left out: it has no 'id'",
+        "contains-json: the first JSON object or array of the output counts",
+        "tests[0].assert[0]: 'format' in a JSON Schema is not checked",
+        "tests[0].assert[1]: 'metric' of an assert-set is not taken over",
+        "bleu: texts that are short or share few words have other scores",
+    ):
+        assert part in text
+
+
+def test_tables_of_prompts_have_labels_and_a_head_if_they_have_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('prompt,label\n"Say, hi",Short\n,none\nBye,\n', "utf-8")
+    (tmp_path / "b.csv").write_text("Say hi\n\nSay bye\n", "utf-8")
+    (tmp_path / "c.csv").write_text("Prompt\nSay hi\n", "utf-8")
+    prompts = [
+        (prompt.raw, prompt.label)
+        for name in "abc"
+        for prompt in read_prompts(f"file://{name}.csv", tmp_path, Notes())
+    ]
+    assert prompts == [
+        ("Say, hi", "Short"),
+        ("Bye", None),
+        ("Say hi", None),
+        ("Say bye", None),
+        ("Say hi", None),
+    ]
+
+
+def test_rows_have_thresholds_of_assertions_and_lists_with_commas_in_quotes() -> None:
+    row = {
+        "__expected1": 'contains-any: "a, b",c',
+        "__expected2": "similar: tea",
+        "__expected3": "is-valid-function-call",
+        "__config:__expected2:threshold": "0.4",
+        "__config:__expected3:threshold": "much",
+        "__threshold": "half",
+        "__metadata:tags[]": r"x\,y,z",
+    }
+    test = row_as_test(row)
+    assert test["assert"] == [
+        {"type": "contains-any", "value": ["a, b", "c"]},
+        {"type": "similar", "value": "tea", "threshold": 0.4},
+        {"type": "is-valid-function-call"},
+    ]
+    assert test["metadata"] == {"tags": ["x,y", "z"]}
+    assert "threshold" not in test
+
+
+def test_texts_that_are_too_long_for_names_of_files_are_none(tmp_path: Path) -> None:
+    text = "f(x) " * 200
+    config = {"prompts": ["hi"], "tests": [text, {"vars": text}, {"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    _, notes = converted(None, "c.yaml", tmp_path)
+    assert len([note for note in notes if note.endswith("…: no such file")]) == 2
+
+
+def test_providers_may_stand_in_files(tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("[{id: echo, label: one}, openai:o3]", "utf-8")
+    (tmp_path / "single.json").write_text('{"id": "anthropic:messages:claude"}', "utf-8")
+    names = ["file://more.yaml", "echo", "file://single.json", "file://none.yaml"]
+    config = {"prompts": ["hi"], "providers": names, "tests": [{"assert": []}]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), "utf-8")
+
+    suite, notes = converted(None, "c.yaml", tmp_path)
+    targets = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert [target["name"] for target in targets] == [
+        "one",
+        "openai:o3",
+        "echo",
+        "anthropic:messages:claude",
+    ]
+    assert "providers[3]: the providers are left out: none.yaml: no such file" in notes
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ o | dump(2) }}", '{\n  "a": "é"\n}'),
+        ("{{ l | selectattr('k') | dump }}", '[{"k":1}]'),
+        ("{{ n | reverse }}", "2,1"),
+        (
+            "{{ 2.5 | round }} {{ -2.5 | round }} {{ 1.25 | round(1) }} {{ 1.2|round(0, 'ceil') }}",
+            "3 -2 1.3 2",
+        ),
+        (
+            "{{ s | truncate(5) }} {{ s | truncate(7) }} {{ s | truncate(3, true, '') }}",
+            "Hello... Hello... Hel",
+        ),
+        ("{{ '<a b=\"c\">' | escape }}", "&lt;a b=&quot;c&quot;&gt;"),
+        ("{% for k, v in o %}{{k}}={{v}}{% endfor %}", "a=é"),
+        (
+            "{% for k, v in [[1, 2]] %}{{k}}={{v}}{% endfor %}{% for k, v in u %}x{% endfor %}",
+            "1=2",
+        ),
+        ("{% if n[0] === 1 and n[1] !== 1 %}yes{% endif %}", "yes"),
+    ],
+)
+def test_filters_and_loops_are_those_of_nunjucks(template: str, text: str) -> None:
+    variables = {"o": {"a": "é"}, "l": [{"k": 1}, {}], "n": [1, 2], "s": "Hello World"}
+    assert render(template, variables) == text
+
+
+@pytest.mark.parametrize("kind", ["contains-any", "contains-all", "icontains-any", "icontains-all"])
+def test_a_list_written_as_text_may_hold_quoted_commas(kind: str) -> None:
+    written = Written({}, '"1,000",in stock, usd')
+    assert WORDS[kind](written)["value"] == ["1,000", "in stock", "usd"]
+
+
+def config_of(folder: Path, **parts: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the suite of a configuration and its notes."""
+    written = {"prompts": ["{{q}}"], "providers": ["echo"], **parts}
+    (folder / "promptfooconfig.json").write_text(json.dumps(written), "utf-8")
+    suite, notes = converted(None, "promptfooconfig.json", folder)
+    return yaml.safe_load(suite.read_text("utf-8")), notes
+
+
+@pytest.mark.parametrize("where", ["test", "set"])
+def test_a_threshold_of_0_decides_as_any_other(where: str, tmp_path: Path) -> None:
+    asserted: list[dict[str, Any]] = [{"type": "equals", "value": "no"}]
+    if where == "set":
+        asserted = [{"type": "assert-set", "threshold": 0, "assert": asserted}]
+    test = {"vars": {"q": "hi"}, "assert": asserted} | ({"threshold": 0} if where == "test" else {})
+
+    suite, _ = config_of(tmp_path, tests=[test])
+
+    assert suite["cases"][0]["assertions"][0]["threshold"] == 0
+    assert evalcore("run", "promptfooconfig.eval.yaml", cwd=tmp_path).code == 0
+
+
+def test_placeholders_that_nobody_fills_in_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("STAGE=test", "utf-8")
+    service = {
+        "url": "http://localhost/{{tenant}}",
+        "headers": {"X-User": "{{user}}", "X-Env": "{{env.STAGE}}"},
+        "body": {"a": ["{{prompt}}", "{{ lang | default('en') }}"], "b": "{id}"},
+    }
+    value = {"type": "object", "required": ["{{field}}"]}
+    tests = [{"vars": {"q": "hi"}, "assert": [{"type": "is-json", "value": value}]}]
+    providers = ["echo", {"id": "http", "config": service}, "exec: cat {{file}}"]
+
+    suite, notes = config_of(tmp_path, providers=providers, tests=tests)
+
+    named = [note for note in notes if "not filled in" in note or "placeholder" in note]
+    marks = (
+        "{id}",
+        "{{tenant}}",
+        "{{user}}",
+        "{{ lang | default('en') }}",
+        "{{file}}",
+        "{{field}}",
+    )
+    assert [mark for note, mark in zip(named, marks, strict=True) if f": {mark} " not in note] == []
+    assert suite["targets"][1]["headers"]["X-Env"] == "${{ STAGE }}"
+
+
+@pytest.mark.parametrize(
+    "body", ['{"m": {{prompt | dump}}}', '{"m": "{{prompt}}"}', '\n{"m": "{{ prompt }}"}']
+)
+def test_a_body_that_is_the_text_of_json_keeps_its_quotes(body: str, tmp_path: Path) -> None:
+    http = {"id": "http", "config": {"url": "http://localhost/", "body": body}}
+    suite, _ = config_of(tmp_path, providers=[http], tests=[{"vars": {"q": 'a "b"'}}])
+    assert suite["targets"][0]["body"] == {"m": "{prompt}"}
+
+
+def test_prompts_are_variants_of_the_same_case(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "promptfoo", tmp_path, dirs_exist_ok=True)
+    chat = json.dumps([{"role": "system", "content": "s"}, {"role": "user", "content": "c {{q}}"}])
+    prompts = [{"raw": "brief {prompt} {{q}}", "label": "brief"}, "long {{q}}", chat]
+    expected = {"brief": 'brief {prompt} a "b"', "prompt-2": 'long a "b"', "prompt-3": 'c a "b"'}
+    tests = [
+        {"vars": {"q": 'a "b"'}, "assert": [{"type": "equals", "value": answer}]}
+        for answer in expected.values()
+    ]
+    suite, _ = config_of(tmp_path, prompts=prompts, providers=["echo", "exec: echo"], tests=tests)
+
+    (report,) = evalcore("run", "promptfooconfig.eval.yaml", "--json", cwd=tmp_path).lines
+
+    assert [case["id"] for case in suite["cases"]] == ["test-1", "test-2", "test-3"]
+    passed = [(case["id"], case["variant"]) for case in report["cases"] if case["passed"]]
+    assert sorted(passed) == sorted(
+        (f"test-{number}", f"{target} ({label})")
+        for number, label in enumerate(expected, 1)
+        for target in ("echo", "exec: echo")
+    )
+
+
+def test_a_python_provider_answers_each_of_several_prompts(tmp_path: Path) -> None:
+    shutil.copytree(FILES / "promptfoo", tmp_path, dirs_exist_ok=True)
+    chats = [[{"role": "user", "content": f"{word} {{{{q}}}}"}] for word in ("hello", "goodbye")]
+    tests = [{"vars": {"q": "Ann"}, "assert": [{"type": "equals", "value": "goodbye Ann"}]}]
+    parts = {"prompts": [*map(json.dumps, chats)], "providers": ["file://parrot.py"]}
+    config_of(tmp_path, **parts, tests=tests)
+
+    (report,) = evalcore("run", "promptfooconfig.eval.yaml", "--json", cwd=tmp_path).lines
+
+    passed = {case["variant"]: case["passed"] for case in report["cases"]}
+    assert passed == {"prompt-1": False, "prompt-2": True}

@@ -49,7 +49,10 @@ def answered(message: dict[str, Any], *, stream: bool) -> Reply:
         ({"content": {"text": "hello"}}, "'content' that is no text"),
         ({"refusal": True}, "'refusal' that is no text"),
         ({"content": "hello", "tool_calls": "look_up"}, "'tool_calls' that are no list of objects"),
-        ({"content": "hello", "tool_calls": {"id": "a"}}, "'tool_calls' that are no list of objects"),
+        (
+            {"content": "hello", "tool_calls": {"id": "a"}},
+            "'tool_calls' that are no list of objects",
+        ),
         ({"content": "hello", "tool_calls": 5}, "'tool_calls' that are no list of objects"),
         ({"content": "hello", "tool_calls": [None]}, "'tool_calls' that are no list of objects"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -60,28 +60,18 @@ class FinishedItem(NamedTuple):
         return self.item.number
 
 
-class ItemEnd(Protocol):
-    """What progress is told of a finished item, in whichever way it was run."""
+class FinishedElsewhere(NamedTuple):
+    """What a child process reports of an item that it has finished."""
 
-    @property
-    def number(self) -> int:
-        """Its place in the plan."""
+    number: int
+    status: State
+    outcome: Outcome | None
+    started_us: int
+    ended_us: int
 
-    @property
-    def status(self) -> State:
-        """The state in which it ended."""
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """Its outcome."""
-
-    @property
-    def started_us(self) -> int:
-        """When it began, in microseconds since the epoch."""
-
-    @property
-    def ended_us(self) -> int:
-        """When it ended."""
+ItemEnd = FinishedItem | FinishedElsewhere
+"""What progress is told of."""
 
 
 def row_metrics(row: Mapping[str, Any]) -> Metrics:

@@ -11,12 +11,10 @@ import orjson
 
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import ObjectStore
-from evalcore.trust.machine_faults import retried_async
+from evalcore.trust.machine_faults import waited_out
 from evalcore.workflow.events import Event, EventType, Snapshot
 
 _SEGMENT_EVENTS: Final = 500
-# Beside the store's own repetitions: what an execution did and cost is in its events.
-_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -64,9 +62,10 @@ class ObjectRunStore:
     """A `RunStore` below a prefix of an object store, such as `runs/…/events/000012/`.
 
     Events stand in segments of JSON lines, snapshots are one object each; all are written once,
-    from a thread, and again after a pause if the store fails; `StoreError` if it stays away. An
-    item that is executed again (its worker was killed) writes beside what was there: every
-    execution has a folder of its own, named by its time, and the last one is read.
+    from a thread, and again after a pause if the store fails (the item's time stands still);
+    `StoreError` if it stays away. An item that is executed again (its worker was killed) writes
+    beside what was there: every execution has a folder of its own, named by its time, and the last
+    one is read.
     """
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
@@ -112,9 +111,7 @@ class ObjectRunStore:
         if self._execution is None:
             self._execution = f"{time.time_ns():020d}"
         key = f"{self._prefix}{self._execution}/{name}"
-        await retried_async(
-            lambda: asyncio.to_thread(self._store.put_if_absent, key, data), _RETRIES_S
-        )
+        await waited_out(lambda: asyncio.to_thread(self._store.put_if_absent, key, data))
 
     def _read(self, kind: str) -> list[bytes]:
         execution = self._execution

@@ -18,9 +18,8 @@ import orjson
 
 from evalcore.errors import EvalError
 from evalcore.execution.row import FinishedElsewhere, ItemEnd
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Stopped
+from evalcore.execution.worker import ShardReceipt, Stopped
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.storage.runs import StoredRun

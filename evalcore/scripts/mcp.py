@@ -16,9 +16,8 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.statements import MistakeCollector, OpenPrefix, ScriptPart, read_shape
-from evalcore.trust.literal_secrets import literals_of_target
-from evalcore.trust.process_privacy import hide_process
-from evalcore.trust.secret_options import telling_values
+from evalcore.trust.processes import hide_process
+from evalcore.trust.secrets import literals_of_target, telling_values
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,7 +18,7 @@ from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.builtin import CustomGate
 from evalcore.gates.gate import Gate
-from evalcore.gates.table import GATES as GATES_BY_NAME
+from evalcore.gates.registry import GATES as GATES_BY_NAME
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, ColumnType, HistoryTable
 from evalcore.history.data_files import Partition, StagedRows
 from evalcore.history.fingerprints import (

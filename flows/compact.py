@@ -1,5 +1,5 @@
-"""Bring the history up to date (`evalcore.prefect.compact`)."""
+"""Bring the history up to date (`evalcore.prefect.nightly`)."""
 
-from evalcore.prefect.compact import compact_history
+from evalcore.prefect.nightly import compact_history
 
 __all__ = ["compact_history"]

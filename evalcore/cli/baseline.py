@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import click
 import orjson
 
+from evalcore.analytics.integrity import check_run
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.cli.suite_names import suite_name
@@ -15,7 +16,6 @@ from evalcore.errors import UsageError
 from evalcore.gates.gate import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
-from evalcore.pipeline.integrity import check_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
     DEFAULT_NAME,

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evalcore.analytics.integrity import check_run
 from evalcore.cli.loading import Named, load_named
 from evalcore.cli.options import (
     chosen_store,
@@ -26,7 +27,6 @@ from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
-from evalcore.pipeline.integrity import check_run
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 

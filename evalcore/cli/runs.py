@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from evalcore.analytics.integrity import verify_run
 from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
@@ -20,7 +21,6 @@ from evalcore.gates.decide import exit_code
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
-from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line
@@ -46,7 +46,7 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     The exit code is 4 if its plan or its results are damaged.
     """
     run = choose_run(chosen_store(store), run_id)
-    manifest, damages = run.manifest(), verify_run(run, thorough=False)
+    manifest, damages = run.manifest(), verify_run(run, deep=False)
     code = ExitCode.ERRORS if damages else ExitCode.PASS
     if as_json:
         extra = {"damaged": [damage._asdict() for damage in damages]} if damages else {}

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from evalcore.analytics.integrity import verify_run
 from evalcore.cli.options import chosen_store, import_option, json_option, settings, store_option
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.running import resume_run
 from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan, read_seal
-from evalcore.pipeline.integrity import verify_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun

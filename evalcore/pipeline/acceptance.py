@@ -13,34 +13,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.analytics.integrity import require_planned
 from evalcore.errors import (
     Damage,
     DamagedRunError,
     EvalError,
     NotAllowedError,
-    ObjectNotFoundError,
     UsageError,
 )
 from evalcore.model.assertion import Assertion
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.pipeline.integrity import require_planned
-from evalcore.repository import find_upward
-from evalcore.settings import Settings
+from evalcore.settings import Settings, find_upward
 from evalcore.storage.layout import suite_key
-from evalcore.storage.manifests import Seal, digest_of, frozen_fields
+from evalcore.storage.manifests import (
+    Seal,
+    Signature,
+    digest_of,
+    frozen_fields,
+    read_signature,
+    signature_damage,
+)
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.addresses import folder_of_store, is_allowed_address
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import LOCAL
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
 
-_SIGNATURE_SCHEMA = 1
-_SIGNATURE = "plan/signature.json"
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 _LISTED = 5
 _BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
@@ -96,14 +99,8 @@ def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:
     key = keys.of_run(run.run_id)
     if key is None:
         return
-    signed = {
-        "schema": _SIGNATURE_SCHEMA,
-        "algorithm": "hmac-sha256",
-        "key": key_id(key),
-        "signature": signature_of(key, seal.canonical()),
-        "manifest": seal.manifest,
-        "parts": seal.parts,
-    }
+    signature = signature_of(key, seal.canonical())
+    signed = Signature(1, "hmac-sha256", key_id(key), signature, {**seal.manifest}, {**seal.parts})
     data = orjson.dumps(signed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     run.store.put_if_absent(run.keys.plan_signature, data)
 
@@ -115,54 +112,21 @@ def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None
     plan is not what was signed.
     """
     key = keys.of_run(run.run_id)
-    signed = _read_signed(run)
-    if signed is None or key is None:
-        _refuse_unsigned(run, keys, "is not signed")
+    signed = read_signature(run.store, run.keys)
+    if signed is None or key is None or signed.key != key_id(key):
+        if keys.required:
+            how = "is not signed" if signed is None or key is None else "is signed with another key"
+            raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
         return None
-    seal = Seal(signed["manifest"], signed["parts"])
-    if seal.manifest.get("id") != run.run_id:
-        _refuse_signature(run, "is the signature of another run")
-    if signed["key"] != key_id(key):
-        _refuse_unsigned(run, keys, "is signed with another key")
-        return None
-    if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
-        _refuse_signature(run, "does not hold: what it lists is not what was signed")
+    seal = signed.seal
+    if not hmac.compare_digest(signed.signature, signature_of(key, seal.canonical())):
+        reason = "does not hold: what it lists is not what was signed"
+        raise DamagedRunError(run.run_id, (signature_damage(reason),))
     seal.check_manifest(manifest)
     prefix = run.keys.plan_prefix
     names = {info.key.removeprefix(prefix) for info in run.store.list(prefix)}
     seal.check_names(names - {run.keys.plan_signature.removeprefix(prefix)})
     return seal
-
-
-def _read_signed(run: StoredRun) -> dict[str, Any] | None:
-    try:
-        data = run.store.get(run.keys.plan_signature).data
-    except ObjectNotFoundError:
-        return None
-    try:
-        signed = orjson.loads(data)
-        sound = (
-            signed["schema"] == _SIGNATURE_SCHEMA
-            and isinstance(signed["manifest"], dict)
-            and isinstance(signed["parts"], dict)
-            and signed["signature"].isascii()
-            and isinstance(signed["key"], str)
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        _refuse_signature(run, "is no signature that this version reads")
-    result: dict[str, Any] = signed
-    return result
-
-
-def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
-    if keys.required:
-        raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
-
-
-def _refuse_signature(run: StoredRun, reason: str) -> NoReturn:
-    raise DamagedRunError(run.run_id, (Damage(_SIGNATURE, reason),))
 
 
 def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPolicy) -> None:

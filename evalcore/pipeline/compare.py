@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.analytics.integrity import check_plan, sealed, whole_parts
 from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError, UsageError
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
@@ -17,7 +18,6 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import SuiteDefinition
 from evalcore.model.summary import Summary
-from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
 from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
 from evalcore.storage.runs import StoredRun, open_run, partial_reasons
@@ -129,12 +129,11 @@ def compare_with_run(
     """
     from evalcore.analytics.compare import EarlierRun
 
-    check_shards(earlier, manifest)
-    with earlier.result_files(manifest.plan) as parts:
-        check_parts(earlier, manifest, parts)
+    with whole_parts(earlier, manifest) as parts:
         variants = tuple(variant.id for variant in earlier.definition.variants)
+        files = [*parts.values()]
         yield _comparison_plan(
-            definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants)
+            definition, earlier=EarlierRun(manifest.id, files, manifest.plan, variants)
         )
 
 
@@ -198,12 +197,11 @@ def open_compared(
         if variants is not None and comparison_plan.earlier is not None:
             earlier = replace(comparison_plan.earlier, variants=variants[:1])
             comparison_plan = replace(comparison_plan, variants=variants[1:], earlier=earlier)
-        check_shards(candidate, manifests[1])
-        parts = stack.enter_context(candidate.result_files(manifests[1].plan))
-        check_parts(candidate, manifests[1], parts)
+        parts = stack.enter_context(whole_parts(candidate, manifests[1]))
         left_out = quarantine_of(manifests[1].settings).case_ids
+        files, plan = [*parts.values()], manifests[1].plan
         tables = stack.enter_context(
-            Aggregates(parts, manifests[1].plan, policy, comparison_plan, left_out=left_out)
+            Aggregates(files, plan, policy, comparison_plan, left_out=left_out)
         )
         summary = tables.summary()
         (gate,) = decide_gates(policy, summary)
@@ -212,6 +210,7 @@ def open_compared(
 
 
 def _completed(run: StoredRun) -> Manifest:
+    run = sealed(run)
     manifest = run.manifest()
     if manifest.state is not State.COMPLETED:
         raise RunConflictError(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
@@ -160,8 +161,9 @@ class StopRule:
             run, plan = self._run, self._manifest.plan
             first, self._committed = self._committed, _committed(run, plan, self._committed)
             if shards := range(first, self._committed):
-                with run.result_files(plan, shards) as parts, ExitStack() as stack:
-                    tables = open_tables(stack, run, self._manifest, parts)
+                with ExitStack() as stack:
+                    parts = stack.enter_context(whole_parts(run, self._manifest, only=shards))
+                    tables = open_tables(stack, run, self._manifest, [*parts.values()])
                     # An item that awaits labels is no failed one: nothing can be decided early.
                     self._awaits_labels = tables.awaits_labels()
                     if self._awaits_labels:
@@ -349,8 +351,8 @@ class RoundRule:
             complete = self._committed // plan.round_shards
             if complete > self._gates.rounds:
                 shards = range(complete * plan.round_shards)
-                with run.result_files(plan, shards) as parts:
-                    _take_rounds(self._gates, run, self._manifest, parts)
+                with whole_parts(run, self._manifest, only=shards) as parts:
+                    _take_rounds(self._gates, run, self._manifest, [*parts.values()])
             self.decided = self._gates.ended or run.is_decided()
             if self._gates.ended:
                 facts = {"rounds": self._gates.rounds}

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalcore.analytics.integrity import (
+    check_counts,
+    check_plan,
+    require_planned,
+    sealed,
+    stored_parts,
+    whole_parts,
+)
 from evalcore.errors import ObjectNotFoundError, RunConflictError
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State, StoredPart
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
@@ -27,14 +35,6 @@ from evalcore.pipeline.gates import (
     ReportSources,
     decided_report,
     has_evaluated_nothing,
-)
-from evalcore.pipeline.integrity import (
-    check_counts,
-    check_parts,
-    check_plan,
-    check_shards,
-    naming_damage,
-    require_planned,
 )
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.reuse import open_past_runs
@@ -61,7 +61,7 @@ class RunView:
     plan: Plan
     report: Report
     tables: Aggregates
-    parts: tuple[StoredPart, ...]
+    parts: Mapping[int, Path]
     _json: tuple[Report, bytes] | None = field(default=None, init=False, repr=False)
 
     def json(self, *, newline: str = "\n") -> bytes:
@@ -147,6 +147,7 @@ def finish_run(
             run,
             ended,
             has_labels,
+            range(manifest.plan.shards),
             starts(lambda: check_plan(run, manifest, thorough=False)),
             options or DecideOptions(),
         ) as view,
@@ -167,7 +168,7 @@ def finish_run(
             "counts": asdict(summary.counts),
             "decision": view.report.decision,
             "execution": facts,
-            "parts": view.parts,
+            "parts": stored_parts(manifest, view.parts),
         }
 
         def completed(now: Manifest) -> Manifest:
@@ -256,6 +257,7 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
 
     Raises `DamagedRunError` unless each planned item has its row.
     """
+    run = sealed(run)
     manifest = run.manifest()
     require_planned(manifest)
     if manifest.state is not State.COMPLETED:
@@ -263,14 +265,11 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"
         )
     with at_once(run.store) as starts:
-        checks = [
-            starts(lambda: check_plan(run, manifest)),
-            starts(lambda: check_shards(run, manifest)),
-        ]
-        has_labels = starts(run.has_labels)
-        for check in checks:
-            check()
-    with _view(run, manifest, has_labels) as view:
+        check = starts(lambda: check_plan(run, manifest))
+        written, has_labels = starts(run.written_shards), starts(run.has_labels)
+        check()
+        shards = written()
+    with _view(run, manifest, has_labels, shards) as view:
         check_counts(manifest, asdict(view.report.summary.counts))
         yield view
 
@@ -280,6 +279,7 @@ def _view(
     run: StoredRun,
     manifest: Manifest,
     has_labels: Callable[[], bool],
+    written: Collection[int],
     check_plan: Callable[[], None] = lambda: None,
     options: DecideOptions | None = None,
 ) -> Iterator[RunView]:
@@ -291,17 +291,13 @@ def _view(
     with ExitStack() as stack:
         comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
         past = stack.enter_context(open_past_runs(run, manifest))
-        parts = stack.enter_context(run.result_files(manifest.plan))
+        parts = stack.enter_context(whole_parts(run, manifest, written=written))
         check_plan()
-        stored = check_parts(run, manifest, parts)
-        stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
-        sources = ReportSources(run, manifest, parts, comparison, past, no_baseline)
+        sources = ReportSources(run, manifest, [*parts.values()], comparison, past, no_baseline)
         tables = stack.enter_context(sources.aggregates())
         undecided = _undecided(sources, tables, has_labels)
-        if not undecided.summary.adds_up:
-            check_parts(run, manifest, parts, thorough=True)
         report = decided_report(sources, tables, undecided, options)
-        yield RunView(run, manifest.plan, report, tables, stored)
+        yield RunView(run, manifest.plan, report, tables, parts)
 
 
 def _undecided(

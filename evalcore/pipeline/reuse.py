@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import (
     DamagedRunError,
     EvalError,
@@ -36,7 +37,6 @@ from evalcore.model.past import PastRuns, past_runs_of
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -117,7 +117,7 @@ def _opened_parts(
 ) -> Sequence[Path]:
     """Return the result parts of a run; unless they are `required`, none if the run lacks some."""
     try:
-        return stack.enter_context(_whole_parts(run))
+        return [*stack.enter_context(whole_parts(run, run.manifest())).values()]
     except ResultsDroppedError:
         if required:
             raise
@@ -126,16 +126,6 @@ def _opened_parts(
             raise
         warn(f"nothing is taken from an earlier run: {error}")
     return ()
-
-
-@contextmanager
-def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
-    """Give the result parts of a run; raise `DamagedRunError` unless they are its items' rows."""
-    manifest = run.manifest()
-    check_shards(run, manifest)
-    with run.result_files(manifest.plan) as files:
-        check_parts(run, manifest, files)
-        yield files
 
 
 def _planned_items(
@@ -339,8 +329,8 @@ def _as_before(run: StoredRun) -> FrozenPast:
 
 def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPast:
     from evalcore.history.fingerprints import digest_cases, judges_sha256
-    from evalcore.history.past_runs import ComparedWork, PastRows
     from evalcore.history.sync import sync
+    from evalcore.history.trend import ComparedWork, PastRows
 
     synced = sync(store)
     definition = suite.definition

@@ -15,14 +15,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import StoreError, UsageError
-from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
+from evalcore.execution.worker import (
+    Key,
+    OpenRun,
+    Progress,
+    RunShards,
+    ShardReceipt,
+    Stopped,
+    Worker,
+    process_worker,
+)
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -30,7 +39,6 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
-from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
 from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
@@ -419,8 +427,8 @@ class RunSession:
                 from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
-                modules = {kind_facts(kind).preloads for kind in kinds} - {None}
-                self._pool = WorkerPool(sorted(module for module in modules if module))
+                facts = map(kind_facts, kinds)
+                self._pool = WorkerPool(sorted({fact.module for fact in facts if fact.in_workers}))
             return self._pool
 
     def _make_context(self) -> RunCallContext:
@@ -461,21 +469,20 @@ class RunSession:
             options.settings,
             concurrency=options.concurrency,
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            share=options.share,
             is_shared=self._mode is not Mode.REPLAY,
             warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
-        limits.rates.divide(options.share)
-        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.are_paced or timed):
+        if self._mode is not Mode.REPLAY and (limits.budget or timed):
             from evalcore.execution.shared import SharedLimits
 
             limits.sync = SharedLimits(
                 run,
                 budget=limits.budget,
-                rates=limits.rates,
                 base=self._used,
                 failed=self._fail,
-                share=options.share,
+                processes=options.share.of,
             )
             limits.sync.start()
         return limits
@@ -490,11 +497,9 @@ class RunSession:
         from evalcore.analytics.progress import used_by
 
         manifest = self._run.manifest()
-        shards = sorted(shard for shard in written if shard < manifest.plan.shards)
-        with self._run.result_files(manifest.plan, shards) as parts:
-            files = dict(zip(shards, parts, strict=True))
-            with naming_damage(self._run, manifest, files):
-                cost_usd, tokens, busy_s = used_by(parts)
+        shards = {shard for shard in written if shard < manifest.plan.shards}
+        with whole_parts(self._run, manifest, only=shards) as parts:
+            cost_usd, tokens, busy_s = used_by([*parts.values()])
         return Spent(cost_usd, tokens), busy_s
 
     def _fail(self, error: StoreError) -> None:

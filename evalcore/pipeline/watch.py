@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from evalcore.analytics.integrity import whole_parts
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.lease import read_lease
 from evalcore.storage.runs import StoredRun
 
@@ -126,11 +126,8 @@ class Watch:
         new = {shard for shard in written - self._read if shard < manifest.plan.shards}
         if not new:
             return
-        with (
-            self._run.result_files(manifest.plan, new) as parts,
-            naming_damage(self._run, manifest, dict(zip(sorted(new), parts, strict=True))),
-        ):
-            self._tally = self._tally.plus(tally(parts))
+        with whole_parts(self._run, manifest, only=new) as parts:
+            self._tally = self._tally.plus(tally([*parts.values()]))
         self._read |= new
 
     def _rate(self, now: float, *, ended: bool) -> float | None:

@@ -33,14 +33,13 @@ from evalcore.pipeline.finish import decide_again
 from evalcore.pipeline.gates import annotation_deadline
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import states
-from evalcore.prefect.covering import covered
 from evalcore.prefect.parameters import (
     StoreAddress,
     permitted_store,
     takes_parameters,
     this_worker,
 )
-from evalcore.prefect.publish import publish
+from evalcore.prefect.publish import covered, publish
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun, find_run

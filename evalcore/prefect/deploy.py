@@ -15,7 +15,6 @@ _KEEP_HELP = "--suites, --cron and --timezone count only for a nightly that is n
 _RESET_HELP = "Overwrite parameters, schedules and variables that are there."
 _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
 _STORE_HELP = "The block `evalcore store` that says where flow runs store, and with which keys."
-_WEBHOOK_HELP = "Called when a gate fails or a flow run crashes."
 
 
 @click.command()
@@ -28,12 +27,11 @@ _WEBHOOK_HELP = "Called when a gate fails or a flow run crashes."
 @click.option("--suites", multiple=True, metavar="PATTERN", help="Nightly suites; repeatable.")
 @click.option("--cron", metavar="CRON", help="When the nightly runs (default: 0 2 * * *).")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron (default: UTC).")
-@click.option("--webhook", metavar="URL", envvar="EVALCORE_WEBHOOK_URL", help=_WEBHOOK_HELP)
 @click.option("--reset", is_flag=True, help=_RESET_HELP)
 @click.option("--keep", is_flag=True, help=_KEEP_HELP)
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
 def deploy(env: tuple[str, ...], folder: str | None, **values: Any) -> int:
-    """Register a work pool, deployments, rate limits and automations.
+    """Register a work pool, deployments, rate limits and an automation.
 
     With the Prefect server that PREFECT_API_URL names. What is there already and as it should be
     is left alone, so it can be run again at any time. Parameters, schedules and variables of
@@ -55,46 +53,37 @@ def deploy(env: tuple[str, ...], folder: str | None, **values: Any) -> int:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.schedules import CronSchedule
     from prefect.exceptions import PrefectHTTPStatusError
-    from prefect.settings import get_current_settings
     from pydantic import ValidationError
 
-    from evalcore.prefect.register import UNCHANGED, DeployOptions, Registrar
+    from evalcore.prefect.parameters import night_warnings
+    from evalcore.prefect.register import Registrar
     from evalcore.prefect.server import reach_server
-    from evalcore.prefect.suites import night_warnings
     from evalcore.settings import read_settings
     from evalcore.trust.text import sanitize_terminal
 
     settings = read_settings(os.environ, Path.cwd())
     place = Path(folder or Path.cwd())
     place = place if in_containers else place.absolute()
-    times = {name: values.pop(name) for name in ("cron", "timezone")}
-    chosen = {name: text for name, text in times.items() if text is not None}
+    given = {name: values.pop(name) for name in ("cron", "timezone")}
+    times = {name: text for name, text in given.items() if text is not None}
     try:
-        CronSchedule(**{"cron": "0 2 * * *", **chosen})
+        CronSchedule(**{"cron": "0 2 * * *", **times})
     except ValidationError as error:
         raise UsageError(f"--cron, --timezone: {error.errors()[0]['msg']}") from error
-    options = DeployOptions(env=variables, folder=place, times=chosen, **values)
-    url = get_current_settings().api.url
-    if url is None:
-        raise UsageError(
-            "no Prefect server is named: start one with `evalcore dev` or `prefect server start`, "
-            "then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
-        )
-    reach_server()
+    url = reach_server(embedded=False)
     with get_client(sync_client=True) as client:
-        registrar = Registrar(client, options)
+        registrar = Registrar(client, env=variables, folder=place, times=times, **values)
         try:
             registrar.register_all(settings.providers)
         except PrefectHTTPStatusError as error:
             raise UsageError(f"Prefect's server refuses: {error}") from error
-    for change in registrar.changes:
-        click.echo(str(change))
-    done = sum(change.did != UNCHANGED for change in registrar.changes)
-    would = "would be " if options.dry else ""
-    counted = f"{done} of {len(registrar.changes)} {would}registered or changed"
-    click.echo(f"{url}: {counted if done else 'nothing to change'}")
-    if options.local_folder is not None:
-        for warning in night_warnings(registrar.night_suites, options.local_folder):
+    for line in registrar.lines:
+        click.echo(line)
+    would = "would be " if registrar.dry else ""
+    counted = f"{registrar.done} of {registrar.things} {would}registered or changed"
+    click.echo(f"{url}: {counted if registrar.done else 'nothing to change'}")
+    if registrar.local_folder is not None:
+        for warning in night_warnings(registrar.night_suites, registrar.local_folder):
             click.echo(sanitize_terminal(f"warning: {warning}"), err=True)
     return 0
 

@@ -1,4 +1,4 @@
-"""`evalcore dev`: Prefect's server, a worker, the service and a store here, until Ctrl-C."""
+"""`evalcore dev`: Prefect's server, a worker and the service on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,51 +8,55 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import tomllib
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from evalcore.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from evalcore.prefect.dev_servers import LocalS3, Server
+from evalcore.errors import ExitCode, StoreError, UsageError
 
 _POOL: Final = "evalcore"
 _PROFILES: Final = Path(__file__).resolve().parent / "data" / "profiles.toml"
-_EVALCORE: Final = "from evalcore.cli.main import main; main()"
+_EVALCORE: Final = ("-m", "evalcore")
 _HOST: Final = "127.0.0.1"
-_LOOK_EVERY_S: Final = 0.7
+_LOOK_S: Final = 0.5
 _ANSWER_S: Final = 5.0
+# The first start makes the database, and may have to compile Prefect's modules.
+_READY_S: Final = 180.0
 # A worker waits for its flow runs.
 _PATIENCE_S: Final = 15.0
+_LAST_LINES: Final = 15
 
 
 @click.command()
 @click.option("--port", default=4200, show_default=True, help="Port of Prefect's server and UI.")
 @click.option("--service-port", default=8321, show_default=True, help="Port of the service.")
-@click.option("--s3", is_flag=True, help="Store runs in a local S3 store instead of a folder.")
-@click.option("--s3-port", default=8333, show_default=True, help="Port of the S3 store.")
 @click.option("--store", metavar="ADDRESS", help="Where runs are stored.")
-def dev(port: int, service_port: int, s3: bool, s3_port: int, store: str | None) -> int:
+def dev(port: int, service_port: int, store: str | None) -> int:
     """Start Prefect's server, a worker and the service here; Ctrl-C stops everything.
 
     Registers the deployments as `evalcore deploy` does, and serves saved evals as
-    `evalcore serve --insecure` does. What it keeps (databases, logs, the S3 store's data) stands
-    in .evalcore/dev of the current folder.
+    `evalcore serve --insecure` does. What it keeps (databases, logs) stands in .evalcore/dev of the
+    current folder.
     """
-    if s3 and store:
-        raise UsageError("--s3 is a store of its own: give either --s3 or --store")
-    ports = {"--port": port, "--service-port": service_port} | (
-        {"--s3-port": s3_port} if s3 else {}
-    )
-    _check_ports(ports)
-    installation = _Installation(Path.cwd(), ports, store)
+    if port == service_port:
+        raise UsageError(f"--port and --service-port are both {port}: they need a port each")
+    for flag, number in (("--port", port), ("--service-port", service_port)):
+        if not _is_free(number):
+            raise UsageError(
+                f"port {number} is taken: another program listens there (`ss -ltnp 'sport = "
+                f":{number}'` shows which); choose another with {flag}"
+            )
+    installation = _Installation(Path.cwd(), port, service_port, store)
     with _alone(installation.state):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
@@ -67,27 +71,20 @@ def dev(port: int, service_port: int, s3: bool, s3_port: int, store: str | None)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             for server in reversed(installation.servers):
-                server.stop(_PATIENCE_S)
+                server.stop()
     _print("stopped; `evalcore dev` goes on where this was")
     return ExitCode.PASS
 
 
-def _check_ports(ports: Mapping[str, int]) -> None:
-    """Raise `UsageError` for two equal ports, one that is taken, or SeaweedFS missing."""
-    from evalcore.prefect.dev_servers import find_weed, port_is_free
-
-    flags: dict[int, str] = {}
-    for flag, port in ports.items():
-        if port in flags:
-            raise UsageError(f"{flags[port]} and {flag} are both {port}: they need a port each")
-        flags[port] = flag
-        if not port_is_free(port):
-            raise UsageError(
-                f"port {port} is taken: another program listens there (`ss -ltnp 'sport = "
-                f":{port}'` shows which); choose another with {flag}"
-            )
-    if "--s3-port" in ports:
-        find_weed()
+def _is_free(port: int) -> bool:
+    """Whether a server may listen on a port of this machine, as servers do it (with reuse)."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((_HOST, port))
+        with socket.socket() as caller:  # one that listens on all addresses lets others bind
+            caller.settimeout(1.0)
+            return caller.connect_ex((_HOST, port)) != 0
+    return False
 
 
 @contextlib.contextmanager
@@ -108,66 +105,112 @@ def _alone(state: Path) -> Iterator[None]:
         raise UsageError(message) from None
 
 
+@dataclass(frozen=True)
+class _Server:
+    """A process that leads a group of its own, and where it logs to."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise `StoreError` if the process has ended."""
+        if (code := self.process.poll()) is not None:
+            lines = self.log.read_text("utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+            tail = "\n".join([f"{self.log} ends with", *lines])
+            raise StoreError(f"{self.name} ended with code {code}; {tail}")
+
+    def wait_until_ready(self, url: str) -> None:
+        """Return once `url` answers 200; raise `StoreError` if it does not in time."""
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            self.check()
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(url, timeout=_ANSWER_S).close()  # noqa: S310  (our own)
+                return
+            time.sleep(_LOOK_S)
+        raise StoreError(f"{self.name} does not answer after {_READY_S:.0f} s; see {self.log}")
+
+    def stop(self) -> None:
+        """End the process and its group: asked first, killed when patience is at its end."""
+        # What the leader has left behind, or the leader itself, is killed.
+        for number, wait_s in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, None)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(wait_s)
+
+
 class _Installation:
     """What runs, in the order of its start, and how each part finds the others."""
 
-    def __init__(self, folder: Path, ports: Mapping[str, int], store: str | None) -> None:
+    def __init__(self, folder: Path, port: int, service_port: int, store: str | None) -> None:
+        from evalcore.settings import read_settings
+
         self.state = folder / ".evalcore" / "dev"
-        self.servers: list[Server] = []
-        self._folder = folder
-        self._ports = ports
-        self._store = store
-        self._s3: LocalS3 | None = None
-        self._api = f"http://{_HOST}:{ports['--port']}/api"
-        self._service = f"http://{_HOST}:{ports['--service-port']}"
+        self.servers: list[_Server] = []
+        self._folder, self._port, self._service_port = folder, port, service_port
+        self._api = f"http://{_HOST}:{port}/api"
+        store = store or read_settings(os.environ, folder).store
+        # What the user's shell needs to know, too.
+        self._shared = {
+            "PREFECT_API_URL": self._api,
+            "EVALCORE_STORE": store if "://" in store else str((folder / store).resolve()),
+            "EVALCORE_SERVICE": f"http://{_HOST}:{service_port}",
+        }
 
     def start(self) -> None:
-        """Start everything and return when it is ready; raise `ServerError`."""
-        from evalcore.prefect.dev_servers import start_s3
-
-        if (s3_port := self._ports.get("--s3-port")) is not None:
-            _print(f"starting the S3 store on port {s3_port}")
-            self._s3 = start_s3(self.state, s3_port)
-            self.servers.append(self._s3.server)
-            self._s3.wait_until_ready()
-        port, prefect = str(self._ports["--port"]), ("-m", "prefect")
-        _print(f"starting Prefect's server on port {port}")
-        command = (*prefect, "server", "start", "--host", _HOST, "--port", port)
-        self._start("Prefect's server", "server.log", command).wait_until_ready(
-            f"{self._api}/health"
+        """Start everything and return when it is ready; raise `StoreError`."""
+        prefect = ("-m", "prefect")
+        listen = ("--host", _HOST, "--port")
+        _print(f"starting Prefect's server on port {self._port}")
+        command = (*prefect, "server", "start", *listen, str(self._port))
+        self._start("Prefect's server", "server", command).wait_until_ready(f"{self._api}/health")
+        deployed = subprocess.run(
+            [sys.executable, *_EVALCORE, "deploy", "--pool", _POOL],
+            env=self._environment(),
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=False,
+            start_new_session=True,
         )
-        self._deploy()
-        port = str(self._ports["--service-port"])
-        _print(f"starting the service on port {port}")
+        if deployed.returncode != 0:
+            raise StoreError("the deployments could not be registered")
+        _print(f"starting the service on port {self._service_port}")
+        command = (*_EVALCORE, "serve", "--insecure", *listen, str(self._service_port))
         database = f"sqlite:///{self.state / 'service.db'}"
-        command = ("-c", _EVALCORE, "serve", "--insecure", "--host", _HOST, "--port", port)
-        service = self._start("the service", "service.log", (*command, "--database", database))
+        service = self._start("the service", "service", (*command, "--database", database))
         command = (*prefect, "worker", "start", "--pool", _POOL, "--type", "process")
-        worker = self._start("the worker", "worker.log", (*command, "--name", "dev"))
-        service.wait_until_ready(f"{self._service}/readyz")
-        self._wait_for_worker(worker)
+        self._start("the worker", "worker", (*command, "--name", "dev"))
+        service.wait_until_ready(f"{self._shared['EVALCORE_SERVICE']}/readyz")
         environment = self.state / "env"
         environment.touch(mode=0o600)
-        lines = [f"export {name}={shlex.quote(text)}\n" for name, text in self._shared().items()]
+        lines = [f"export {name}={shlex.quote(text)}\n" for name, text in self._shared.items()]
         environment.write_text("".join(lines), "utf-8")
 
-    def _start(self, name: str, log: str, arguments: Sequence[str]) -> Server:
-        from evalcore.prefect.dev_servers import start
+    def _start(self, name: str, log: str, arguments: Sequence[str]) -> _Server:
+        """Start a server: it does not hear the terminal's Ctrl-C, and dies with this process."""
+        from evalcore.trust.watchdog import MARK_NAME, watchdog
 
-        server = start(
-            name,
-            (sys.executable, *arguments),
-            environment=self._environment(),
-            folder=self._folder,
-            log=self.state / log,
-        )
+        path = self.state / f"{log}.log"
+        with path.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env=self._environment() | {MARK_NAME: watchdog().mark},
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        watchdog().began(process.pid)
+        server = _Server(name, process, path)
         self.servers.append(server)
         return server
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of our processes: the user's without other servers' settings."""
-        import tomllib
-
         profile: dict[str, str] = tomllib.loads(_PROFILES.read_text("utf-8"))["profiles"]["dev"]
         inherited = {
             name: value
@@ -180,95 +223,52 @@ class _Installation:
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        return inherited | profile | own | self._shared()
-
-    def _shared(self) -> dict[str, str]:
-        """Return what the worker and the user's shell need to know."""
-        return {
-            "PREFECT_API_URL": self._api,
-            "EVALCORE_STORE": self._store_address(),
-            "EVALCORE_SERVICE": self._service,
-            **({} if self._s3 is None else self._s3.environment),
-        }
-
-    def _store_address(self) -> str:
-        from evalcore.prefect.dev_servers import BUCKET
-        from evalcore.settings import read_settings
-
-        if self._s3 is not None:
-            return f"s3://{BUCKET}/runs"
-        store = self._store or read_settings(os.environ, self._folder).store
-        return store if "://" in store else str((self._folder / store).resolve())
-
-    def _deploy(self) -> None:
-        from evalcore.prefect.dev_servers import ServerError
-
-        ended = subprocess.run(
-            [sys.executable, "-c", _EVALCORE, "deploy", "--pool", _POOL],
-            env=self._environment(),
-            cwd=self._folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            start_new_session=True,
-        )
-        if ended.returncode != 0:
-            raise ServerError(f"the deployments could not be registered: {ended.stderr}")
-        for line in ended.stderr.splitlines():
-            _print(line)
-
-    def _wait_for_worker(self, worker: Server) -> None:
-        """Return once the server has heard of the worker; raise `ServerError`."""
-        from evalcore.prefect.dev_servers import READY_S, ServerError
-
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            worker.check()
-            with contextlib.suppress(OSError):
-                workers = _ask(f"{self._api}/work_pools/{_POOL}/workers/filter", {})
-                if any(reported["status"] == "ONLINE" for reported in workers):
-                    return
-            time.sleep(_LOOK_EVERY_S)
-        raise ServerError(f"the worker does not report to the server; its log is {worker.log}")
+        return inherited | profile | own | self._shared
 
     def watch(self) -> None:
-        """Return never: show how flow runs end; raise `ServerError` once a server ends."""
+        """Return never: show how flow runs end; raise `StoreError` once a server ends."""
         since, told = datetime.now(UTC).isoformat(), set()
         query = {
             "flow_runs": {"end_time": {"after_": since}},
             "sort": "END_TIME_DESC",
             "limit": 100,
         }
+        request = urllib.request.Request(  # noqa: S310  (our own server)
+            f"{self._api}/flow_runs/filter",
+            data=json.dumps(query).encode(),
+            headers={"Content-Type": "application/json"},
+        )
         while True:
             for server in self.servers:
                 server.check()
-            with contextlib.suppress(OSError):  # asked again soon
-                for flow_run in reversed(_ask(f"{self._api}/flow_runs/filter", query)):
+            with (
+                contextlib.suppress(OSError),  # asked again soon
+                urllib.request.urlopen(request, timeout=_ANSWER_S) as answer,  # noqa: S310
+            ):
+                for flow_run in reversed(json.load(answer)):
                     # A flow run that is retried ends again; one that is cancelled is told so by its
                     # process and by its worker.
                     end = flow_run["id"], flow_run["run_count"], flow_run["state"]["name"]
                     if end not in told:
                         told.add(end)
                         _print(ending(flow_run))
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_LOOK_S)
 
     def welcome(self) -> str:
         """Return the addresses, and what to try."""
-        from evalcore.prefect.suites import USUAL_PATTERNS, present_suites, refused_suites
+        from evalcore.prefect.parameters import USUAL_PATTERNS, present_suites, refused_suites
 
         folder, state = self._folder, os.path.relpath(self.state, self._folder)
         patterns = [*USUAL_PATTERNS, "examples/support-answers/*.eval.yaml"]
         suites = present_suites(patterns, folder)
         refused = refused_suites(suites, folder, self._environment())
-        at = "" if self._s3 is None else f" at {self._s3.url}"
         return "\n".join(
             (
                 "",
                 f"Prefect   {self._api.removesuffix('/api')}",
-                f"service   {self._service}/docs",
+                f"service   {self._shared['EVALCORE_SERVICE']}/docs",
                 f"worker    pool {_POOL}, in {folder}",
-                f"store     {self._store_address()}{at}",
+                f"store     {self._shared['EVALCORE_STORE']}",
                 f"logs      {state}/*.log",
                 "",
                 *first_steps(f"{state}/env", folder, suites, refused),
@@ -309,17 +309,6 @@ def ending(flow_run: Mapping[str, Any]) -> str:
     state = flow_run["state"]
     message = f": {state['message']}" if state.get("message") else ""
     return f"{flow_run['name']} - Finished in state {state['name']}{message}"
-
-
-def _ask(url: str, query: Mapping[str, Any]) -> Any:
-    """Return the answer of Prefect's server to a query; raise `OSError` without one."""
-    import urllib.request
-
-    request = urllib.request.Request(  # noqa: S310  (our own server)
-        url, data=json.dumps(query).encode(), headers={"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
-        return json.load(answer)
 
 
 def _print(text: str) -> None:

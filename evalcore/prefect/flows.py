@@ -5,31 +5,41 @@ And `evaluate-shards`, which executes a range of its shards on another machine.
 
 from __future__ import annotations
 
+import gc
 import os
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.context import FlowRunContext
 from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
-from evalcore.execution.adaptive import FIRST
+from evalcore.execution.rates import FIRST
 from evalcore.execution.readiness import check_ready
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import counted
 from evalcore.model.mode import HISTORY
+from evalcore.model.run import State as RunState
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.executors import Executor
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.lease import is_interrupted
@@ -37,8 +47,7 @@ from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
-from evalcore.prefect.covering import covered
-from evalcore.prefect.execution import FlowExecution, is_complete, local_execution, rare_collections
+from evalcore.prefect.machines import MachinesExecutor
 from evalcore.prefect.parameters import (
     PLAN_WORKERS,
     EvaluateParameters,
@@ -54,7 +63,9 @@ from evalcore.prefect.parameters import (
 from evalcore.prefect.publish import (
     RUN_LABEL,
     STORE_LABEL,
+    RunProgress,
     best_effort,
+    covered,
     introduce,
     logged,
     note_flow_run,
@@ -62,9 +73,101 @@ from evalcore.prefect.publish import (
     tell_decision,
     tell_refusal,
 )
-from evalcore.prefect.retried import earlier_run
-from evalcore.prefect.tasks import RATES, SHARDS_AHEAD, execute_shard, outcome_of, shard_namer
+from evalcore.prefect.rate_limits import PrefectRates
+from evalcore.prefect.task_runners import open_runner
+from evalcore.prefect.tasks import (
+    RATES,
+    SHARDS_AHEAD,
+    TasksExecutor,
+    execute_shard,
+    outcome_of,
+    shard_namer,
+)
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.store import ObjectStore
+
+_LOCAL: ContextVar[FlowExecution | None] = ContextVar("evalcore_local_execution", default=None)
+
+
+class FlowExecution:
+    """A run that a flow executes as tasks, or as flow runs of `machines`.
+
+    `processes` is how many a cluster of its own has, one for each processor if nobody says it.
+    `refusal` is why it came to no decision, in words that are not escaped for Prefect's pages.
+    `decided` is set once the report is written: what follows only tells Prefect of it.
+    """
+
+    def __init__(
+        self,
+        run: StoredRun,
+        options: ExecuteOptions,
+        machines: int = 1,
+        processes: int | None = None,
+    ) -> None:
+        self.run, self.options, self.machines = run, options, machines
+        self._processes = processes
+        self.receipts: tuple[ShardReceipt, ...] = ()
+        self.refusal: EvalError | None = None
+        self.decided = threading.Event()
+
+    def execute(self, choice: RunnerChoice) -> None:
+        """Execute what has no result, as `execute_run`; to be called in the flow's thread."""
+        run, plan = self.run, self.run.manifest().plan
+        written = [shard for shard in run.written_shards() if shard < plan.shards]
+        committed = sum(len(plan.shard_items(shard)) for shard in written)
+        logger = get_run_logger()
+        logger.info("run %s: %d work items, %d have a result", run.run_id, plan.items, committed)
+
+        def warn(message: str) -> None:
+            logger.warning("%s", logged(message))
+            self.options.warn(message)
+
+        options = replace(self.options, warn=warn, workers=1)
+        # All workers share the server's rate limits.
+        if options.rates is None and options.settings.rate_limits is None:
+            options = replace(options, rates=PrefectRates())
+
+        def make_executor(opened: OpenRun, given: ExecuteOptions) -> Executor:
+            if self.machines > 1:
+                return MachinesExecutor(opened, given, self.machines, progress)
+            runner = open_runner(choice, run, given, self._processes)
+            return TasksExecutor(opened, given, runner, progress)
+
+        with RunProgress(run.definition.name, plan.items, committed) as progress:
+            self.receipts = execute_run(run, options, make_executor)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage seldom, and not among what exists already: Prefect has a million objects."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def is_complete(run: StoredRun) -> bool:
+    """Whether the run has its decision and its report."""
+    return run.manifest().state is RunState.COMPLETED
+
+
+@contextmanager
+def brought_along(execution: FlowExecution) -> Iterator[None]:
+    """Let the flow that is called inside execute this, with this process's own trust."""
+    token = _LOCAL.set(execution)
+    try:
+        yield
+    finally:
+        _LOCAL.reset(token)
+
+
+def local_execution() -> FlowExecution | None:
+    """Return the execution that this process brought along; None in a deployment."""
+    return _LOCAL.get()
 
 
 def first_name() -> str:
@@ -235,7 +338,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
     store = permitted_store(parameters.store, settings)
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = worker.policy
-    resume = parameters.resume or earlier_run(store)
+    resume = parameters.resume or _earlier_run(store)
     if resume is not None:
         run, granted = accept_plan(find_run(store, resume), worker)
         imports = replace(granted, roots=())
@@ -264,6 +367,39 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         warn=lambda _: None,  # the flow run's log has it
     )
     return FlowExecution(run, execute, parameters.machines)
+
+
+def _earlier_run(store: ObjectStore) -> str | None:
+    """Return the run that this flow run had before it was retried; None for the first attempt.
+
+    A parent that is retried starts new flow runs for suites that had ended: theirs is the run of
+    the newest flow run that its attempt before had called with the same parameters.
+    """
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return None
+    own, parent = context.flow_run, runtime.flow_run.parent_flow_run_id
+    attempts = [own]
+    if parent is not None and RUN_LABEL not in own.labels:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(parent)).state
+            of_parent = FlowRunFilterParentFlowRunId(any_=[UUID(parent)])
+            attempts += (
+                each
+                for each in client.read_flow_runs(
+                    flow_run_filter=FlowRunFilter(parent_flow_run_id=of_parent),
+                    sort=FlowRunSort.START_TIME_DESC,
+                )
+                if each.parameters == own.parameters
+                and state is not None
+                and each.start_time is not None
+                and each.start_time < state.timestamp
+            )
+    for each in attempts:
+        labels: dict[str, Any] = each.labels
+        if RUN_LABEL in labels and labels.get(STORE_LABEL) == store.url:
+            return str(labels[RUN_LABEL])
+    return None
 
 
 def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...]) -> None:

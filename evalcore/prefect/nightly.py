@@ -1,12 +1,15 @@
-"""The flow `nightly`: many suites one after another, each as a run of the flow `evaluate`."""
+"""The flow `nightly`: many suites one after another, each as a run of the flow `evaluate`.
+
+And `compact`, which keeps the history that nights look back on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 from zoneinfo import ZoneInfo
@@ -17,12 +20,14 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Completed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, UsageError
+from evalcore.history.compaction import Compacted, compact
+from evalcore.history.sync import Synced, sync
+from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
-from evalcore.prefect.compact import sync_history
 from evalcore.prefect.flows import evaluate, note_cancellation
 from evalcore.prefect.night_report import (
     SuiteEnd,
@@ -34,7 +39,9 @@ from evalcore.prefect.night_report import (
 )
 from evalcore.prefect.parameters import (
     EvaluateParameters,
+    StoreAddress,
     find_suites,
+    permitted_store,
     takes_parameters,
     this_worker,
 )
@@ -55,6 +62,7 @@ from evalcore.report.escape import escape_markdown
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
 MAX_AT_ONCE = 16
+LEAST_AGE_DAYS = 7
 
 # They name one suite, cases of it, or a run of it.
 _OF_ONE_SUITE = frozenset({"suite", "cases", "resume"})
@@ -147,7 +155,7 @@ def nightly(**fields: Any) -> State[Any]:
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)
-    sync_history(parameters.model_dump()["store"])
+    _sync_history(parameters.model_dump()["store"])
     ends = [_with_history(end) for end in ends]
     state = states.worst([(end.suite, end.state) for end in ends])
     _publish(ends, state)
@@ -169,8 +177,9 @@ def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[Sui
         return ends
     with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
         # Each needs a context of its own, which says what its flow run belongs to.
-        tasks: list[Callable[[], SuiteEnd]] = [
-            _bound(suite, exists, parameters) for suite, exists in suites
+        tasks = [
+            partial(copy_context().run, _evaluate, suite, exists, parameters)
+            for suite, exists in suites
         ]
         try:
             return list(threads.map(lambda task: task(), tasks))
@@ -178,11 +187,6 @@ def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[Sui
             # Cancelled or failed: what has not begun does not begin.
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _bound(suite: str, exists: bool, parameters: Night) -> Callable[[], SuiteEnd]:
-    context = copy_context()
-    return lambda: context.run(_evaluate, suite, exists, parameters)
 
 
 def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
@@ -241,3 +245,63 @@ def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
             ),
         ]
     )
+
+
+class CompactParameters(BaseModel):
+    """Which store is compacted. Flat, with literal defaults, as `EvaluateParameters`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: StoreAddress = ""
+    drop_results_older_than_days: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_AGE_DAYS,
+            description="Delete the raw results of runs that ended longer ago, if their rows are "
+            "in the history; empty deletes none. Manifests, plans and reports stay.",
+            examples=[90],
+        ),
+    ] = None
+
+
+@flow(
+    name="compact",
+    description="Bring the history up to date and make its small files large ones.",
+    persist_result=False,
+)
+@takes_parameters(CompactParameters)
+def compact_history(**fields: Any) -> State[Any]:
+    """Bring the history up to date and make its small files large ones."""
+    parameters = CompactParameters(**fields)
+    age, before = parameters.drop_results_older_than_days, None
+    if age is not None:
+        before = datetime.now(UTC) - timedelta(days=age)
+    try:
+        store = permitted_store(parameters.store, this_worker().settings)
+        synced = sync(store)
+        done = compact(store, drop_results_before=before)
+    except EvalError as error:
+        return states.refused(error)
+    _warn_of_damaged(synced)
+    return Completed(message=_summary(synced, done))
+
+
+def _sync_history(address: str) -> None:
+    """Bring the history of a store up to date; what fails is logged."""
+    with best_effort("bring the history up to date"):
+        _warn_of_damaged(sync(permitted_store(address, this_worker().settings)))
+
+
+def _warn_of_damaged(synced: Synced) -> None:
+    """Log the runs that a sync has left out."""
+    for run_id, reason in synced.damaged.items():
+        get_run_logger().warning("run %s is damaged: %s", run_id, logged(reason))
+
+
+def _summary(synced: Synced, done: Compacted) -> str:
+    before = sum(table.files_before for table in done.tables)
+    after = sum(table.files_after for table in done.tables)
+    text = f"{counted(synced.total, 'run')} in the history, {counted(before, 'file')} → {after}"
+    if done.dropped:
+        text += f", results of {counted(len(done.dropped), 'run')} dropped"
+    return text

@@ -44,7 +44,7 @@ from evalcore.pipeline.notify import (
 )
 from evalcore.pipeline.presenting import run_trend
 from evalcore.prefect.states import named
-from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_records
 from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
@@ -321,6 +321,17 @@ def send_events(report: Report) -> None:
     for gate in report.gates:
         if not gate.passed:
             emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+
+
+@contextmanager
+def covered() -> Iterator[None]:
+    """Let no secret stand in what Prefect logs and in what is raised to it."""
+    redact_log_records()
+    try:
+        yield
+    except Exception as error:  # goes on to Prefect without its secrets
+        cover_exception(error)
+        raise
 
 
 def logged(text: str) -> str:

@@ -12,22 +12,29 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import RunConflictError
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.executors import usable_cores
+from evalcore.pipeline.executors import RunnerAwayError, Stage, Submission, usable_cores
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.prefect.execution import FlowExecution
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
 
+    from evalcore.prefect.flows import FlowExecution
+
+_DEPLOYMENT: Final = "evaluate/on-demand"
+_WITHDRAWN: Final = (
+    "No worker took the flow run: the run is executed by the process that planned it."
+)
 _LOOK_S: Final = 0.2
 # How long a flow may take to return after a stop, and to tell its server of a decision.
 _STOP_S: Final = 3.0
@@ -64,23 +71,58 @@ class PrefectRunner:
         configure()  # before Prefect is imported
         reach_server()
 
-    def submit(self, run: StoredRun) -> None:
-        """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
-        from evalcore.prefect.submitted import submit_run
+    # Runs that another process planned, submitted as flow runs of `evaluate/on-demand`: each is
+    # found by its idempotency key, also by a process that was started again.
 
-        submit_run(run)
+    def submit(self, run: StoredRun) -> None:
+        """Create the run's flow run, unless there is one. Raises `RunnerAwayError`."""
+        from prefect.exceptions import ObjectNotFound
+
+        parameters = {
+            "suite": run.definition.name[:1000],
+            "store": run.store.url,
+            "resume": run.run_id,
+        }
+        with _server() as client:
+            try:
+                deployment = client.read_deployment_by_name(_DEPLOYMENT)
+            except ObjectNotFound:
+                raise RunnerAwayError(
+                    f"Prefect has no deployment '{_DEPLOYMENT}': `evalcore deploy` registers it"
+                ) from None
+            client.create_flow_run_from_deployment(
+                deployment.id, parameters=parameters, idempotency_key=_key(run)
+            )
 
     def submission(self, run: StoredRun) -> Submission:
-        """Return what the server says of the run's flow run. Raises `RunnerAwayError`."""
-        from evalcore.prefect.submitted import read_submission
-
-        return read_submission(run)
+        """Return how far the run's flow run is. Raises `RunnerAwayError`, also if there is none."""
+        with _server() as client:
+            flow_run = _flow_run(client, run)
+        if flow_run is None or flow_run.state is None:
+            raise RunnerAwayError(f"Prefect has no flow run of run {run.run_id}")
+        state = flow_run.state
+        if not state.is_final():
+            return Submission(Stage.WAITING if state.is_scheduled() else Stage.RUNNING)
+        is_cancelled = state.is_cancelled() and state.message != _WITHDRAWN
+        reason = (
+            f"Prefect ended the flow run as {state.name}: {state.message or 'without a reason'}"
+        )
+        return Submission(Stage.CANCELLED if is_cancelled else Stage.ENDED, reason)
 
     def withdraw(self, run: StoredRun) -> bool:
         """Cancel the flow run if no worker has begun it. Raises `RunnerAwayError`."""
-        from evalcore.prefect.submitted import withdraw_run
+        from prefect.states import Cancelled
 
-        return withdraw_run(run)
+        with _server() as client:
+            flow_run = _flow_run(client, run)
+            if flow_run is None:
+                return True
+            if flow_run.state is None or not flow_run.state.is_scheduled():
+                return False
+            # A worker that comes now is refused: nothing leads from Cancelled to Pending.
+            client.set_flow_run_state(flow_run.id, Cancelled(message=_WITHDRAWN))
+            state = client.read_flow_run(flow_run.id).state
+            return state is not None and state.is_cancelled()
 
     def start(
         self,
@@ -95,8 +137,7 @@ class PrefectRunner:
         to no decision.
         """
         self.connect()
-        from evalcore.prefect.execution import FlowExecution, brought_along, is_complete
-        from evalcore.prefect.flows import evaluate
+        from evalcore.prefect.flows import FlowExecution, brought_along, evaluate, is_complete
 
         execution = FlowExecution(run, options, processes=processes)
         self._executions[run.run_id] = execution
@@ -128,13 +169,52 @@ class PrefectRunner:
         if execution is not None:
             execution.options.stopper.stop()
             return
-        from evalcore.prefect.submitted import cancel_submitted
-
-        if not (self.is_configured() and cancel_submitted(run)):
+        if not (self.is_configured() and _cancel_submitted(run)):
             raise RunConflictError(
                 f"run {run.run_id} is not executed by this process: cancel its flow run in "
                 "Prefect's UI, or with `prefect flow-run cancel ID`"
             )
+
+
+@contextmanager
+def _server() -> Iterator[SyncPrefectClient]:
+    """Yield a client; its failures are raised as `RunnerAwayError`."""
+    from prefect.client.orchestration import get_client
+
+    try:
+        with get_client(sync_client=True) as client:
+            yield client
+    except RunnerAwayError:
+        raise
+    except Exception as error:
+        # Prefect's client raises errors of many types for a server that is away.
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise RunnerAwayError(f"Prefect's server does not answer ({reason})") from error
+
+
+def _key(run: StoredRun) -> str:
+    return f"evalcore-run-{run.run_id}"
+
+
+def _flow_run(client: SyncPrefectClient, run: StoredRun) -> FlowRun | None:
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+
+    key = FlowRunFilterIdempotencyKey(any_=[_key(run)])
+    flow_runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))
+    return flow_runs[0] if flow_runs else None
+
+
+def _cancel_submitted(run: StoredRun) -> bool:
+    """Cancel the run's flow run; False if there is none."""
+    from prefect.states import Cancelling
+
+    with _server() as client:
+        flow_run = _flow_run(client, run)
+        if flow_run is None:
+            return False
+        if flow_run.state is None or not flow_run.state.is_final():
+            client.set_flow_run_state(flow_run.id, Cancelling())
+        return True
 
 
 def _flow_ended(call: Callable[[], Any], execution: FlowExecution) -> Any:

@@ -17,7 +17,6 @@ import tempfile
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -88,10 +87,10 @@ def configure() -> None:
     click.echo(printed.getvalue(), err=True, nl=False)
 
 
-def reach_server() -> Callable[[], bool]:
-    """Return what asks whether the server answers, which it does now.
+def reach_server(*, embedded: bool = True) -> str:
+    """Return the address of the server once it answers; raise `UsageError` if it does not.
 
-    The embedded one is started if none is configured. Raises `UsageError` if it does not answer.
+    Where none is configured the embedded one is started if it may be.
     """
     from prefect.client.orchestration import get_client
     from prefect.settings import (
@@ -101,22 +100,26 @@ def reach_server() -> Callable[[], bool]:
     )
 
     if get_current_settings().api.url is None:
+        if not embedded:
+            raise UsageError(
+                "no Prefect server is named: start one with `evalcore dev` or `prefect server "
+                "start`, then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
+            )
         start_embedded_server()
-    failure: BaseException | None
+    url = f"{get_current_settings().api.url}"
     try:
         with (
             temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
             get_client(sync_client=True) as client,
         ):
-            address = f"{client.api_url}".rstrip("/")
-            failure = client.api_healthcheck()
+            failure: BaseException | None = client.api_healthcheck()
             if failure is None:
                 client.raise_for_api_version_mismatch()
+                return url
     except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
         failure = error.__cause__ or error
-    if failure is None:
-        return lambda: answers(f"{address}/health")
-    raise UsageError(_describe_unreached(f"{get_current_settings().api.url}", failure))
+    hint = ", or unset PREFECT_API_URL to use the embedded one" if embedded else ""
+    raise UsageError(f"{_describe_unreached(url, failure)}{hint}")
 
 
 def _describe_unreached(url: str, failure: BaseException) -> str:
@@ -131,7 +134,7 @@ def _describe_unreached(url: str, failure: BaseException) -> str:
         reason = "what answers is not Prefect"
     return (
         f"Prefect's server at {url} does not answer ({reason}): start it with `prefect server "
-        "start`, or unset PREFECT_API_URL to use the embedded one"
+        "start`"
     )
 
 

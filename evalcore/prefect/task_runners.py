@@ -1,24 +1,22 @@
 """Where the task runs of a flow are executed: in threads, on a Dask cluster, on a Ray cluster.
 
 A cluster without an address is the run's own: its processes get what this one allows by their
-environment, and end with it. Run as a program, this module is a worker of such a Dask cluster.
+environment, and end with it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError, wait
-from contextlib import contextmanager, suppress
-from typing import IO, Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import orjson
@@ -33,11 +31,12 @@ from evalcore.errors import StoreError, UsageError, WorkersFailedError
 from evalcore.execution.limits import most_processes
 from evalcore.execution.worker import Key, process_worker
 from evalcore.pipeline.executors import usable_cores
-from evalcore.pipeline.process import ProcessDiedError, run_environment
+from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, run_terms
 from evalcore.prefect.parameters import RunnerChoice, RunnerKind, require_installed
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.process_privacy import hide_process
+from evalcore.trust.watchdog import MARK_NAME, watchdog
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
@@ -45,9 +44,11 @@ _HOST: Final = "127.0.0.1"
 _CONNECT_S: Final = 10.0
 _START_S: Final = 180.0
 _END_S: Final = 2.0
-_LOOK_S: Final = 0.05
-_FAILED_STARTS: Final = 3
-_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.prefect.task_runners")
+# Dask's own program, whose memory and environment other programs cannot read.
+_DASK_WORKERS: Final = (
+    "from evalcore.trust.process_privacy import hide_process; hide_process(); "
+    "from distributed.cli.dask_worker import main; main()"
+)
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
 _RAY_SETTINGS: Final = {
@@ -59,16 +60,20 @@ _RAY_SETTINGS: Final = {
 
 
 class ShardRunner(Protocol):
-    """Executes task runs in `processes` processes, `slots` at once at most."""
+    """Executes task runs in `processes` processes, `slots` at once at most.
+
+    The future of a task run whose process has died raises one of `deaths`.
+    """
 
     processes: int
     slots: int
+    deaths: tuple[type[BaseException], ...]
 
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
-        """Begin a task run; the future raises `ProcessDiedError` if its process has died."""
+        """Begin a task run."""
 
     def close(self) -> None:
-        """End the run in its processes, if they are others, and wait for the task runs."""
+        """End the run in its processes, if they are others; the task runs of threads end first."""
 
 
 def open_runner(
@@ -97,6 +102,8 @@ def open_runner(
         **run_environment(run, signed=bool(terms["roots"])),
         **_prefect_environment(),
         RUN_TERMS: orjson.dumps(terms).decode(),
+        # They end with this process, also if it is killed.
+        MARK_NAME: watchdog().mark,
     }
     # A process more would have no call of a provider that allows so few.
     most = most_processes(run.definition, options.settings) or MOST_THREADS
@@ -130,6 +137,7 @@ class _Threads:
     """Prefect's threads, in this process."""
 
     processes, slots = 1, MOST_THREADS
+    deaths: tuple[type[BaseException], ...] = ()
 
     def __init__(self) -> None:
         self._runner = ThreadPoolTaskRunner[Any](max_workers=MOST_THREADS)
@@ -143,129 +151,77 @@ class _Threads:
         self._runner.__exit__(None, None, None)
 
 
-class _Cluster:
-    """What a Dask and a Ray cluster have in common: task runs that may die with their process."""
-
-    processes = slots = 1
-
-    def __init__(self) -> None:
-        self._pending: set[Future[State[Any]]] = set()
-        # Of the run that its processes execute.
-        self._key: Key | None = None
-
-    def _begun(self, parameters: Mapping[str, Any]) -> Future[State[Any]]:
-        self._key = parameters["call"].key
-        future: Future[State[Any]] = Future()
-        self._pending.add(future)
-        future.add_done_callback(self._pending.discard)
-        return future
-
-    def _settle(
-        self,
-        future: Future[State[Any]],
-        read: Callable[[], State[Any]],
-        deaths: tuple[type[BaseException], ...],
-    ) -> None:
-        """Give a future what `read` returns or raises; `deaths` are those of its process."""
-        with suppress(InvalidStateError):  # it was given up
-            try:
-                future.set_result(read())
-            except deaths as lost:
-                how = f"an exit code that nobody tells ({type(lost).__name__})"
-                future.set_exception(ProcessDiedError(how))
-            except InvalidStateError:
-                raise
-            except BaseException as raised:  # noqa: BLE001 - raised by the future
-                future.set_exception(raised)
-
-    def _give_up(self, error: BaseException | None = None, *, after_s: float = 0.0) -> None:
-        """Let task runs end; those that do not raise the error or are cancelled."""
-        pending = tuple(self._pending)
-        wait(pending, after_s)
-        for future in pending:
-            with suppress(InvalidStateError):
-                if error is None:
-                    future.cancel()
-                else:
-                    future.set_exception(error)
-
-
-class _Dask(_Cluster):
-    """A Dask cluster through `prefect-dask`; an own one has its scheduler in this process."""
+class _Dask:
+    """A Dask cluster through `prefect-dask`."""
 
     def __init__(
         self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
     ) -> None:
-        from prefect_dask import DaskTaskRunner
-
-        super().__init__()
-        self._own: _DaskProcesses | None = None
-        if address:
-            self._runner = DaskTaskRunner(address=address, client_kwargs={"timeout": _CONNECT_S})
-        else:
-            self.processes = min(wanted or usable_cores(), most)
-            self.slots = self.processes * MOST_THREADS
-            self._own = _DaskProcesses(self.processes, environment, self._give_up)
-            self._runner = DaskTaskRunner(cluster=self._own.cluster)
-        self._runner.__enter__()
-        try:
-            self._client = self._runner.client
-            threads = self._client.nthreads()
-            if self._own is not None:
-                self._own.wait_until_ready()
-            elif not threads:
-                raise TimeoutError("it has no workers")
-            else:
-                self.processes = min(len(threads), most)
-                self.slots = min(sum(threads.values()), most * MOST_THREADS)
-        except BaseException:  # raised again: what was started ends first
-            self._close()
-            raise
-
-    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
+        from prefect_dask import DaskTaskRunner
 
-        future = self._begun(parameters)
-        submitted = self._runner.submit(task, parameters).wrapped_future
-        deaths = (KilledWorker, FutureCancelledError)
-        submitted.add_done_callback(lambda done: self._settle(future, done.result, deaths))
-        return future
+        self.deaths: tuple[type[BaseException], ...] = (KilledWorker, FutureCancelledError)
+        # Of the run that its processes execute.
+        self._key: Key | None = None
+        with ExitStack() as stack:
+            if address:
+                timeout = {"timeout": _CONNECT_S}
+                runner = DaskTaskRunner(address=address, client_kwargs=timeout)
+            else:
+                self.processes = min(wanted or usable_cores(), most)
+                cluster = stack.enter_context(_dask_cluster(self.processes, environment))
+                runner = DaskTaskRunner(cluster=cluster)
+            self._runner = stack.enter_context(runner)
+            self._client = runner.client
+            if not address:
+                self._client.wait_for_workers(self.processes, timeout=_START_S)
+            if not (threads := self._client.nthreads()):
+                raise TimeoutError("it has no workers")
+            self.processes = min(len(threads), most)
+            self.slots = min(sum(threads.values()), self.processes * MOST_THREADS)
+            self._stack = stack.pop_all()
+
+    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
+        submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
+        return submitted
 
     def close(self) -> None:
         with suppress(Exception):  # a scheduler or a worker that is gone
             self._client.sync(
                 self._client._run, end_run, self._key, on_error="return", callback_timeout=_END_S
             )
-        self._give_up(after_s=_END_S)
-        self._close()
-
-    def _close(self) -> None:
-        if self._own is not None:
-            self._own.close()
-        self._runner.__exit__(None, None, None)
-        if self._own is not None:
-            self._own.cluster.close(timeout=_END_S)
+        self._stack.close()
 
 
-class _DaskProcesses:
-    """The scheduler and the workers of a run's own Dask cluster. Who dies is replaced.
+@contextmanager
+def _dask_cluster(processes: int, environment: Mapping[str, str]) -> Iterator[Any]:
+    """Yield a cluster whose scheduler is in this process; Dask's nannies replace who dies.
 
-    Workers are programs without a nanny: what Dask starts by `multiprocessing` needs a guarded
-    `__main__`, and may have no children. `broken` is told when none of them starts any more.
+    The workers are started by Dask's own program: what Dask starts by `multiprocessing` in this
+    process needs a guarded `__main__`.
     """
+    from distributed import LocalCluster
+    from distributed.security import Security
 
-    def __init__(
-        self, count: int, environment: Mapping[str, str], broken: Callable[[Exception], None]
-    ) -> None:
-        from distributed import LocalCluster
-        from distributed.security import Security
-
-        # A task that is cancelled, a worker that is lost are no news.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        # Who reaches a scheduler executes code: certificates for this cluster alone.
-        security = Security.temporary()
-        self.cluster = LocalCluster(
+    # A task that is cancelled, a worker that is lost are no news.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # Who reaches a scheduler executes code: certificates for this cluster alone.
+    security = Security.temporary()
+    tls = security.get_tls_config_for_role("worker")
+    own = {
+        "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": tls["ca_file"],
+        "DASK_DISTRIBUTED__COMM__TLS__WORKER__CERT": tls["cert"],
+        "DASK_DISTRIBUTED__COMM__TLS__WORKER__KEY": tls["key"],
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
+        # A daemon of `multiprocessing` may have no children.
+        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
+        "DASK_LOGGING__DISTRIBUTED": "critical",
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="evalcore-dask-", ignore_cleanup_errors=True) as folder,
+        LocalCluster(
             n_workers=0,
             threads_per_worker=1,
             processes=False,
@@ -274,136 +230,49 @@ class _DaskProcesses:
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
             scheduler_kwargs={"allowed_failures": 0},
+        ) as cluster,
+    ):
+        options = {
+            "nworkers": processes,
+            "nthreads": MOST_THREADS,
+            "host": _HOST,
+            "memory-limit": 0,
+            "local-directory": folder,
+            "preload": "evalcore.prefect.task_runners",
+        }
+        named = (f"--{name}={value}" for name, value in options.items())
+        workers = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-c", _DASK_WORKERS),
+                *(cluster.scheduler_address, "--no-dashboard", *named),
+            ],
+            stdin=subprocess.DEVNULL,
+            env={**environment, **own},
+            # Terminals signal the whole group.
+            start_new_session=True,
         )
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="evalcore-dask-", ignore_cleanup_errors=True
-        )
-        tls = security.get_tls_config_for_role("worker")
-        self._terms = orjson.dumps(
-            {
-                "address": self.cluster.scheduler_address,
-                "folder": self._folder.name,
-                "tls": {name: tls[name] for name in ("ca_file", "cert", "key")},
-            },
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
-        self._environment, self._broken = environment, broken
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._failed_starts = 0
-        self._living: set[subprocess.Popen[bytes]] = set()
-        self._ready: set[subprocess.Popen[bytes]] = set()
-        self._keepers = [threading.Thread(target=self._keep, daemon=True) for _ in range(count)]
-        hide_process()
-        for keeper in self._keepers:
-            keeper.start()
-
-    def _keep(self) -> None:
-        """Keep one worker running."""
-        while (process := self._started()) is not None:
-            if process.stdout is not None and process.stdout.readline():
-                self._failed_starts = 0
-                self._ready.add(process)
-            elif not self._is_closed:
-                self._failed_starts += 1
-                if self._failed_starts >= _FAILED_STARTS:
-                    ended = f"a worker of the Dask cluster ended at once, code {process.wait()}"
-                    self._broken(RuntimeError(ended))
-                    return
-            process.wait()
-            self._living.discard(process)
-            self._ready.discard(process)
-
-    def _started(self) -> subprocess.Popen[bytes] | None:
-        with self._lock:
-            if self._is_closed:
-                return None
-            process = subprocess.Popen(
-                _COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=self._environment,
-                # Terminals signal the whole group.
-                start_new_session=True,
-            )
-            self._living.add(process)
-        if process.stdin is not None:
-            with suppress(OSError):
-                process.stdin.write(self._terms)
-                process.stdin.flush()
-        return process
-
-    def wait_until_ready(self) -> None:
-        """Return once all workers are ready, which share the first shards, or one in time.
-
-        Raises `RuntimeError` if none gets so far.
-        """
-        until = time.monotonic() + _START_S
-        while len(self._ready) < len(self._keepers) and self._failed_starts < _FAILED_STARTS:
-            if time.monotonic() > until:
-                break
-            time.sleep(_LOOK_S)
-        if not self._ready:
-            raise RuntimeError("its workers end, or do not begin")
-
-    def close(self) -> None:
-        """End the workers."""
-        with self._lock:
-            self._is_closed = True
-        for process in tuple(self._living):
-            process.kill()
-        for keeper in self._keepers:
-            keeper.join()
-        self._folder.cleanup()
+        watchdog().began(workers.pid)
+        try:
+            yield cluster
+        finally:
+            os.killpg(workers.pid, signal.SIGKILL)
+            workers.wait()
+            watchdog().ended(workers.pid)
 
 
-async def _work(address: str, folder: str, tls: Mapping[str, str], ready: IO[bytes]) -> None:
-    """Be a worker of a run's own Dask cluster until its scheduler is gone."""
-    import distributed
-
-    role = {"ca_file": tls["ca_file"], "worker_cert": tls["cert"], "worker_key": tls["key"]}
-    security = distributed.Security(
-        require_encryption=True, **{f"tls_{name}": text for name, text in role.items()}
-    )
-    async with distributed.Worker(
-        address,
-        nthreads=MOST_THREADS,
-        host=_HOST,
-        security=security,
-        local_directory=folder,
-        memory_limit=0,
-        dashboard=False,
-    ) as worker:
-        ready.write(b"ready\n")
-        ready.flush()
-        await worker.finished()
+def dask_setup(_worker: object) -> None:
+    """Prepare a process of the run's own Dask cluster, which Dask calls by this name."""
+    _prepare_process()
 
 
-def main() -> None:
-    """Serve the cluster whose terms standard input gives; end with who started this process."""
+def _prepare_process() -> None:
     hide_process()
-    ready = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    calls = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    terms = orjson.loads(calls.readline() or b"null")
-
-    def follow() -> None:
-        calls.read()
-        os._exit(0)
-
-    if terms is not None:
-        threading.Thread(target=follow, name="evalcore-parent", daemon=True).start()
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        # What exists already stays: Prefect has a million objects.
-        gc.set_threshold(100_000, 50, 50)
-        gc.freeze()
-        asyncio.run(_work(**terms, ready=ready))
-    # Threads of a suite may still run; nothing is left that has to be written.
-    os._exit(0)
+    # What exists already stays: Prefect has a million objects.
+    gc.set_threshold(100_000, 50, 50)
+    gc.freeze()
 
 
-class _Ray(_Cluster):
+class _Ray:
     """A Ray cluster through `prefect-ray`.
 
     Its processes are actors: a process of Ray's that executes plain tasks has one at a time, so
@@ -416,13 +285,10 @@ class _Ray(_Cluster):
         import ray
         from prefect_ray import RayTaskRunner
 
-        super().__init__()
-        count = wanted or usable_cores()
-        own = {
-            "include_dashboard": False,
-            "num_cpus": min(count, most),
-            "_node_ip_address": _HOST,
-        }
+        self.deaths: tuple[type[BaseException], ...] = (ray.exceptions.RayError,)
+        self._key: Key | None = None
+        count = min(wanted or usable_cores(), most)
+        own = {"include_dashboard": False, "num_cpus": count, "_node_ip_address": _HOST}
         self._runner = RayTaskRunner(
             # Not the cluster that runs on this machine already, or that RAY_ADDRESS names.
             address=address or "local",
@@ -433,48 +299,41 @@ class _Ray(_Cluster):
             },
         )
         logging.getLogger("ray").setLevel(logging.ERROR)
-        # Ray's own token, in the user's home, keeps other users out.
-        with _environment({**(os.environ if address else environment), **_RAY_SETTINGS}):
-            self._runner.__enter__()
-        try:
+        with ExitStack() as stack:
+            # Ray's own token, in the user's home, keeps other users out.
+            with _environment({**(os.environ if address else environment), **_RAY_SETTINGS}):
+                stack.enter_context(self._runner)
             if address and wanted is None:
-                count = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            self.processes = min(count, most)
-            self.slots = self.processes * MOST_THREADS
+                count = min(max(1, int(ray.cluster_resources().get("CPU", 1))), most)
+            self.processes, self.slots = count, count * MOST_THREADS
             kind = ray.remote(RayProcess).options(
                 num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
             )
-            self._actors = [kind.remote() for _ in range(self.processes)]
+            self._actors = [kind.remote() for _ in range(count)]
             ready, _ = ray.wait([each.ready.remote() for each in self._actors], timeout=_START_S)
             if not ready:
                 raise TimeoutError(f"none of its processes begins within {_START_S:.0f} s")
             ray.get(ready)
-        except BaseException:  # raised again: what was started ends first
-            self._runner.__exit__(None, None, None)
-            raise
-        self._loads = dict.fromkeys(range(self.processes), 0)
+            self._stack = stack.pop_all()
+        self._loads = dict.fromkeys(range(count), 0)
 
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
-        import ray
-
+        self._key = parameters["call"].key
         task_run_id = uuid4()
         inputs: dict[str, set[Any]] = {name: set() for name in parameters}
         asset = {"task": task, "task_run_id": task_run_id, "task_inputs": inputs}
         context = serialize_context(asset_ctx_kwargs={**asset, "copy_to_child_ctx": True})
         number = min(self._loads, key=self._loads.__getitem__)
         self._loads[number] += 1
-        future = self._begun(parameters)
 
         def ended(_: object) -> None:
             self._loads[number] -= 1
 
-        future.add_done_callback(ended)
-        submitted = self._actors[number].execute.remote(
-            task=task, task_run_id=task_run_id, parameters=parameters, context=context
-        )
-        deaths = (ray.exceptions.RayError,)
-        submitted.future().add_done_callback(lambda done: self._settle(future, done.result, deaths))
-        return future
+        run = {"task": task, "task_run_id": task_run_id, "parameters": parameters}
+        submitted: Future[State[Any]]
+        submitted = self._actors[number].execute.remote(**run, context=context).future()
+        submitted.add_done_callback(ended)
+        return submitted
 
     def close(self) -> None:
         import ray
@@ -485,20 +344,17 @@ class _Ray(_Cluster):
                 num_returns=self.processes,
                 timeout=_END_S,
             )
-        self._give_up(after_s=_END_S)
         for actor in self._actors:
             with suppress(Exception):
                 ray.kill(actor)
-        self._runner.__exit__(None, None, None)
+        self._stack.close()
 
 
 class RayProcess:
     """What a process of a Ray cluster does for a run."""
 
     def __init__(self) -> None:
-        hide_process()
-        gc.set_threshold(100_000, 50, 50)
-        gc.freeze()
+        _prepare_process()
 
     def ready(self) -> bool:
         """Return once this process can execute."""
@@ -526,7 +382,3 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-if __name__ == "__main__":
-    main()

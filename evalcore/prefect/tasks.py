@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, cast
 
 from prefect import Task, task
@@ -13,17 +14,16 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, StoreError
-from evalcore.execution.adaptive import FIRST
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.rates import FIRST
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
 from evalcore.pipeline.executors import Ended
 from evalcore.pipeline.plan import is_instant
+from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT
-from evalcore.prefect.covering import covered
-from evalcore.prefect.publish import RunProgress
+from evalcore.prefect.publish import RunProgress, covered
 from evalcore.prefect.task_runners import MOST_THREADS, ShardRunner
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
@@ -110,6 +110,7 @@ class TasksExecutor:
         self._began = time.monotonic()
         self._submitted = 0
         self._is_closed = False
+        self._pending: dict[Future[Ended], int] = {}
 
     @property
     def slots(self) -> int:
@@ -135,32 +136,46 @@ class TasksExecutor:
         )
         self._submitted += 1
 
+        self._pending[ended] = shard
+
         def pass_on(done: Future[Any]) -> None:
-            try:
-                outcome = outcome_of(shard, done.result())
-            except CancelledError:
-                ended.set_result(Stopped(shard))
-            except BaseException as error:  # noqa: BLE001 - raised by the future
-                ended.set_exception(error)
-            else:
-                if isinstance(outcome, ShardReceipt):
-                    self._progress.add(outcome.items)
-                ended.set_result(outcome)
+            outcome = self._outcome(shard, done)
+            if isinstance(outcome, ShardReceipt):
+                self._progress.add(outcome.items)
+            self._pending.pop(ended, None)
+            with suppress(InvalidStateError):  # it was given up
+                if isinstance(outcome, BaseException):
+                    ended.set_exception(outcome)
+                else:
+                    ended.set_result(outcome)
 
         task_run.add_done_callback(pass_on)
         return ended
+
+    def _outcome(self, shard: int, done: Future[Any]) -> Ended | BaseException:
+        try:
+            return outcome_of(shard, done.result())
+        except self._runner.deaths as lost:
+            return ProcessDiedError(f"an exit code that nobody tells ({type(lost).__name__})")
+        except CancelledError:
+            return Stopped(shard)
+        except BaseException as error:  # noqa: BLE001 - raised by the shard's future
+            return error
 
     def _wait_for_turn(self) -> None:
         due = self._began + max(0, self._submitted - _BURST) / _STARTS_PER_S
         time.sleep(max(0.0, due - time.monotonic()))
 
     def close(self, *, cancel: bool) -> None:
-        """Wait for the task runs; stop their items first if they are to be cancelled."""
+        """Wait for the task runs; give them up if they are to be cancelled."""
         if cancel:
             self._opened.stop()
         if not self._is_closed:
             self._is_closed = True
             self._runner.close()
+        for ended, shard in tuple(self._pending.items()):
+            with suppress(InvalidStateError):
+                ended.set_result(Stopped(shard))
 
 
 def outcome_of(shard: int, state: State[Any]) -> Ended:

@@ -1,7 +1,7 @@
 """What stands in `manifest.json`, as bytes and as a value: nonsense is damage, told with its place.
 
-A manifest that was edited is caught where it contradicts itself; what only the plan and the rows
-contradict is `pipeline.integrity`'s.
+A manifest that was edited is caught where it contradicts itself, or the seal of its plan; what only
+the plan and the rows contradict is `analytics.integrity`'s.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, NoReturn
+from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError, with_config
 
-from evalcore.errors import Damage, DamagedRunError, StoreError
+from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.mistakes.shape_errors import explain
 from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.planning.shards import count_shards, settle
 from evalcore.storage.layout import RunKeys, suite_key
+from evalcore.storage.store import ObjectStore
 
 MANIFEST = "manifest.json"
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -105,8 +106,9 @@ def _check_end(manifest: Manifest) -> None:
     if counts is None or counts.get("planned") != plan.items:
         planned = None if counts is None else counts.get("planned")
         raise _NonsenseError(f"counts {planned} of {plan.items} planned items")
-    if manifest.decision is None or not manifest.ended_at:
-        raise _NonsenseError("is completed without a decision and an end")
+    ended = ("started_at", "ended_at", "decision", "parts")
+    if missing := [name for name in ended if getattr(manifest, name) is None]:
+        raise _NonsenseError(f"is completed without {missing[0]!r}")
 
 
 def _check_names(manifest: Manifest, keys: RunKeys) -> None:
@@ -116,9 +118,9 @@ def _check_names(manifest: Manifest, keys: RunKeys) -> None:
         raise _NonsenseError(f"is of another suite ({manifest.suite[:40]!r})")
 
 
-_FROZEN = ("schema", "id", "suite", "format", "mode", "created_at", "source", "plan")
+_FROZEN: Final = ("schema", "id", "suite", "format", "mode", "created_at", "source", "plan")
 # Measured by the pilot of a plan that is not settled.
-_LATENCY = "latency_s"
+_LATENCY: Final = "latency_s"
 
 
 def digest_of(data: bytes) -> str:
@@ -163,42 +165,43 @@ class Seal:
         frozen, current = dict(self.manifest), frozen_fields(manifest)
         try:
             planned = Plan(**frozen.pop("plan"))
-        except TypeError:
-            self._refuse("manifest.json", "was planned by another version")
-        settings, now = dict(frozen.pop("settings")), current.pop("settings")
-        current.pop("plan")
-        reasons = [_changed(name, value, current.get(name)) for name, value in frozen.items()]
+            settings, now = dict(frozen.pop("settings")), current.pop("settings")
+        except (TypeError, KeyError):
+            raise self._refusal(MANIFEST, "was planned by another version") from None
         if not planned.settled:
             settings.pop(_LATENCY, None)
             now.pop(_LATENCY, None)
-        reasons.append(_changed("settings", settings, now))
-        if not _is_settled_from(planned, manifest.plan):
-            reasons.append("plan is not what was planned")
-        wrong = "; ".join(reason for reason in reasons if reason)
+            size = manifest.plan.shard_size
+            if manifest.plan.settled and size <= planned.items:
+                planned = settle(planned, size)
+        frozen["plan"] = planned.stored
+        frozen["settings"], current["settings"] = settings, now
+        wrong = [
+            f"{name} is {_excerpt(current.get(name))}, signed was {_excerpt(value)}"
+            for name, value in frozen.items()
+            if current.get(name) != value
+        ]
         if wrong:
-            self._refuse("manifest.json", f"is not what was signed: {wrong}")
+            raise self._refusal(MANIFEST, f"is not what was signed: {'; '.join(wrong)}")
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise `DamagedRunError` unless these are the parts of the plan."""
         stored = set(names)
-        for name in sorted(set(self.parts) - stored):
-            self._refuse(f"plan/{name}", "is missing")
-        for name in sorted(stored - set(self.parts)):
-            self._refuse(f"plan/{name}", "was not there when the plan was signed")
+        damages = [Damage(f"plan/{name}", "is missing") for name in self.parts.keys() - stored]
+        damages += [
+            Damage(f"plan/{name}", "was not there when the plan was signed")
+            for name in stored - self.parts.keys()
+        ]
+        if damages:
+            raise DamagedRunError(self.run_id, tuple(sorted(damages)))
 
     def check_part(self, name: str, data: bytes) -> None:
         """Raise `DamagedRunError` unless this is what the part was when it was planned."""
         if self.parts.get(name) != digest_of(data):
-            self._refuse(f"plan/{name}", "is not what was signed")
+            raise self._refusal(f"plan/{name}", "is not what was signed")
 
-    def _refuse(self, part: str, reason: str) -> NoReturn:
-        raise DamagedRunError(self.run_id, (Damage(part, reason),))
-
-
-def _changed(name: str, signed: Any, stored: Any) -> str:
-    return (
-        "" if signed == stored else f"{name} is {_excerpt(stored)}, signed was {_excerpt(signed)}"
-    )
+    def _refusal(self, part: str, reason: str) -> DamagedRunError:
+        return DamagedRunError(self.run_id, (Damage(part, reason),))
 
 
 def _excerpt(value: Any) -> str:
@@ -206,8 +209,46 @@ def _excerpt(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _is_settled_from(planned: Plan, now: Plan) -> bool:
-    if now == planned:
-        return True
-    sound = not planned.settled and 1 <= now.shard_size <= planned.items
-    return sound and now == settle(planned, now.shard_size)
+@with_config(ConfigDict(extra="forbid", strict=True))
+@dataclass(frozen=True)
+class Signature:
+    """What stands in `plan/signature.json`: a seal, signed with the key that is named."""
+
+    schema: Literal[1]
+    algorithm: str
+    key: str
+    signature: Annotated[str, StringConstraints(pattern="^[0-9a-f]*$")]
+    manifest: dict[str, Any]
+    parts: dict[str, str]
+
+    @property
+    def seal(self) -> Seal:
+        """The seal."""
+        return Seal(self.manifest, self.parts)
+
+
+def read_signature(store: ObjectStore, keys: RunKeys) -> Signature | None:
+    """Return the signature of a run's plan, None if there is none; raise `DamagedRunError`."""
+    try:
+        data = store.get(keys.plan_signature).data
+    except ObjectNotFoundError:
+        return None
+    try:
+        signature = _signatures().validate_json(data)
+    except ValidationError:
+        reason = "is no signature that this version reads"
+    else:
+        if signature.manifest.get("id") == keys.run_id:
+            return signature
+        reason = "is the signature of another run"
+    raise DamagedRunError(keys.run_id, (signature_damage(reason),))
+
+
+def signature_damage(reason: str) -> Damage:
+    """Return what is wrong with a plan's signature."""
+    return Damage("plan/signature.json", reason)
+
+
+@cache
+def _signatures() -> TypeAdapter[Signature]:
+    return TypeAdapter(Signature)

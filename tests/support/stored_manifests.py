@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.storage.store import ObjectStore
 
@@ -33,6 +33,7 @@ def put_manifest(store: ObjectStore, run_id: str, suite: str = "s", **changed: A
         ended_at=f"{moment}.500000Z",
         counts=COUNTS,
         decision="pass",
+        parts=(StoredPart(1, "0" * 64),),
     )
     run = open_run(store, suite, run_id)
     run.create(replace(manifest, **changed))

@@ -8,6 +8,7 @@ SELECT
         OR status NOT IN ('completed', 'error', 'cancelled', 'skipped') OR status IS NULL
     ) AS nulls,
     min(item) AS first,
-    max(item) AS last
+    max(item) AS last,
+    count(DISTINCT item) AS items
 FROM read_parquet(getvariable('files'), hive_partitioning = false, filename = true)
 GROUP BY filename

@@ -57,7 +57,7 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
         assert store.taken() == FINISHING
     with view_run(find_run(store, run.run_id)):
         assert store.taken() == {
-            **{"LIST runs": 1, "HEAD manifest.json": 1, "GET manifest.json": 1, "GET plan": 3},
+            **{"LIST runs": 1, "HEAD manifest.json": 1, "GET manifest.json": 1, "GET plan": 4},
             **{"LIST plan": 1, "GET results": 3, "LIST results": 1, "LIST annotations": 1},
         }
 

@@ -1,0 +1,249 @@
+"""The assertion of a saved eval, one condition on one output handle, and the check that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+
+from evalcore.checks.base import Check, Subject
+from evalcore.checks.conditions import (
+    PASSED,
+    AnyCondition,
+    BlockedCode,
+    Condition,
+    ConditionServices,
+    ConditionVerdict,
+    PayloadPathError,
+    Resolved,
+    Unresolved,
+    blocked,
+    failed,
+    parse_payload_path,
+    resolve,
+)
+from evalcore.mistakes.foreign_text import json_text, shorten
+from evalcore.model.assertion import Outcome, Verdict
+from evalcore.model.evidence import Evidence
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class AssertionTarget(BaseModel):
+    """Which output handle an assertion looks at, and the path inside its payload."""
+
+    model_config = _STRICT
+
+    output_handle_id: Annotated[str, Field(min_length=1)]
+    path: str | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_path(cls, path: str | None) -> str | None:
+        if path == "":
+            return None
+        if path is not None:
+            try:
+                parse_payload_path(path)
+            except PayloadPathError as error:
+                raise ValueError(str(error)) from error
+        return path
+
+
+class EvalAssertion(BaseModel):
+    """What a saved eval asserts; `label` is a name for people."""
+
+    model_config = _STRICT
+
+    id: str | None = None
+    target: AssertionTarget
+    condition: AnyCondition
+    label: str | None = None
+
+
+class JsonHandle(BaseModel):
+    """A handle's value: any JSON."""
+
+    model_config = _STRICT
+
+    type: Literal["json"]
+    data: Any
+
+
+class FileReference(BaseModel):
+    """A file that the service holds."""
+
+    model_config = _STRICT
+
+    id: Annotated[str, Field(min_length=1)]
+    filename: str
+    mime_type: str
+
+
+class FileHandle(BaseModel):
+    """A handle's value: a file."""
+
+    model_config = _STRICT
+
+    type: Literal["file"]
+    document: FileReference
+
+
+Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionReading:
+    """What an assertion came to: its verdict, and the value that it addressed, None without one."""
+
+    verdict: ConditionVerdict
+    actual_value: Any = None
+
+
+def payload_of(handle: JsonHandle | FileHandle) -> Any:
+    """Return the JSON value of a handle; of a file its reference."""
+    return handle.data if isinstance(handle, JsonHandle) else handle.document.model_dump()
+
+
+async def evaluate_assertion(
+    assertion: EvalAssertion,
+    outputs: Mapping[str, JsonHandle | FileHandle],
+    services: ConditionServices,
+    *,
+    block_error: str | None = None,
+) -> AssertionReading:
+    """Return the verdict on the outputs of a block; `block_error` says why it has none.
+
+    Blocked if the block failed, the handle does not exist, or the path leads nowhere; of
+    `exists` and `not_exists` the last two say that there is no value.
+    """
+    target, condition = assertion.target, assertion.condition
+    if block_error is not None:
+        message = f"the block failed: {block_error}"
+        return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
+    resolved = addressed_value(target, outputs)
+    if isinstance(resolved, ConditionVerdict):
+        return AssertionReading(_absent(condition, resolved))
+    verdict = await condition.evaluate(resolved.value, services)
+    return AssertionReading(verdict, resolved.value)
+
+
+def addressed_value(
+    target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
+) -> Resolved | ConditionVerdict:
+    """Return what stands at the target, or the verdict (blocked) on its absence."""
+    handle = outputs.get(target.output_handle_id)
+    if handle is None:
+        return _missing_handle(target, outputs)
+    resolved = resolve(payload_of(handle), target.path)
+    return _unresolved(target, resolved) if isinstance(resolved, Unresolved) else resolved
+
+
+def _absent(condition: Condition, otherwise: ConditionVerdict) -> ConditionVerdict:
+    """Return the verdict of a condition where there is no value."""
+    match condition.kind:
+        case "exists":
+            return failed(otherwise.message)
+        case "not_exists":
+            return PASSED
+        case _:
+            return otherwise
+
+
+def _missing_handle(
+    target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
+) -> ConditionVerdict:
+    handles = ", ".join(outputs) or "none"
+    message = f"the block has no output handle '{target.output_handle_id}'; it has {handles}"
+    return blocked(BlockedCode.HANDLE_MISSING, message)
+
+
+def _unresolved(target: AssertionTarget, unresolved: Unresolved) -> ConditionVerdict:
+    if unresolved.through_scalar:
+        code, reason = BlockedCode.TYPE_ERROR, "goes on below a value that has no such parts"
+    else:
+        code, reason = BlockedCode.PATH_UNRESOLVED, "leads nowhere"
+    after = f"'{unresolved.partial_path}'" if unresolved.partial_path else "the payload"
+    return ConditionVerdict(
+        Outcome.BLOCKED,
+        f"path '{target.path}' {reason}: the last value is at {after}",
+        code,
+        unresolved.partial_path,
+        unresolved.partial_value,
+    )
+
+
+# Where a block's target leaves its handles in the details of the evidence.
+HANDLE_OUTPUTS: Final = "handle_outputs"
+# Why the block has no outputs.
+BLOCK_ERROR: Final = "block_error"
+_HANDLES: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(dict[str, Handle])
+
+
+class EvalCondition(Check):
+    """One condition on one output handle of a block, at an optional path."""
+
+    nested: ClassVar[bool] = True
+
+    target: AssertionTarget
+    condition: AnyCondition
+    label: str | None = None
+    id: str | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Return the verdict, with the whole assertion result in its details."""
+        outputs = block_handles(subject.evidence)
+        context = subject.context
+        services = ConditionServices(context.judges, context.regex_timeout_s)
+        assertion = EvalAssertion.model_construct(
+            id=self.id, target=self.target, condition=self.condition, label=self.label
+        )
+        reading = await evaluate_assertion(
+            assertion, outputs, services, block_error=subject.evidence.details.get(BLOCK_ERROR)
+        )
+        return _verdict(assertion, reading)
+
+    def expected(self) -> str | None:
+        """Return the expected value as JSON."""
+        return shorten(json_text(self.condition.expected_value))
+
+
+def block_handles(evidence: Evidence) -> dict[str, Any]:
+    """Return the output handles that a replayed block left."""
+    return _HANDLES.validate_python(evidence.details.get(HANDLE_OUTPUTS) or {})
+
+
+def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dict[str, Any]:
+    """Return what an assertion came to, as the service shows it."""
+    verdict = reading.verdict
+    failure = None
+    if verdict.outcome is not Outcome.PASSED:
+        failure = {
+            "code": "condition_not_met" if verdict.code is None else str(verdict.code),
+            "message": verdict.message,
+            "details": {
+                "partial_path": verdict.partial_path,
+                "partial_value": verdict.partial_value,
+            },
+        }
+    return {
+        "assertion_id": assertion.id or "",
+        "condition_kind": assertion.condition.kind,
+        "outcome": str(verdict.outcome),
+        "actual_value": reading.actual_value,
+        "expected_value": assertion.condition.expected_value,
+        "failure": failure,
+    }
+
+
+def _verdict(assertion: EvalAssertion, reading: AssertionReading) -> Verdict:
+    outcome = reading.verdict.outcome
+    return Verdict(
+        outcome,
+        1.0 if outcome is Outcome.PASSED else 0.0,
+        reading.verdict.message,
+        actual=shorten(json_text(reading.actual_value)),
+        details={"assertion_result": assertion_result(assertion, reading)},
+    )

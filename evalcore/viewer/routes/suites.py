@@ -142,7 +142,7 @@ def _suite_line(
         "name": name,
         "last": runs[0],
         "decided": decided,
-        "interval": site.pass_interval(decided),
+        "interval": decided.figures.interval,
         "latest": latest.get(partition_suite(name)),
         "runs": len(runs),
         "points": sparkline_points([value for value in values if value is not None]),

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.checks.base import GradingThread
 from evalcore.checks.registry import HEAVY
-from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
 from evalcore.execution.budget import Settlement, TokenDemand
 from evalcore.execution.limits import (

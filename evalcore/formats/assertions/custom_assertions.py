@@ -75,7 +75,7 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
     """Return what makes the params no JSON Schema, None if they are one."""
     if schema is None:
         return None
-    from evalcore.checks.json_schema import has_keywords, schema_faults
+    from evalcore.checks.json import has_keywords, schema_faults
 
     if schema and not has_keywords(schema):
         name = next(iter(schema))

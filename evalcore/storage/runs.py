@@ -45,7 +45,7 @@ from evalcore.storage.layout import (
 from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_manifest
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
-from evalcore.trust.variables import suite_variables
+from evalcore.trust.secrets import suite_variables
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 

@@ -28,8 +28,8 @@ from evalcore.pipeline.plan import load
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
-from evalcore.trust.addresses import folder_of_store, is_allowed_store
-from evalcore.trust.globs import has_magic, matching_files
+from evalcore.trust.files import has_magic, matching_files
+from evalcore.trust.network import folder_of_store, is_allowed_store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

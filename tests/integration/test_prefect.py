@@ -12,13 +12,16 @@ import orjson
 import pytest
 from prefect import flow
 from prefect.client.schemas.objects import StateType
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from evalcore.errors import UsageError
 from evalcore.history.sync import sync
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from evalcore.prefect.runner import PrefectRunner
+from evalcore.prefect.server import reach_server
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy
@@ -36,7 +39,7 @@ from tests.support.prefect_runs import (
 from tests.support.prefect_server import PrefectServer
 from tests.support.reports import stable_report
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -316,3 +319,12 @@ def test_a_run_links_to_its_page_and_has_the_picture_of_the_trend(
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:
     assert artifact_key("Größe / Support (v2)", "report") == "evalcore-gr-e-support-v2-report"
+
+
+def test_an_address_without_api_is_answered_with_the_one_that_works(prefect: PrefectServer) -> None:
+    for address in (prefect.url.removesuffix("/api"), prefect.url + "s"):
+        with temporary_settings({PREFECT_API_URL: address}), pytest.raises(UsageError) as refused:
+            reach_server()
+        told = str(refused.value)
+        assert told.startswith(f"PREFECT_API_URL {address} ")
+        assert f"set it to {prefect.url}" in told

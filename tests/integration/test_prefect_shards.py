@@ -36,7 +36,7 @@ from tests.support.prefect_runs import (
 )
 from tests.support.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 # Faults and interruptions

@@ -15,7 +15,6 @@ from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from evalcore.errors import UsageError
-from evalcore.history.sync import sync
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.flows import evaluate
@@ -300,21 +299,16 @@ def test_a_parent_that_is_retried_goes_on_with_the_runs_of_its_first_attempt(
     assert sorted(run.plan.items for run in runs) == [2, 4]
 
 
-def test_a_run_links_to_its_page_and_has_the_picture_of_the_trend(
+def test_a_run_links_to_its_page(
     prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALCORE_VIEWER_URL", "https://evals.example.org/ui/")
     name, store = write_suite(folder, "hello", "well, hello"), open_store(str(folder / "store"))
-    in_process_report(load(folder / name), store)
-    sync(store)
     seen = run_flow(suite=name)
     (page,) = [each for each in seen.artifacts if each.key == artifact_key("greetings", "page")]
     (run,) = [each for each in list_runs(store) if "flow_run_id" in each.execution]
     assert f"https://evals.example.org/ui/runs/{run.id}" in str(page.data)
     assert str(seen.flow_run.id) in run.execution["flow_run_url"]
-    picture = seen.artifact("trend")
-    assert picture.type == "image"
-    assert str(picture.data).startswith("data:image/png;base64,")
 
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:

@@ -177,7 +177,7 @@ def test_a_range_that_ends_three_times_without_results_ends_the_run(
     monkeypatch.setattr(machines, "_LOOK_S", 0.2)
     monkeypatch.setattr(machines, "RANGE_S", 60.0)
     run = planned(tmp_path, "true")
-    execution = FlowExecution(run, ExecuteOptions(), machines=1)
+    execution = FlowExecution(run, ExecuteOptions(), machines=2)
     failed: set[UUID] = set()
 
     def fail_ranges(client: SyncPrefectClient) -> bool:

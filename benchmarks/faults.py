@@ -14,7 +14,7 @@ is disturbed and resumed until it is complete:
 - deadly: an item ends the process that executes it (`_exit`, segmentation fault, memory).
 - budgets: `max_tokens` and `max_cost_usd` with 1 and 4 processes and kills; what the server billed
   is compared with the bound.
-- prefect: SIGKILL to `run --prefect` (its flow's process), which is resumed, to a Dask worker, or to
+- prefect: SIGKILL to `run --prefect` (its flow's process), which is resumed, to a Dask worker or to
   Prefect's server, after which the same command has to finish.
 - rates: `requests_per_minute` with 1 and 4 processes and a kill; calls in any minute.
 

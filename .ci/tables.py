@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from evalcore.checks.dialects import assertions_table
-from evalcore.checks.scorers.registry import scorers_table
+from evalcore.checks.scorers import scorers_table
 from evalcore.gates.table import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.history.columns import columns_table

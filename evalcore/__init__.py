@@ -13,8 +13,8 @@ from evalcore.version import VERSION
 if TYPE_CHECKING:
     from evalcore import gates
     from evalcore.capture.capturing import capture
-    from evalcore.checks.scorers.score import Score
-    from evalcore.history.opened import History as history  # noqa: N813  (the call opens one)
+    from evalcore.checks.scorers import Score
+    from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.artifact import Artifact
     from evalcore.model.evidence import Evidence, Metrics
     from evalcore.model.gate import GateResult
@@ -57,7 +57,7 @@ _MODULES = {
     "Evidence": "evalcore.model.evidence",
     "GateResult": "evalcore.model.gate",
     "Metrics": "evalcore.model.evidence",
-    "Score": "evalcore.checks.scorers.score",
+    "Score": "evalcore.checks.scorers",
     "SuiteError": "evalcore.suites.define",
     "SuiteReport": "evalcore.suites.report",
     "define_suite": "evalcore.suites.define",

@@ -1,27 +1,141 @@
 """The configuration: environment variables and `evalcore.toml`, the environment first.
 
-Read by hand rather than by pydantic-settings, whose import alone takes as long as a small run
+Files are looked for from a folder upward to the root of its repository and never above
+(docs/reference/trust.md). One counts only if no other user can have put it there.
+Read without pydantic-settings, whose import alone takes as long as a small run
 (docs/decisions/0005).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 
 from evalcore.errors import SettingsError
+from evalcore.mistakes.shape_errors import explain
 from evalcore.model.evidence import TOKEN_PRICES
-from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
+from evalcore.model.notification import NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
-from evalcore.repository import find_upward
 
 FILE_NAME = "evalcore.toml"
 DEFAULT_STORE = ".evalcore"
+LOG_FORMATS = ("json", "text")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
+"""The kinds of tokens that `[prices."MODEL"]` can price."""
+_ON = frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"0", "false", "no", "off"})
 
 
+def parse_log(text: str) -> tuple[str, str] | None:
+    """Return format and least level of log lines, None for `off`; else raise `ValueError`."""
+    form, _, level = text.strip().partition(":")
+    if form == "off" and not level:
+        return None
+    level = level or "info"
+    if form not in LOG_FORMATS or level not in LOG_LEVELS:
+        raise ValueError(
+            f"{text!r} is no form of log lines: json, text or off; a level may follow, as in "
+            f"json:debug ({', '.join(LOG_LEVELS)})"
+        )
+    return form, level
+
+
+def _log(text: str) -> str:
+    parse_log(text)
+    return text
+
+
+def _switch(value: object) -> object:
+    """Return what a word of an environment variable means."""
+    if not isinstance(value, str):
+        return value
+    word = value.strip().lower()
+    if word not in _ON | _OFF:
+        raise ValueError(f"{value!r} is neither on nor off: 1 or 0 would work")
+    return word in _ON
+
+
+def _list(value: object) -> object:
+    """Return what stands between the commas of a variable, or in a list of the file."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _seconds(value: object) -> object:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"{value!r} is no number of seconds, 0.1 to 3600") from None
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def _lines(value: object) -> object:
+    lines = value.splitlines() if isinstance(value, str) else value
+    return tuple(line for line in lines if line != "") if isinstance(lines, list) else lines
+
+
+def _web_address(text: str) -> str:
+    """Return an address that pages can be appended to."""
+    text = text.strip()
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        sound = False
+    if not sound or parts.query or parts.fragment or parts.username or any(map(str.isspace, text)):
+        raise ValueError(f"{text!r} is no address such as https://evals.example.org/ui")
+    return text.rstrip("/")
+
+
+def _price(price: Mapping[str, float]) -> Mapping[str, float]:
+    for key in price:
+        if key not in (*PRICES, "batch"):
+            raise ValueError(f"unknown key '{key}'; known: {', '.join((*PRICES, 'batch'))}")
+    for key in ("input", "output"):
+        if key not in price:
+            raise ValueError(f"'{key}' is missing (US dollars per million tokens)")
+    return price
+
+
+_Texts: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_list)]
+_Switch: TypeAlias = Annotated[bool, BeforeValidator(_switch)]
+_Seconds: TypeAlias = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=3600)]
+_Patterns: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_lines)
+]
+_Amount: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run takes from its surroundings rather than from its suite.
@@ -60,67 +174,55 @@ class Settings:
     """
 
     store: str = DEFAULT_STORE
-    allow_imports: tuple[str, ...] = ()
-    readable_names: tuple[str, ...] = ()
+    allow_imports: _Texts = ()
+    readable_names: _Texts = ()
     rate_limits: str | None = None
-    redact_patterns: tuple[str, ...] = ()
-    log: str | None = None
-    otel: bool = False
-    otel_content: bool = False
-    allow_datasets: tuple[str, ...] = ()
-    allow_commands: bool = False
-    allow_unconfined_code: bool = False
-    allow_stores: tuple[str, ...] = ()
-    allow_addresses: tuple[str, ...] = ()
-    allow_runners: tuple[str, ...] = ()
-    lease_s: float = 20.0
-    stall_s: float = 60.0
-    take_up_s: float = 60.0
+    redact_patterns: _Patterns = ()
+    log: Annotated[str, AfterValidator(_log)] | None = None
+    otel: _Switch = False
+    otel_content: _Switch = False
+    allow_datasets: _Texts = ()
+    allow_commands: _Switch = False
+    allow_unconfined_code: _Switch = False
+    allow_stores: _Texts = ()
+    allow_addresses: _Texts = ()
+    allow_runners: _Texts = ()
+    lease_s: _Seconds = 20.0
+    stall_s: _Seconds = 60.0
+    take_up_s: _Seconds = 60.0
     workspaces: str | None = None
-    viewer_url: str | None = None
-    isolation: str = "process"
+    viewer_url: Annotated[str, AfterValidator(_web_address)] | None = None
+    isolation: Literal["process", "inline"] = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
-    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    prices: Mapping[str, Annotated[Mapping[str, _Amount], AfterValidator(_price)]] = field(
+        default_factory=dict
+    )
     notify: NotifyPolicy | None = None
 
 
 DEFAULT_SETTINGS = Settings()
+_IN_FILE_ONLY: Final = frozenset({"providers", "prices", "notify"})
 
 
 def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
     """Return the settings; `evalcore.toml` is looked for up to the root of a repository.
 
-    Raises `SettingsError` that names the file and the key.
+    Raises `SettingsError` that names the file, or the variable, and the key.
     """
-    values: dict[str, Any] = {}
     path = find_upward(folder, (FILE_NAME,)).path
-    if path is not None:
-        values = _read_file(path)
-    for name in (*_TEXTS, *_LISTS):
-        text = environment.get(f"EVALCORE_{name.upper()}")
-        if text:
-            values[name] = text if name in _TEXTS else _split(text)
-    _read_switches(environment, values)
-    text = environment.get("EVALCORE_REDACT_PATTERNS")
-    if text:
-        try:
-            values["redact_patterns"] = _patterns(text.splitlines())
-        except ValueError as error:
-            raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
-    _read_durations(environment, values)
-    text = environment.get("EVALCORE_VIEWER_URL")
-    if text:
-        try:
-            values["viewer_url"] = _web_address(text)
-        except ValueError as error:
-            raise SettingsError(f"EVALCORE_VIEWER_URL{error}") from None
-    text = environment.get("EVALCORE_ISOLATION")
-    if text:
-        try:
-            values["isolation"] = _isolation(text)
-        except ValueError as error:
-            raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
-    settings = Settings(**values)
+    values = {} if path is None else _read_file(path)
+    variables = {
+        each.name: variable
+        for each in fields(Settings)
+        if each.name not in _IN_FILE_ONLY
+        and environment.get(variable := f"EVALCORE_{each.name.upper()}")
+    }
+    values |= {name: environment[variable] for name, variable in variables.items()}
+    # OpenTelemetry's own variables are read by every program of a machine: our own word counts
+    # more, in the environment as in the file.
+    if "otel" not in values and _is_receiver_named(environment):
+        values["otel"] = True
+    settings = _validated(values, path, variables) if values else DEFAULT_SETTINGS
     # Every process that executes or shows anything reads its settings first.
     PROCESS.learn_environment(environment, settings.readable_names)
     PROCESS.learn((), settings.redact_patterns)
@@ -132,66 +234,34 @@ def ignored_settings(folder: Path) -> tuple[str, ...]:
     return tuple(map(str, find_upward(folder, (FILE_NAME,)).refused))
 
 
-_NAMES = tuple(field.name for field in fields(Settings))
-_TEXTS = ("store", "rate_limits", "workspaces")
-_LISTS = (
-    "allow_imports",
-    "readable_names",
-    "allow_datasets",
-    "allow_stores",
-    "allow_addresses",
-    "allow_runners",
-)
-_SWITCHES = ("otel", "otel_content", "allow_commands", "allow_unconfined_code")
-_DURATIONS = ("lease_s", "stall_s", "take_up_s")
-_SECONDS_WANTED = "expected seconds, 0.1 to 3600"
-PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
-"""The kinds of tokens that `[prices."MODEL"]` can price."""
-
-
 def _read_file(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        raw = tomllib.loads(path.read_text("utf-8-sig"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsError(f"{path}: {error}") from error
-    values: dict[str, Any] = {}
-    for name, value in raw.items():
-        if name not in _NAMES:
-            raise SettingsError(f"{path}: unknown key '{name}'; known: {', '.join(_NAMES)}")
-        try:
-            values[name] = _READERS[name](value)
-        except ValueError as error:
-            raise SettingsError(f"{path}: {name}{error}") from None
-    return values
 
 
-def _read_durations(environment: Mapping[str, str], values: dict[str, Any]) -> None:
-    """Add what the environment says of times in seconds."""
-    for name in _DURATIONS:
-        text = environment.get(f"EVALCORE_{name.upper()}")
-        if text:
-            try:
-                values[name] = _seconds(float(text))
-            except ValueError:
-                raise SettingsError(f"EVALCORE_{name.upper()}: {_SECONDS_WANTED}") from None
+def _validated(
+    values: Mapping[str, Any], path: Path | None, variables: Mapping[str, str]
+) -> Settings:
+    try:
+        # As in JSON a list is a tuple, and a text may name a member of an enumeration.
+        return _reader().validate_json(orjson.dumps(values))
+    except ValidationError as error:
+        mistakes = []
+        for loc, message in explain(error, values, Settings):
+            variable = variables.get(str(loc[0]))
+            key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+            place = f"{path}: {key[1:]}" if variable is None else variable
+            mistakes.append(f"{place}: {message}")
+        raise SettingsError("\n".join(mistakes)) from None
 
 
-def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> None:
-    """Add what the environment says of logs and telemetry."""
-    # OpenTelemetry's own variables are read by every program of a machine: our own word counts
-    # more, in the environment as in the file.
-    if "otel" not in values:
-        values["otel"] = _is_receiver_named(environment)
-    readers: dict[str, Callable[[str], object]] = {"log": _log, "otel": _switch}
-    for name in ("log", *_SWITCHES):
-        text = environment.get(f"EVALCORE_{name.upper()}")
-        if text:
-            try:
-                values[name] = readers.get(name, _switch)(text)
-            except ValueError as error:
-                raise SettingsError(f"EVALCORE_{name.upper()}{error}") from None
+@cache
+def _reader() -> TypeAdapter[Settings]:
+    return TypeAdapter(Settings)
 
 
 def _is_receiver_named(environment: Mapping[str, str]) -> bool:
@@ -218,171 +288,119 @@ _RECEIVERS = (
 )
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in _ON | _OFF:
-        raise ValueError(f": {value!r} is neither on nor off: 1 or 0 would work")
-    return word in _ON
+_MARK = ".git"
 
 
-_ON = frozenset({"1", "true", "yes", "on"})
-_OFF = frozenset({"0", "false", "no", "off"})
+class Refused(NamedTuple):
+    """A file that was looked for and does not count, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is not read: {self.reason}"
 
 
-def parse_log(text: str) -> tuple[str, str] | None:
-    """Return format and least level of log lines, None for `off`; else raise `ValueError`."""
-    form, _, level = text.strip().partition(":")
-    if form == "off" and not level:
-        return None
-    level = level or "info"
-    if form not in LOG_FORMATS or level not in LOG_LEVELS:
-        raise ValueError(
-            f": {text!r} is no form of log lines: json, text or off; a level may follow, as in "
-            f"json:debug ({', '.join(LOG_LEVELS)})"
-        )
-    return form, level
+class Upward(NamedTuple):
+    """The nearest file that counts (resolved), if there is one, and those that were passed over."""
+
+    path: Path | None
+    refused: tuple[Refused, ...] = ()
 
 
-LOG_FORMATS = ("json", "text")
-LOG_LEVELS = ("debug", "info", "warning", "error")
+def repository_root(folder: Path) -> Path:
+    """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved).
+
+    A `.git` may be a file, as in a worktree. One that belongs to another user is none.
+    """
+    start = folder.resolve()
+    owners = _owners(start)
+    for candidate in (start, *start.parents):
+        with suppress(OSError):
+            if (candidate / _MARK).lstat().st_uid in owners:
+                return candidate
+    return start
 
 
-def _log(value: object) -> str:
-    text = _text(value)
-    parse_log(text)
-    return text
+def find_upward(folder: Path, names: Sequence[str]) -> Upward:
+    """Return the nearest of the files `names` from `folder` up to the root of its repository.
+
+    Within a folder the first of the names wins.
+    """
+    start = folder.resolve()
+    root, owners = repository_root(start), _owners(start)
+    refused: list[Refused] = []
+    for ancestor in ancestors_within(start, root):
+        for name in names:
+            path = ancestor / name
+            if not _is_file(path):
+                continue
+            resolved = path.resolve()
+            reason = _first_reason(ancestor, name, owners)
+            if reason is None and not resolved.is_relative_to(root):
+                reason = f"the link leads outside {root}"
+            if reason is None and resolved != path:
+                reason = _reason(resolved, owners)
+            if reason is None:
+                return Upward(path, tuple(refused))
+            refused.append(Refused(path, reason))
+    return Upward(None, tuple(refused))
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(": expected text")
-    return value
+def ancestors_within(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the folder and those above it, up to `root`."""
+    for ancestor in (folder, *folder.parents):
+        yield ancestor
+        if ancestor == root:
+            return
 
 
-def _web_address(value: object) -> str:
-    """Return an address that pages can be appended to."""
-    from urllib.parse import urlsplit
-
-    text = _text(value).strip()
+def _is_file(path: Path) -> bool:
     try:
-        parts = urlsplit(text)
-        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        sound = False
-    if not sound or parts.query or parts.fragment or parts.username or any(map(str.isspace, text)):
-        raise ValueError(f": {text!r} is no address such as https://evals.example.org/ui")
-    return text.rstrip("/")
+        return path.is_file()
+    except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
+        return False
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(": expected a list of texts")
-    return tuple(value)
+def _owners(folder: Path) -> frozenset[int]:
+    """Return the users who may say what applies to a suite: ourselves, root, the folder's owner.
+
+    Who owns the suite's folder wrote the suite, or could have: as root in a container, say, that
+    works on a folder of the machine.
+    """
+    with suppress(OSError):
+        return frozenset({os.geteuid(), 0, folder.stat().st_uid})
+    return frozenset({os.geteuid(), 0})
 
 
-def _seconds(value: object) -> float:
-    sound = isinstance(value, int | float) and not isinstance(value, bool)
-    if not sound or not 0.1 <= float(value) <= 3_600:  # type: ignore[arg-type]  # sound
-        raise ValueError(f": {_SECONDS_WANTED}")
-    return float(value)  # type: ignore[arg-type]  # sound
+def _first_reason(folder: Path, name: str, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `place` / `name` or at a folder on the way."""
+    path = folder
+    for part in Path(name).parts:
+        path = path / part
+        reason = _reason(path, owners)
+        if reason is not None:
+            return reason
+    return None
 
 
-def _notify(value: object) -> NotifyPolicy:
-    if not isinstance(value, dict) or set(value) - {"to", "on"}:
-        raise ValueError(": expected a table with to and on")
-    names = _texts(value.get("to"))
-    for index, name in enumerate(names):
-        if not VARIABLE_NAME.match(name):
-            raise ValueError(f".to[{index}]: {LITERAL_ADDRESS}")
-    on = value.get("on", NotifyOn.CHANGE)
-    if on not in set(NotifyOn):
-        raise ValueError(f".on: expected {', '.join(NotifyOn)}")
-    return NotifyPolicy(names, NotifyOn(on))
-
-
-def _isolation(value: object) -> str:
-    if value not in ("process", "inline"):
-        raise ValueError(f": {value!r} is neither process nor inline")
-    return str(value)
-
-
-def _patterns(value: object) -> tuple[str, ...]:
-    import re
-
-    patterns = tuple(text for text in _texts(value) if text.strip())
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f": {pattern!r} is no regular expression: {error}") from None
-    return patterns
-
-
-def _providers(value: object) -> dict[str, ProviderLimits]:
-    keys = tuple(field.name for field in fields(ProviderLimits))
-    limits = {}
-    for name, bounds in _tables(value, keys).items():
-        for key, bound in bounds.items():
-            if bound <= 0:
-                raise ValueError(f".{name}.{key}: expected a number above 0")
-            if key == "max_concurrency" and not isinstance(bound, int):
-                raise ValueError(f".{name}.{key}: expected a whole number")
-        limits[name] = ProviderLimits(**bounds)
-    return limits
-
-
-def _prices(value: object) -> dict[str, dict[str, float]]:
-    tables = _tables(value, (*PRICES, "batch"))
-    for name, price in tables.items():
-        missing = [key for key in ("input", "output") if key not in price]
-        if missing:
-            raise ValueError(f".{name}: '{missing[0]}' is missing (US dollars per million tokens)")
-    return tables
-
-
-def _tables(value: object, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Return tables by name whose keys are `known` and whose values are numbers of 0 or more."""
-    if not isinstance(value, dict):
-        raise ValueError(": expected a table for each name")
-    for name, table in value.items():
-        if not isinstance(table, dict):
-            raise ValueError(f".{name}: expected a table with {', '.join(keys)}")
-        for key, number in table.items():
-            if key not in keys:
-                raise ValueError(f".{name}: unknown key '{key}'; known: {', '.join(keys)}")
-            sound = isinstance(number, int | float) and not isinstance(number, bool)
-            if not sound or not 0 <= number < float("inf"):
-                raise ValueError(f".{name}.{key}: expected a number of 0 or more")
-    return value
-
-
-_READERS: Mapping[str, Callable[[object], Any]] = {
-    "store": _text,
-    "rate_limits": _text,
-    "allow_imports": _texts,
-    "readable_names": _texts,
-    "redact_patterns": _patterns,
-    "log": _log,
-    "otel": _switch,
-    "otel_content": _switch,
-    "allow_datasets": _texts,
-    "allow_commands": _switch,
-    "allow_unconfined_code": _switch,
-    "allow_stores": _texts,
-    "allow_addresses": _texts,
-    "lease_s": _seconds,
-    "stall_s": _seconds,
-    "take_up_s": _seconds,
-    "workspaces": _text,
-    "viewer_url": _web_address,
-    "isolation": _isolation,
-    "providers": _providers,
-    "notify": _notify,
-    "prices": _prices,
-}
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def _reason(path: Path, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `path`; None if they cannot."""
+    try:
+        folder, entry = path.parent.stat(), path.lstat()
+    except OSError as error:
+        return error.strerror or str(error)
+    if entry.st_uid not in owners:
+        return "it belongs to another user"
+    if folder.st_uid not in owners:
+        return f"the folder {path.parent} belongs to another user"
+    mode = folder.st_mode
+    # In such a folder everybody removes and replaces only what is their own.
+    if mode & stat.S_ISVTX:
+        return None
+    # A user's own group has, as a rule, one member.
+    shared = mode & stat.S_IWGRP and folder.st_gid != os.getegid()
+    if shared or mode & stat.S_IWOTH:
+        why = f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
+        return f"{why}; `chmod go-w` helps"
+    return None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
+from math import fsum
+from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
@@ -13,6 +17,7 @@ from typing import (
     Protocol,
     Required,
     Self,
+    TypeVar,
     dataclass_transform,
     get_type_hints,
 )
@@ -20,13 +25,260 @@ from typing import (
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.scale import Bounds, Scale
-from evalcore.checks.subject import Subject
+from evalcore.checks.registry import load_check
 from evalcore.declared.types import or_null
-from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
+from evalcore.isolation.mode import NO_WORKERS, Workers
+from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
+from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, one_line, quote, shorten
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.model.assertion import Assertion, Verdict
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
+from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.exchange import Complete, no_provider
+from evalcore.model.suite import Case
+from evalcore.model.tolerance import is_below, reaches
+from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.annotations.labels import LabelRecord
+
+
+# Longer, and answers of providers would wait for the event loop.
+_LONGEST_S = 0.003
+_T = TypeVar("_T")
+
+
+class GradingThread:
+    """Runs in a thread what takes more than a few milliseconds, so that an event loop goes on.
+
+    Created in the loop. One at a time: threads that compute take turns with the loop. `heavy` are
+    the names of what is known to take long.
+    """
+
+    def __init__(self, heavy: Iterable[str] = ()) -> None:
+        import asyncio
+
+        self._slow = set(heavy)
+        self._turn = asyncio.Lock()
+
+    async def result(self, name: str, call: Callable[[], _T]) -> _T:
+        """Return what a call gives; how long it takes is learnt by its `name`."""
+        if name in self._slow:
+            import asyncio
+
+            async with self._turn:
+                return await asyncio.to_thread(call)
+        began = time.thread_time()
+        value = call()
+        if time.thread_time() - began > _LONGEST_S:
+            self._slow.add(name)
+        return value
+
+
+def no_labels(_content: str) -> Sequence[LabelRecord]:
+    """Return no label: of a check outside of any run."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What belongs to the run rather than to the item.
+
+    `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
+    search, `plugin_timeout_s` one call of foreign code. `passed` is the grading's own: assertions
+    that passed, by their identity, with their checks and results. `objects` are what a suite made
+    in Python refers to by name. `complete` calls providers for the item that is graded, `judges`
+    asks its judges. `workspace` is the folder that the target worked in, if there was one.
+    `absent_fields` are the fields that no case's expected output has; None where the cases are not
+    known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
+    returns what people said of a content (`model.annotation.content_key`). `keeps_outputs` is
+    false where no output is stored, so that people cannot be shown one. `thread` runs checks that
+    take long where an event loop has others to serve.
+    """
+
+    folder: Path
+    imports: ImportPolicy
+    regex_timeout_s: float = 2.0
+    plugin_timeout_s: float = 30.0
+    objects: Mapping[str, Any] = NOTHING
+    complete: Complete = no_provider
+    judges: Judges = NO_JUDGES
+    workspace: Path | None = None
+    absent_fields: frozenset[str] | None = None
+    workers: Workers = NO_WORKERS
+    labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
+    keeps_outputs: bool = True
+    thread: GradingThread | None = None
+    passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def lacks_field(self, path: str) -> bool:
+        """Whether no case's expected output has the field."""
+        return self.absent_fields is None or path in self.absent_fields
+
+
+class Subject(NamedTuple):
+    """The text under a check (the block's or the primary output, after its transform) and the rest.
+
+    `metrics` are the block's where the assertion names a block, else the item's.
+    """
+
+    output: str
+    metrics: Metrics
+    evidence: Evidence
+    case: Case
+    context: CheckContext
+
+
+def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
+    """Return the verdict that the assertion asks for: with `negate` the opposite of a measured one.
+
+    Blocked and error stay as they are, and so does a comparison of nothing: what was not measured
+    has no opposite.
+    """
+    if not (assertion.negate and verdict.measured):
+        return verdict
+    match verdict.outcome:
+        case Outcome.PASSED:
+            expected = (
+                verdict.expected or load_check(assertion.check, assertion.params).expected_text()
+            )
+            what = assertion.check if expected is None else f"{assertion.check} {quote(expected)}"
+            why = f": {verdict.message}" if verdict.message else ""
+            return verdict._replace(
+                outcome=Outcome.FAILED,
+                score=1.0 - verdict.score,
+                message=f"{what} holds, but must not{why}",
+                expected=None if expected is None else f"not {expected}",
+            )
+        case Outcome.FAILED:
+            details = verdict.details
+            if details is not None and "failed_required" in details:
+                details = {**details, "failed_required": []}
+            return Verdict(
+                Outcome.PASSED,
+                1.0 - verdict.score,
+                actual=verdict.actual,
+                details=details,
+                latency_ms=verdict.latency_ms,
+                cost_usd=verdict.cost_usd,
+            )
+        case _:
+            return verdict
+
+
+Bounds = tuple[float | None, float | None]
+"""The least and the most of a measure; None is no bound."""
+
+
+class Scale(NamedTuple):
+    """What a check compares with its bounds: the measure, and the least and the most it can be.
+
+    `at_least` says that `threshold` is the least that passes; otherwise it is the most. `remedy` is
+    what a file may write instead of bounds that decide nothing.
+    """
+
+    measure: str
+    remedy: str
+    highest: float | None = None
+    lowest: float = 0.0
+    at_least: bool = False
+
+    def accepted(self, threshold: float | None) -> Bounds | None:
+        """Return the measures that pass by a threshold; None without one."""
+        if threshold is None:
+            return None
+        return (threshold, None) if self.at_least else (None, threshold)
+
+    def certain(self, accepted: Bounds | None) -> bool | None:
+        """Return the outcome that every measure has by these bounds; None if it depends on it."""
+        if accepted is None:
+            return None
+        least, most = accepted
+        if most is not None and is_below(most, self.lowest):
+            return False
+        if least is not None and self.highest is not None and is_below(self.highest, least):
+            return False
+        low = least is None or least <= self.lowest
+        high = most is None or (self.highest is not None and most >= self.highest)
+        return True if low and high else None
+
+    @property
+    def range_text(self) -> str:
+        """The range of the measure."""
+        bounds = f"{self.lowest:g} or more"
+        return bounds if self.highest is None else f"{self.lowest:g} to {self.highest:g}"
+
+
+def accepted_text(accepted: Bounds) -> str:
+    """Return bounds in words: `at least 2`."""
+    least, most = accepted
+    if least is None:
+        return "any" if most is None else f"at most {most:g}"
+    if most is None:
+        return f"at least {least:g}"
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+SHARE_REMEDY = "a threshold above 0, at most 1"
+
+
+def share(measure: str) -> Scale:
+    """Return the scale of a measure from 0 to 1 that has to reach a threshold."""
+    return Scale(measure, SHARE_REMEDY, highest=1.0, at_least=True)
+
+
+DEFAULT_THRESHOLD = 0.8
+_MAX_LISTED = 5
+
+
+def aspect(text: str, passed: bool, weight: float = 1.0) -> dict[str, Any]:
+    """Return one aspect as results have it."""
+    entry = {"text": text, "passed": passed}
+    return entry if weight == 1.0 else {**entry, "weight": weight}
+
+
+def by_aspects(
+    aspects: Sequence[Mapping[str, Any]], threshold: float | None, *, actual: str | None = None
+) -> Verdict:
+    """Return the verdict with the weighted share of the aspects that hold as its score."""
+    weights = [entry.get("weight", 1.0) for entry in aspects]
+    total = fsum(weights)
+    passed_weight = fsum(
+        weight for entry, weight in zip(aspects, weights, strict=True) if entry["passed"]
+    )
+    score = passed_weight / total if total else 1.0
+    return scored(score, threshold, aspects, actual=actual)
+
+
+def scored(
+    score: float,
+    threshold: float | None,
+    aspects: Sequence[Mapping[str, Any]] = (),
+    *,
+    actual: str | None = None,
+    message: str = "",
+) -> Verdict:
+    """Return the verdict on a score: passed from `threshold` (0.8) on, else with a message."""
+    least = DEFAULT_THRESHOLD if threshold is None else threshold
+    reached = reaches(score, least)
+    unmet = [entry["text"] for entry in aspects if not entry["passed"]]
+    if not unmet and not reached:  # each holds, and the score is below all the same
+        unmet = [entry["text"] for entry in aspects]
+    parts = [f"score {score:.4g} < {least:g}"] if not reached else []
+    parts.extend([message] if message else unmet[:_MAX_LISTED])
+    if len(unmet) > _MAX_LISTED and not message:
+        parts.append(f"and {len(unmet) - _MAX_LISTED} more")
+    return Verdict(
+        Outcome.PASSED if reached else Outcome.FAILED,
+        score,
+        one_line("; ".join(parts)),
+        actual=actual,
+        expected=f"≥ {least:g}",
+        details={"assertions": [dict(entry) for entry in aspects]} if aspects else None,
+    )
+
 
 STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -207,3 +459,57 @@ def stored_shape(check: type[Any]) -> Any:
         for each in fields(check)
     }
     return with_config(STRICT)(TypedDict(check.__name__, keys, total=False))  # type: ignore[operator]
+
+
+def passing_score(written: Mapping[str, Any]) -> float | None:
+    """Return the score from which a graded assertion passes; None if it says nothing."""
+    for key in ("threshold", "required", "min_score"):
+        value = written.get(key)
+        if value is not None and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+class MeteredJudges:
+    """The judges, and what their answers took; also those of a check that came to no verdict."""
+
+    def __init__(self, judges: Judges) -> None:
+        self._judges = judges
+        self.metrics: list[Metrics] = []
+        self._unpriced: set[str] = set()
+
+    async def ask(self, spec: JudgeSpec, question: Any) -> JudgeAnswer:
+        """Return the reply; raise as `Judges.ask` does."""
+        answer = await self._judges.ask(spec, question)
+        self._note(answer)
+        return answer
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
+        """Return a vector for each text; raise as `Judges.embed` does."""
+        embedded = await self._judges.embed(spec, texts)
+        self._note(embedded)
+        return embedded
+
+    def _note(self, answer: JudgeAnswer | Embedded) -> None:
+        self.metrics.append(answer.metrics)
+        if answer.unpriced is not None:
+            self._unpriced.add(answer.unpriced)
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
+        """Whether the judge may decide."""
+        return self._judges.trusted(spec, prompt_sha256)
+
+    def on(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with what the calls took."""
+        if not self.metrics:
+            return verdict
+        total = added(self.metrics)
+        usage = {"input": total.input_tokens, "output": total.output_tokens}
+        details = {**(verdict.details or {}), "judge_calls": len(self.metrics)}
+        if any(count is not None for count in usage.values()):
+            details["token_usage"] = usage | total.usage_parts
+        if self._unpriced:
+            details["unpriced"] = sorted(self._unpriced)
+        return verdict._replace(
+            details=details, latency_ms=total.latency_ms, cost_usd=total.cost_usd
+        )

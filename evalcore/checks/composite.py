@@ -11,16 +11,22 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticKnownError
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check, Reader
-from evalcore.checks.graded import aspect, scored
-from evalcore.checks.grader_payload import payload_of
-from evalcore.checks.judge import Judge, passing_score
-from evalcore.checks.judged import LlmGrader
-from evalcore.checks.negation import apply_negation
-from evalcore.checks.program import Program, run_grader
+from evalcore.checks.base import (
+    AssertionValueError,
+    Bounds,
+    Check,
+    Reader,
+    Scale,
+    Subject,
+    apply_negation,
+    aspect,
+    passing_score,
+    scored,
+    share,
+)
+from evalcore.checks.judged import Judge, LlmGrader
+from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
-from evalcore.checks.scale import Bounds, Scale, share
-from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.mistakes.foreign_text import describe_error, json_text, one_line

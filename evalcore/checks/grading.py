@@ -6,21 +6,37 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.checks.graded_turns import of_turn
-from evalcore.checks.negation import apply_negation
+from evalcore.checks.base import CheckContext, Subject, apply_negation
+from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
-from evalcore.checks.subject import CheckContext, Subject
 from evalcore.checks.text import hidden_difference
-from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.mistakes.foreign_text import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
-from evalcore.model.turns import turn_number
+from evalcore.model.turns import Turns, asked_until, turn_block, turn_number, windowed
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
+
+
+def of_turn(case: Case, turns: Turns, evidence: Evidence, number: int) -> tuple[Case, Evidence]:
+    """Return the case with the conversation up to a turn and what is expected there.
+
+    The evidence has the messages of that turn alone.
+    """
+    outputs = evidence.outputs
+    answers = [outputs.get(turn_block(n), "") for n in range(1, number)]
+    expected = turns.expected[number - 1] if number <= len(turns.expected) else None
+    messages_until = windowed(asked_until(case.input, answers, turns, number), turns.window)
+    spans = evidence.details.get("turns") or ()
+    if number <= len(spans):
+        start, stop = spans[number - 1]
+        messages = evidence.details.get("messages", ())[start:stop]
+        evidence = evidence._replace(details={**evidence.details, "messages": messages})
+    return case._replace(input=messages_until, expected_output=expected), evidence
+
 
 _MAX_SHARED_PASSES = 1_000
 

@@ -9,14 +9,43 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from evalcore.annotations.judging import Consensus, judged
-from evalcore.checks.base import AssertionValueError, Check, Reader
-from evalcore.checks.human_subjects import judged_handle, judged_variable
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import AssertionValueError, Check, Reader, Subject
 from evalcore.declared.types import Count, Share, Text
+from evalcore.mistakes.foreign_text import json_text
 from evalcore.mistakes.wording import counted, suggest
-from evalcore.model.annotation import AWAITING, AnswerForm, HumanQuestion, content_key
-from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.annotation import (
+    AWAITING,
+    JUDGED_VALUES,
+    AnswerForm,
+    HumanQuestion,
+    content_key,
+)
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+
+
+def judged_variable(subject: Subject, expression: str) -> str | Verdict:
+    """Return the text of the expression after the test's statements, or that it has none."""
+    values = subject.evidence.details.get(JUDGED_VALUES) or {}
+    value = values.get(expression)
+    if value is None:
+        return broken(f"'{expression}' was not evaluated in this run; execute the suite again")
+    if "text" not in value:
+        return broken(f"'{expression}': {value.get('error')}")
+    return str(value["text"])
+
+
+def judged_handle(subject: Subject, target: Mapping[str, Any]) -> str | Verdict:
+    """Return what stands at an output handle of a block, or why nothing does (blocked)."""
+    from evalcore.checks.conditions import ConditionVerdict
+    from evalcore.checks.saved_eval import AssertionTarget, addressed_value, block_handles
+
+    handles = block_handles(subject.evidence)
+    value = addressed_value(AssertionTarget.model_validate(dict(target)), handles)
+    if isinstance(value, ConditionVerdict):
+        return Verdict(Outcome.BLOCKED, 0.0, value.message)
+    return value.value if isinstance(value.value, str) else json_text(value.value)
+
 
 MOST_SCALE_STEPS = 101
 
@@ -187,3 +216,33 @@ class SuiteHumanKeys(HumanKeys, total=False):
     """The keys of `human` in suite files."""
 
     path: Text
+
+
+def is_human(assertion: Assertion) -> bool:
+    """Whether people make the check, also one at a path."""
+    return "human" in (assertion.check, assertion.params.get("check"))
+
+
+def is_awaiting(result: AssertionResult) -> bool:
+    """Whether the result lacks labels."""
+    return (
+        result.outcome is Outcome.BLOCKED
+        and result.details is not None
+        and bool(result.details.get("missing"))
+        and "annotation" in result.details
+    )
+
+
+def as_if_answered(result: AssertionResult) -> AssertionResult:
+    """Return a result that lacks labels as people would pass it, any other one as it is."""
+    if not is_awaiting(result):
+        return result
+    return result._replace(outcome=Outcome.PASSED, score=1.0)
+
+
+def with_best_score(result: AssertionResult, score: float, outcome: Outcome) -> AssertionResult:
+    """Return a result that lacks labels with what the item would come to with them."""
+    if not is_awaiting(result):
+        return result
+    best: dict[str, Any] = {"score": score, "outcome": str(outcome)}
+    return result._replace(details={**(result.details or {}), "if_passed": best})

@@ -2,16 +2,303 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from evalcore.checks import strict_json
-from evalcore.checks.base import Check, Fault
-from evalcore.checks.json_schema import SchemaProblem, check_schema, first_mistake, schema_faults
-from evalcore.checks.strict_json import NotJsonError
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import Check, Fault, Subject
+from evalcore.mistakes.foreign_text import describe_error, one_line, quote, value_text
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
+from evalcore.model.json_path import compile_json_path
+from evalcore.patterns.bounded import compile_python
+from evalcore.patterns.errors import PatternError
+
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
+    from jsonschema.protocols import Validator
+
+
+_CONTAINER_START = re.compile(r"[\[{]")
+_DIGITS_AT_ONCE = 4000  # Python refuses more than 4300
+
+
+class NotJsonError(ValueError):
+    """The text is not JSON."""
+
+
+def parse(text: str) -> Any:
+    """Return the value of a JSON text; raise `NotJsonError` if it is none.
+
+    Integers of any length are exact; a number beyond the largest float is infinity. Raises
+    `RecursionError` where the text is nested more deeply than Python's parser can go.
+    """
+    try:
+        return _decode(_DECODER, text)
+    except NotJsonError:
+        raise
+    except ValueError:  # an integer of more digits than `int` takes
+        return _decode(_PATIENT_DECODER, text)
+
+
+def is_json(text: str) -> bool:
+    """Return whether the text is JSON; raise `RecursionError` as `parse` does."""
+    import orjson
+
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # It also refuses a few valid texts: numbers beyond a float, lone surrogates, deep nesting.
+        try:
+            parse(text)
+        except NotJsonError:
+            return False
+    return True
+
+
+def first_container(text: str) -> Any:
+    """Return the first JSON object or array in the text, by position; else `NotJsonError`.
+
+    Raises `RecursionError` as `parse` does.
+    """
+    for start in _CONTAINER_START.finditer(text):
+        for decoder in (_DECODER, _PATIENT_DECODER):
+            try:
+                return decoder.raw_decode(text, start.start())[0]
+            except (NotJsonError, json.JSONDecodeError):
+                break
+            except ValueError:
+                continue
+    raise NotJsonError("contains no JSON object or array")
+
+
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
+    try:
+        return decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise NotJsonError(f"is not JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise NotJsonError(f"is not JSON: {name} is not allowed")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) <= _DIGITS_AT_ONCE:
+        return int(digits)
+    if digits.startswith("-"):
+        return -_integer(digits[1:])
+    half = len(digits) // 2
+    scale: int = 10**half
+    return _integer(digits[:-half]) * scale + _integer(digits[-half:])
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_PATIENT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
+
+
+# Bounds one match of a pattern where no run says how long it may take.
+SCHEMA_PATTERN_S: Final = 2.0
+
+
+class SchemaProblem(ValueError):  # noqa: N818 - it is the schema's, not the value's
+    """The schema is not valid, names another document, or cannot be applied to the value.
+
+    `path` is where in the schema, () if that is not known.
+    """
+
+    def __init__(self, message: str, path: Loc = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None:
+    """Return the most telling mistake as one line (`$.path: message`); None if the value conforms.
+
+    The draft is the one that `$schema` names, else 2020-12. Raises `SchemaProblem`; a `$ref` to
+    another document is one, nothing is ever fetched.
+    """
+    from jsonschema.exceptions import best_match
+    from referencing.exceptions import Unresolvable
+
+    validator = _validator(json.dumps(schema), regex_timeout_s)
+    try:
+        mistake = best_match(validator.iter_errors(value))
+        return None if mistake is None else one_line(f"{mistake.json_path}: {mistake.message}")
+    except Unresolvable as error:
+        raise SchemaProblem(_not_in_it(str(error.ref))) from None
+    except PatternError as error:
+        raise SchemaProblem(f"a pattern of the schema: {error}") from None
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise SchemaProblem(f"the schema cannot be applied: {describe_error(error)}") from None
+
+
+def check_schema(schema: Any, regex_timeout_s: float) -> None:
+    """Raise `SchemaProblem` if the schema itself is not valid."""
+    _validator(json.dumps(schema), regex_timeout_s)
+
+
+def schema_faults(schema: Any) -> list[Fault]:
+    """Return what makes the schema none, with its places, and as warnings what is never checked.
+
+    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it. What has
+    no effect is a schema without keywords, an unknown keyword and `format`.
+    """
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError):  # of a suite in Python, which says what JSON cannot hold
+        return []
+    try:
+        validator = _validator(text, SCHEMA_PATTERN_S)
+        schema = json.loads(text)
+        faults = list(_SchemaWalk(type(validator)).faults(schema))
+    except SchemaProblem as problem:
+        return [Fault(problem.path, str(problem))]
+    except (RecursionError, ValueError) as error:  # an `$id` that is no address
+        return [Fault((), f"the schema cannot be applied: {describe_error(error)}")]
+    if isinstance(schema, dict) and validator.VALIDATORS.keys().isdisjoint(schema):
+        # Its keys are those of an example: one fault says it of all of them.
+        name = next(iter(schema), "name")
+        hint = f"write {{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
+        message = f"the schema has no keyword, so that any JSON passes; {hint}"
+        return [Fault((), message, is_warning=True), *(f for f in faults if not f.is_warning)]
+    return faults
+
+
+# Of the keywords that no validator knows: those that say something about the others.
+_ANNOTATIONS: Final = frozenset({
+    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$recursiveAnchor", "$schema",
+    "$vocabulary", "components", "contentEncoding", "contentMediaType", "contentSchema", "default",
+    "definitions", "deprecated", "description", "discriminator", "else", "example", "examples",
+    "id", "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
+})  # fmt: skip
+_MAPS: Final = (
+    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
+)  # fmt: skip
+_LISTS: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_SINGLE: Final = (
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items",
+    "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+
+
+class _SchemaWalk:
+    """Looks at every schema in a valid one of a draft, also at those that only a `$ref` reaches."""
+
+    def __init__(self, draft: Any) -> None:
+        from referencing.jsonschema import DRAFT202012, specification_with
+
+        self._keywords = frozenset(draft.VALIDATORS)
+        self._specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
+        self._visited: set[int] = set()
+
+    def faults(self, schema: Any) -> Iterator[Fault]:
+        from referencing import Registry
+
+        root = self._specification.create_resource(schema)
+        yield from self._of(schema, (), Registry().resolver_with_root(root))
+
+    def _of(self, schema: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
+        if not isinstance(schema, dict) or id(schema) in self._visited:
+            return
+        self._visited.add(id(schema))
+        if path:
+            resolver = resolver.in_subresource(self._specification.create_resource(schema))
+        for key in schema:
+            if key not in self._keywords and key not in _ANNOTATIONS and key[:2] != "x-":
+                hint = did_you_mean(key, sorted(self._keywords))
+                message = f"{quote(key)} is no keyword of JSON Schema and has no effect.{hint}"
+                yield Fault((*path, key), message, is_warning=True)
+        if "format" in schema:
+            message = f"'format: {schema['format']}' is not checked"
+            yield Fault((*path, "format"), message, is_warning=True)
+        yield from _pattern_faults(schema, path)
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            yield from self._of_reference(schema.get(key), (*path, key), resolver)
+        for inner_path, inner in _subschemas(schema):
+            yield from self._of(inner, (*path, *inner_path), resolver)
+
+    def _of_reference(self, ref: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
+        from referencing.exceptions import Unresolvable
+
+        if not isinstance(ref, str):
+            return
+        try:
+            target = resolver.lookup(ref)
+        except (Unresolvable, ValueError):
+            yield Fault(path, _not_in_it(ref))
+        else:
+            yield from self._of(target.contents, path, target.resolver)
+
+
+def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
+    written: list[tuple[Loc, str]] = [
+        (("patternProperties", key), key) for key in schema.get("patternProperties", ())
+    ]
+    if "pattern" in schema:
+        written.append((("pattern",), schema["pattern"]))
+    for key_path, expression in written:
+        try:
+            compile_python(expression)
+        except PatternError as error:
+            yield Fault((*path, *key_path), f"a pattern of the schema: {error}")
+
+
+def _subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
+    for key in _MAPS:
+        if isinstance(schema.get(key), dict):
+            yield from (((key, name), each) for name, each in schema[key].items())
+    for key in _LISTS:
+        if isinstance(schema.get(key), list):
+            yield from (((key, index), each) for index, each in enumerate(schema[key]))
+    yield from (((key,), schema[key]) for key in _SINGLE if key in schema)
+
+
+def _not_in_it(ref: str) -> str:
+    return f"the schema refers to {quote(ref)}, which is not in it; schemas are not fetched"
+
+
+def has_keywords(schema: Mapping[str, Any]) -> bool:
+    """Whether at least one key of the schema is a keyword of JSON Schema (draft 2020-12)."""
+    from jsonschema import Draft202012Validator
+
+    annotations = {"$schema", "$id", "$defs", "definitions", "title", "description", "default"}
+    return not annotations.union(Draft202012Validator.VALIDATORS).isdisjoint(schema)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, ValidationError
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry
+
+    schema = json.loads(schema_text)
+    if not isinstance(schema, dict | bool):
+        raise SchemaProblem("a JSON Schema is an object, true or false")
+    if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
+        raise SchemaProblem("invalid JSON Schema: '$schema' is not text", ("$schema",))
+    draft: Any = validator_for(schema, default=Draft202012Validator)
+    try:
+        draft.check_schema(schema)
+    except SchemaError as error:
+        message = one_line(f"invalid JSON Schema: {error.json_path}: {error.message}")
+        raise SchemaProblem(message, tuple(error.absolute_path)) from None
+
+    def pattern(_: Any, expression: str, value: Any, __: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not compile_python(expression).is_found_in(
+            value, regex_timeout_s
+        ):
+            yield ValidationError(f"{quote(value)} does not match {quote(expression)}")
+
+    # jsonschema's own check of `pattern` cannot be interrupted.
+    bounded: Any = extend(draft, {"pattern": pattern})  # type: ignore[no-untyped-call]
+    validator: Validator = bounded(schema, registry=Registry())
+    return validator
+
 
 _TOO_DEEP = "the JSON is nested too deeply to be read"
 
@@ -35,9 +322,9 @@ class IsJson(_JsonSchemaCheck):
     def check(self, subject: Subject) -> Verdict:
         """Parse the output."""
         if self.schema is not None:
-            return _conforms(strict_json.parse, self.schema, subject)
+            return _conforms(parse, self.schema, subject)
         try:
-            return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
+            return PASSED if is_json(subject.output) else failed("is not JSON")
         except RecursionError:
             return broken(_TOO_DEEP)
 
@@ -47,7 +334,7 @@ class ContainsJson(_JsonSchemaCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Parse the first object or array."""
-        return _conforms(strict_json.first_container, self.schema, subject)
+        return _conforms(first_container, self.schema, subject)
 
 
 class EqualsJson(Check):
@@ -60,7 +347,7 @@ class EqualsJson(Check):
     def check(self, subject: Subject) -> Verdict:
         """Compare the values."""
         try:
-            equal = same_json(strict_json.parse(subject.output), self.value)
+            equal = same_json(parse(subject.output), self.value)
         except NotJsonError as error:
             return failed(str(error))
         except RecursionError:
@@ -130,3 +417,54 @@ def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verd
     except RecursionError:
         return broken(_TOO_DEEP)
     return PASSED if mistake is None else failed(mistake)
+
+
+class TransformError(ValueError):
+    """The transform gives no text; the message names it."""
+
+
+def apply_transform(transform: str, output: str) -> str:
+    """Return the first match of the JSONPath in the output, other values than text as JSON.
+
+    Raises `TransformError` where the transform is unknown or malformed, where the output is not
+    JSON, and where nothing matches.
+    """
+    from jsonpath.exceptions import JSONPathError
+
+    path = compile_transform(transform)
+    try:
+        match = path.match(parse(output))
+    except NotJsonError as error:
+        raise TransformError(f"transform {quote(transform)}: the output {error}") from None
+    except JSONPathError as error:
+        raise _malformed(transform, error) from None
+    except RecursionError:
+        raise TransformError(f"transform {quote(transform)}: nested too deeply") from None
+    if match is None:
+        raise TransformError(f"transform {quote(transform)} matches nothing in the output")
+    return value_text(match.value)
+
+
+_JSON_PATH = "json_path:"
+
+
+def compile_transform(transform: str) -> JSONPath | CompoundJSONPath:
+    """Return the JSONPath that a transform names; raise `TransformError` if it names none."""
+    from jsonpath.exceptions import JSONPathError
+
+    if not transform.startswith(_JSON_PATH):
+        raise TransformError(
+            f"unknown transform {quote(transform)} (valid: json_path:<expression>)"
+        )
+    expression = transform.removeprefix(_JSON_PATH).strip()
+    if not expression:
+        raise TransformError(f"transform {quote(transform)} has no expression")
+    try:
+        return compile_json_path(expression)
+    except JSONPathError as error:
+        raise _malformed(transform, error) from None
+
+
+def _malformed(transform: str, error: Exception) -> TransformError:
+    reason = str(error).partition("\n")[0]  # the lines below draw the expression again
+    return TransformError(f"malformed transform {quote(transform)}: {reason}")

@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Required
+from dataclasses import field, replace
+from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
-from pydantic import Field, with_config
+from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, AssertionValueError, Reader
-from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
-from evalcore.checks.judge import Aggregation, JudgedCheck, JudgeKeys, Votes, read_judged
-from evalcore.checks.material import UnknownVariableError, material_of
-from evalcore.checks.metered_judges import MeteredJudges
-from evalcore.checks.prompt_program import PromptProgram, PromptValue, read_prompt
-from evalcore.checks.scale import Bounds
-from evalcore.checks.subject import Subject
-from evalcore.declared.types import Share, Text
+from evalcore.checks.base import (
+    STRICT,
+    AssertionValueError,
+    Bounds,
+    Check,
+    MeteredJudges,
+    Reader,
+    Scale,
+    Subject,
+    passing_score,
+    share,
+)
+from evalcore.checks.program import (
+    DEFAULT_TIMEOUT_MS,
+    Duration,
+    Program,
+    payload_of,
+    run_program,
+    unified_diff,
+)
+from evalcore.checks.tools import tool_calls_of
+from evalcore.declared.base import Declared
+from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.errors import TargetError
+from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel, Vote
+from evalcore.judging.prompts import (
+    conversation_text,
+    escape_variables,
+    expected_text,
+    json_text,
+    variables_of,
+)
 from evalcore.judging.rubrics import (
     DEFAULT_PROMPT,
     Criterion,
@@ -34,6 +56,360 @@ from evalcore.mistakes.foreign_text import one_line
 from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.trust.attachments import with_file_texts
+
+
+class Judge(Declared):
+    """A judge: a target's name (none: the suite's), and what is laid over its options."""
+
+    name: Text | None = None
+    model: Text | None = None
+    temperature: Weight | None = None
+
+    @property
+    def spec(self) -> JudgeSpec:
+        """The judge as it is asked."""
+        return JudgeSpec(self.name, self.model, self.temperature)
+
+
+Votes = Annotated[int, Field(ge=1, le=100)]
+Aggregation = Literal["mean", "median", "majority"]
+
+
+class JudgedCheck(Check):
+    """A check by judges: which, how often each is asked, and how their scores become one."""
+
+    nested: ClassVar[bool] = True
+    measure_scale: ClassVar[Scale] = share("the score")
+
+    judges: list[Judge] = field(default_factory=list)
+    votes: Votes = 1
+    aggregation: Aggregation = "mean"
+    threshold: OrAbsent[Share] = None
+    prompt: str | None = None
+
+    @property
+    def panel(self) -> Panel:
+        """Who is asked."""
+        judges = tuple(judge.spec for judge in self.judges) or (JudgeSpec(),)
+        return Panel(judges, self.votes, self.aggregation)
+
+
+@with_config(STRICT)
+class JudgeEntry(TypedDict, total=False):
+    """One judge of several: a target, and what is laid over its options."""
+
+    name: Text
+    target: Text
+    model: Text
+    temperature: Weight
+
+
+JudgeItem = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[JudgeEntry, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+class JudgeKeys(TypedDict, total=False):
+    """The keys that say who judges: one judge or several."""
+
+    judge: Text
+    target: Text
+    judges: Annotated[list[JudgeItem], Field(min_length=1)]
+    model: Text
+    temperature: Weight
+
+
+def read_judged(written: Mapping[str, Any], reader: Reader) -> dict[str, Any]:
+    """Return the fields of a `JudgedCheck` but for its prompt."""
+    return {
+        "judges": reader.judges(written),
+        "votes": written.get("votes", 1),
+        "aggregation": written.get("aggregation", "mean"),
+        "threshold": passing_score(written),
+    }
+
+
+# Of what a built-in prompt shows beside the output; a prompt that names it gets all of it.
+_MOST_UNASKED: Final = 64 * 1024
+
+
+class UnknownVariableError(ValueError):
+    """A prompt has a variable that has no value for this item."""
+
+
+def material_of(
+    subject: Subject, prompt: str | None, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the texts of the prompt's variables and of those that a judge always sees.
+
+    Attached files stand in them with their text. The metadata, tool calls and changes of files are
+    there for a built-in prompt (None, or one that begins with the built-in text) and for one that
+    names them. Raise `UnknownVariableError` for one without a value. `more` are texts of the
+    assertion's own.
+    """
+    case, folder = subject.case, subject.context.folder
+    texts = {
+        "input": conversation_text(with_file_texts(case.input, folder)),
+        "output": subject.output,
+        "expected_output": expected_text(with_file_texts(case.expected_output, folder)),
+        "criteria": case.criteria or "",
+        **(more or {}),
+    }
+    if prompt is None or prompt.startswith(DEFAULT_PROMPT):
+        if case.metadata:
+            texts["metadata"] = json_text(dict(case.metadata))
+        texts["tool_calls"] = _up_to_the_limit(_calls_text(subject))
+        texts["file_changes"] = _up_to_the_limit(unified_diff(subject.evidence) or "")
+    for name in () if prompt is None else variables_of(prompt):
+        if name not in texts:
+            texts[name] = _value(name, subject, texts)
+    return texts
+
+
+def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
+    if name in {"metadata", "metadata_json"}:
+        return json_text(dict(subject.case.metadata))
+    if name.startswith("metadata."):
+        return _metadata(name, subject.case.metadata)
+    if name in {"input_text", "question"}:
+        return texts["input"]
+    if name in {"output_text", "answer", "candidate_answer"}:
+        return texts["output"]
+    if name in {"expected_output_text", "reference_answer"}:
+        return texts["expected_output"]
+    if name == "tool_calls":
+        return _calls_text(subject)
+    if name == "file_changes":
+        return unified_diff(subject.evidence) or ""
+    raise UnknownVariableError(f"the prompt has a variable {{{{{name}}}}} that has no value here")
+
+
+def _calls_text(subject: Subject) -> str:
+    return "\n".join(json_text(dict(call)) for call in tool_calls_of(subject.evidence))
+
+
+def _up_to_the_limit(text: str) -> str:
+    """Return a text that no prompt asked for, cut where it is longer than a shown file."""
+    if len(text) <= _MOST_UNASKED:
+        return text
+    return f"{text[:_MOST_UNASKED]}\n[cut: the first {_MOST_UNASKED} of {len(text)} characters]"
+
+
+def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
+    value: Any = metadata
+    for part in name.split(".")[1:]:
+        if not isinstance(value, Mapping) or part not in value:
+            raise UnknownVariableError(f"the prompt asks for {{{{{name}}}}}, which the case lacks")
+        value = value[part]
+    return value if isinstance(value, str) else json_text(value)
+
+
+class StoredCriterion(Declared):
+    """One criterion; `levels` are the scores that a judge may give it, and what they mean."""
+
+    id: str
+    outcome: str
+    weight: float = 1.0
+    required: float | None = None
+    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
+
+
+@with_config(STRICT)
+class ScoreRange(TypedDict, total=False):
+    """What a range of scores means."""
+
+    score_range: Required[Annotated[list[Weight], Field(min_length=2, max_length=2)]]
+    outcome: Required[Text]
+
+
+def _texts(value: object) -> object:
+    """Return a mapping of scores with text as its keys, as JSON has them."""
+    if not isinstance(value, dict):
+        return value
+    numbers = all(isinstance(key, int | float) and not isinstance(key, bool) for key in value)
+    return {f"{key:g}": meaning for key, meaning in value.items()} if numbers else value
+
+
+ScoreRanges = Annotated[
+    Annotated[list[ScoreRange], Field(min_length=1), Tag("<list>")]
+    | Annotated[dict[str, Text], BeforeValidator(_texts), Field(min_length=1), Tag("<mapping>")],
+    Discriminator(lambda value: "<list>" if isinstance(value, list) else "<mapping>"),
+]
+
+
+@with_config(STRICT)
+class CriterionShape(TypedDict, total=False):
+    """One criterion of a rubric; with `score_ranges` it is scored, else it is met or not."""
+
+    id: Text
+    outcome: Text
+    description: Text
+    weight: Weight
+    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
+    min_score: Share
+    score_ranges: ScoreRanges
+    required_min_score: Annotated[int, Field(ge=0, le=10)]
+    operator: Literal["correctness", "contradiction"]
+
+
+CriterionItem = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[CriterionShape, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+def _listed(value: object) -> object:
+    """Return a criterion on its own as the list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+Criteria = Annotated[list[CriterionItem], BeforeValidator(_listed), Field(min_length=1)]
+
+# What an operator says to the judge, who sees one text for each criterion.
+_OPERATORS: Final = {
+    "correctness": (
+        "{} (met only if the output states or supports this; leaving it out does not meet it)"
+    ),
+    "contradiction": (
+        "The output makes no claim that contradicts this: {} (it need not mention it)"
+    ),
+}
+
+
+def read_criteria(raw: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return criteria as `Criterion` takes them; raise `AssertionValueError`."""
+    criteria: list[dict[str, Any]] = []
+    for index, written in enumerate(raw):
+        entry = {"outcome": written} if isinstance(written, str) else dict(written)
+        criteria.append(_criterion(entry, index))
+    ids = [criterion["id"] for criterion in criteria]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise AssertionValueError(f"two criteria have the id '{name}'")
+    if not any(criterion["weight"] for criterion in criteria):
+        raise AssertionValueError("no criterion has any weight")
+    return criteria
+
+
+def _criterion(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
+    where = f"criteria[{index}]"
+    if "outcome" in entry and "description" in entry:
+        raise AssertionValueError(f"{where}: 'description' is another name of 'outcome'; keep one")
+    outcome = entry.get("outcome", entry.get("description"))
+    levels = _levels(entry["score_ranges"], where) if "score_ranges" in entry else []
+    if outcome is None and not levels:
+        raise AssertionValueError(f"{where}: 'outcome' is required: what the output has to do")
+    if "required_min_score" in entry:
+        if "min_score" in entry:
+            message = "'required_min_score' (0 to 10) and 'min_score' (0 to 1) are both given"
+            raise AssertionValueError(f"{where}: {message}; keep one")
+        entry = {**entry, "min_score": entry["required_min_score"] / 10}
+    if "min_score" in entry and entry.get("required") not in (None, True, False):
+        raise AssertionValueError(f"{where}: 'required' and 'min_score' are both numbers; keep one")
+    return {
+        "id": entry.get("id") or f"criterion-{index + 1}",
+        "outcome": _OPERATORS.get(entry.get("operator", ""), "{}").format(
+            outcome or "; ".join(meaning for _, meaning in levels)
+        ),
+        "weight": float(entry.get("weight", 1.0)),
+        "required": _required(entry, levels),
+        "levels": levels,
+    }
+
+
+def _required(entry: Mapping[str, Any], levels: Sequence[Any]) -> float | None:
+    if entry.get("required") is False:
+        return None
+    if "min_score" in entry:
+        return float(entry["min_score"])
+    required = entry.get("required")
+    if required is True:
+        return 0.8 if levels else 1.0
+    return None if required is None else float(required)
+
+
+def _levels(raw: Any, where: str) -> list[tuple[float, str]]:
+    """Return the scores of a criterion and what they mean, the lowest first."""
+    levels: list[tuple[float, str]] = []
+    if isinstance(raw, Mapping):
+        for key, meaning in raw.items():
+            try:
+                levels.append((float(key), meaning))
+            except ValueError:
+                message = f"{where}: score_ranges: '{key}' is no number"
+                raise AssertionValueError(message) from None
+    else:
+        for score_range in raw:
+            low, high = score_range["score_range"]
+            if low > high:
+                message = f"{where}: score_ranges: [{low:g}, {high:g}] begins after its end"
+                raise AssertionValueError(message)
+            levels.extend((edge, score_range["outcome"]) for edge in dict.fromkeys((low, high)))
+    levels.sort(key=lambda level: level[0])
+    if levels[0][0] < 0 or levels[-1][0] <= 0:
+        raise AssertionValueError(f"{where}: score_ranges: scores go from 0 up to more than 0")
+    return [(float(score), meaning) for score, meaning in levels]
+
+
+@with_config(STRICT)
+class PromptProgramShape(TypedDict, total=False):
+    """A program that prints the prompt; `script` is another name of `command`."""
+
+    command: TextOrTexts
+    script: TextOrTexts
+    config: dict[str, Any]
+    cwd: Text
+    timeout_ms: Duration
+
+
+PromptValue = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[PromptProgramShape, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+class PromptProgram(Declared):
+    """A program that reads what a `code-grader` reads, and prints the prompt."""
+
+    command: TextOrTexts
+    config: dict[str, Any] | None = None
+    cwd: Text | None = None
+    timeout_ms: Annotated[float, Field(gt=0)] = DEFAULT_TIMEOUT_MS
+
+    async def prompt_for(self, subject: Subject) -> str | Verdict:
+        """Return the prompt for an item, or the verdict that the program failed.
+
+        What the program prints is no template: it may hold the output, and what looks like a
+        variable there is none.
+        """
+        program = Program(self.command, self.cwd, None, self.timeout_ms)
+        payload = payload_of(self.config, subject, "text")
+        printed = await run_program(program, payload, subject)
+        if isinstance(printed, Verdict):
+            return printed
+        text = printed.text.strip()
+        return escape_variables(text) if text else broken("the prompt's program printed nothing")
+
+
+def read_prompt(
+    written: Any, reader: Reader, config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a check that say its prompt: a text, a file's, or a program's.
+
+    `config` is that of a program without one of its own.
+    """
+    if not isinstance(written, Mapping):
+        return {"prompt": reader.prompt(written)}
+    keys = [key for key in ("command", "script") if key in written]
+    if len(keys) != 1:
+        message = "is a text, or {command, config}: a program that prints the prompt"
+        raise AssertionValueError(message, "prompt")
+    program = {} if config is None else {"config": dict(config)}
+    program |= {key: value for key, value in written.items() if key not in keys}
+    return {"prompt": None, "prompt_program": {"command": written[keys[0]], **program}}
+
 
 DEFAULT_THRESHOLD = 0.8
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from evalcore.checks.base import AssertionValueError, Check
-from evalcore.checks.scale import Scale
-from evalcore.checks.subject import Subject
-from evalcore.declared.types import OrAbsent, Weight
-from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
-from evalcore.model.tolerance import is_below
+from evalcore.checks.base import (
+    AssertionValueError,
+    Check,
+    Scale,
+    Subject,
+    aspect,
+    by_aspects,
+    passing_score,
+    share,
+)
+from evalcore.checks.tools import calls_of
+from evalcore.declared.types import OrAbsent, Share, Weight
+from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
+from evalcore.model.tolerance import is_below, reaches
 
 NOT_MEASURED = "not measured"
 _WORST = (Outcome.FAILED, Outcome.BLOCKED)
@@ -140,3 +148,107 @@ def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
     if not is_below(threshold, measured):
         return Verdict(Outcome.PASSED, 1.0, actual=actual, expected=expected)
     return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)
+
+
+DEFAULT_TOLERANCE: Final = 0.2
+MAXIMA: Final = {
+    "max_tool_calls": "tool calls",
+    "max_llm_calls": "model calls",
+    "max_tokens": "tokens",
+    "max_cost_usd": "USD",
+    "max_duration_ms": "ms",
+}
+# Tools that only look, by what coding agents call them.
+_LOOKING: Final = frozenset(
+    {"read", "grep", "glob", "search", "list", "ls", "find", "view", "cat", "fetch", "get"}
+)
+
+
+class ExecutionMetrics(Check):
+    """Each maximum that is set is kept; the score is the share of those that are.
+
+    Blocked, with their names, if some of the measures were not taken.
+    """
+
+    measure_scale: ClassVar[Scale] = share("the score")
+
+    max_tool_calls: Weight | None = None
+    max_llm_calls: Weight | None = None
+    max_tokens: Weight | None = None
+    max_cost_usd: Weight | None = None
+    max_duration_ms: Weight | None = None
+    target_exploration_ratio: Share | None = None
+    exploration_tolerance: Weight = DEFAULT_TOLERANCE
+    threshold: Share | None = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare each measure."""
+        measured = _measured(subject)
+        names = [name for name in measured if getattr(self, name) is not None]
+        missing = [name for name in names if measured[name] is None]
+        if missing:
+            return blocked(f"{NOT_MEASURED}: {', '.join(missing)}")
+        aspects = [self._aspect(name, measured[name] or 0.0) for name in names]
+        actual = ", ".join(
+            f"{measured[name]:g} {MAXIMA.get(name, 'exploration')}" for name in names
+        )
+        return by_aspects(aspects, self.threshold, actual=actual)
+
+    def _aspect(self, name: str, value: float) -> dict[str, Any]:
+        bound: float = getattr(self, name)
+        if name in MAXIMA:
+            text = f"{value:g} {MAXIMA[name]}, at most {bound:g}"
+            return aspect(text, not is_below(bound, value))
+        tolerance = self.exploration_tolerance
+        text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
+        return aspect(text, reaches(tolerance, abs(value - bound)))
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `execution-metrics` means."""
+        names = cls.__annotations__.keys()
+        fields = {key: value for key, value in written.items() if key in names}
+        if not any(key.startswith(("max_", "target_")) for key in fields):
+            raise AssertionValueError("checks nothing: give at least one maximum")
+        return "execution-metrics", {**fields, "threshold": passing_score(written)}
+
+
+def _measured(subject: Subject) -> dict[str, float | None]:
+    details, metrics = subject.evidence.details, subject.metrics
+    calls = calls_of(subject.evidence)
+    models = details.get("calls")
+    if models is None and "messages" in details:
+        models = [message for message in details["messages"] if message.get("role") == "assistant"]
+    looking = [call for call in calls or () if _looks(call.name)]
+    complete = None not in {metrics.input_tokens, metrics.output_tokens}
+    return {
+        "max_tool_calls": None if calls is None else len(calls),
+        "max_llm_calls": None if models is None else len(models),
+        "max_tokens": metrics.total_tokens if complete else None,
+        "max_cost_usd": metrics.cost_usd,
+        "max_duration_ms": metrics.latency_ms,
+        "target_exploration_ratio": len(looking) / len(calls) if calls else None,
+    }
+
+
+def _looks(name: str) -> bool:
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+    parts = words.replace("_", " ").replace("-", " ").split()
+    return bool(parts) and (parts[0] in _LOOKING or "".join(parts) in _LOOKING)
+
+
+class ScriptScore(Check):
+    """The score of the statements reaches the case's threshold; the message holds the warnings."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Read the score from the evidence."""
+        details = subject.evidence.details
+        score = details.get("score")
+        if not isinstance(score, int | float):
+            return broken("the evidence has no score: it is not of a script suite")
+        threshold = subject.case.threshold
+        passed = reaches(score, 1.0 if threshold is None else threshold)
+        message = "; ".join(details.get("warnings", ()))
+        if passed and score == 1.0 and not message:
+            return PASSED  # which many tests share
+        return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(score), message)

@@ -3,30 +3,416 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Annotated, Any, ClassVar, Final, NamedTuple
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check, Reader
-from evalcore.checks.graded import scored
-from evalcore.checks.grader_calls import MAX_CALLS, GraderAccess, GraderCalls
-from evalcore.checks.grader_environment import environment_of, with_values
-from evalcore.checks.grader_payload import OutputAs, payload_of
-from evalcore.checks.judge import passing_score
-from evalcore.checks.metered_judges import MeteredJudges
-from evalcore.checks.scale import Scale, share
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import (
+    AssertionValueError,
+    Check,
+    MeteredJudges,
+    Reader,
+    Scale,
+    Subject,
+    passing_score,
+    scored,
+    share,
+)
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
-from evalcore.errors import EvalError
+from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded, parse
+from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
+from evalcore.judging.prompts import conversation_text, expected_text
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.trust.secret_options import secret_options
-from evalcore.trust.text import last_words, tail_line
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.exchange import SkippedError
+from evalcore.model.messages import message_array
+from evalcore.settings import read_settings
+from evalcore.trust.attachments import attached_paths, with_file_texts, with_files
+from evalcore.trust.secret_options import resolved, secret_options, telling_values
+from evalcore.trust.text import last_words, redact, tail_line
+from evalcore.trust.variables import (
+    MARK,
+    Variables,
+    nearest_env_file,
+    substituted,
+    suite_variables,
+    variables_from,
+)
+
+MAX_CALLS: Final = 50
+_DEFAULT: Final = "default"
+
+
+class GraderAccess(NamedTuple):
+    """What a program may call: so many times the judge, or the targets named here."""
+
+    max_calls: int
+    targets: tuple[str, ...] = ()
+
+
+class GraderCalls:
+    """The calls that one run of a program makes.
+
+    `skipped` says that a limit of the run ended them, `unknown` are targets that it asked for and
+    may not ask.
+    """
+
+    def __init__(self, access: GraderAccess, judges: Judges) -> None:
+        self._access, self._judges = access, judges
+        self.count = 0
+        self.skipped: SkippedError | None = None
+        self.unknown: dict[str, None] = {}
+
+    @asynccontextmanager
+    async def variables(self) -> AsyncIterator[dict[str, str]]:
+        """Serve calls until the block ends; the environment tells the program where."""
+        from evalcore.providers.http import loopback_server  # imports aiohttp
+
+        answers = {
+            "GET /info": self._info,
+            "POST /invoke": self._invoke,
+            "POST /invokeBatch": self._invoke_batch,
+        }
+        async with loopback_server(answers) as server:
+            yield {
+                "AGENTV_TARGET_PROXY_URL": server.url,
+                "AGENTV_TARGET_PROXY_TOKEN": server.token,
+            }
+
+    async def _info(self, _path: str, _value: Any) -> tuple[int, Any]:
+        return (
+            200,
+            {
+                "targetName": _DEFAULT,
+                "maxCalls": self._access.max_calls,
+                "callCount": self.count,
+                "availableTargets": [_DEFAULT, *self._access.targets],
+            },
+        )
+
+    async def _invoke(self, _path: str, value: Any) -> tuple[int, Any]:
+        problem = self._problem(value)
+        if problem is not None:
+            return (400, {"error": problem})
+        if self.count >= self._access.max_calls:
+            return (429, {"error": f"Max calls exceeded (limit: {self._access.max_calls})"})
+        try:
+            return (200, _reply(await self._ask(value)))
+        except (TargetError, SkippedError) as error:
+            return (500, {"error": str(error)})
+
+    async def _invoke_batch(self, _path: str, value: Any) -> tuple[int, Any]:
+        requests = value.get("requests") if isinstance(value, Mapping) else None
+        if not isinstance(requests, list):
+            return (400, {"error": "Missing required field: requests (array)"})
+        limit = self._access.max_calls
+        if self.count + len(requests) > limit:
+            counts = f"current: {self.count}, batch: {len(requests)}, limit: {limit}"
+            return (429, {"error": f"Batch would exceed max calls ({counts})"})
+        responses: list[dict[str, Any]] = []
+        for request in requests:
+            problem = self._problem(request)
+            try:
+                if problem is None:
+                    responses.append(_reply(await self._ask(request)))
+            except (TargetError, SkippedError) as error:
+                problem = str(error)
+            if problem is not None:
+                responses.append({"output": [], "rawText": f"Error: {problem}"})
+        return (200, {"responses": responses})
+
+    def _problem(self, request: Any) -> str | None:
+        question = request.get("question") if isinstance(request, Mapping) else None
+        if not isinstance(question, str) or not question:
+            return "Missing required field: question"
+        name = request.get("target")
+        if name in (None, _DEFAULT) or name in self._access.targets:
+            return None
+        self.unknown[str(name)] = None
+        available = ", ".join([_DEFAULT, *self._access.targets])
+        return f"Unknown target '{name}'. Available: {available}"
+
+    async def _ask(self, request: Mapping[str, Any]) -> JudgeAnswer:
+        name, system = request.get("target"), request.get("systemPrompt")
+        question = JudgeQuestion(
+            system if isinstance(system, str) else "", str(request["question"]), {}
+        )
+        self.count += 1
+        try:
+            return await self._judges.ask(JudgeSpec(None if name == _DEFAULT else name), question)
+        except SkippedError as error:
+            self.skipped = error
+            raise
+
+
+def _reply(answer: JudgeAnswer) -> dict[str, Any]:
+    metrics = answer.metrics
+    reply = {
+        "output": [{"role": "assistant", "content": answer.text}],
+        "rawText": answer.text,
+    }
+    if metrics.total_tokens is None:
+        return reply
+    usage = {"input": metrics.input_tokens or 0, "output": metrics.output_tokens or 0}
+    return {**reply, "tokenUsage": usage}
+
+
+class GraderEnvironment(NamedTuple):
+    """The variables with their values, and those values that are secret."""
+
+    variables: dict[str, str]
+    secrets: tuple[str, ...]
+
+    def clean(self, text: str) -> str:
+        """Return the text without the secrets."""
+        return redact(text, self.secrets)
+
+
+def with_values(value: Any, folder: Path) -> Any:
+    """Return what a program is told, in which the values of variables stand for their references.
+
+    Raise `TargetError` that names a variable that a suite of `folder` may not read or is not set.
+    """
+    variables: Variables | None = None
+
+    def replacement(match: re.Match[str]) -> str:
+        nonlocal variables
+        variables = variables or suite_variables(folder)
+        name = match[1]
+        if not variables.may_read(name):
+            message = f"the grader may not read the environment variable {name}"
+            raise TargetError("secret", f"{message}; name it in a .env file")
+        text = variables.value(name, match[2])
+        if text is None:
+            message = f"the environment variable {name} of the grader is not set"
+            raise TargetError("secret", f"{message} in the process that runs the suite")
+        return text
+
+    return _filled(value, replacement)
+
+
+def _filled(value: Any, replacement: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(value, str):
+        return substituted(value, replacement)
+    if isinstance(value, Mapping):
+        return {key: _filled(member, replacement) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(member, replacement) for member in value]
+    return value
+
+
+def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironment:
+    """Return the environment for `env:` as it is written in a suite of `folder`.
+
+    What stands for a `${{ NAME }}` is secret, and what is called a secret. Raise `TargetError`
+    that names a variable that may not be read or is not set.
+    """
+    values = dict(written)
+    secrets = set(telling_values(values))
+    if any(MARK in text for text in values.values()):
+        path = nearest_env_file(folder)
+        names = read_settings(os.environ, Path.cwd()).readable_names
+        variables = variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
+        values = resolved({"env": values}, folder, variables)[0]["env"]
+        secrets |= {values[name] for name, text in written.items() if MARK in text}
+    return GraderEnvironment(values, tuple(secrets))
+
+
+_MODES: Final = {"added": "new file mode 100644\n", "deleted": "deleted file mode 100644\n"}
+
+
+def unified_diff(evidence: Evidence) -> str | None:
+    """Return the changes of files as one text; None where no workspace was looked at.
+
+    Each file begins with git's line `diff --git`. A file without a diff (too long, no text) has a
+    line that says what happened to it.
+    """
+    changes = evidence.details.get("file_changes")
+    if changes is None or isinstance(changes, str):
+        return changes
+    return "".join(_diff_of(change) for change in changes if isinstance(change, Mapping))
+
+
+def _diff_of(change: Mapping[str, Any]) -> str:
+    path, kind = change.get("path"), str(change.get("change", "changed"))
+    text = change.get("diff") or f"{kind}: {path}"
+    end = "" if text.endswith("\n") else "\n"
+    return f"diff --git a/{path} b/{path}\n{_MODES.get(kind, '')}{text}{end}"
+
+
+OutputAs = Literal["text", "messages"]
+_ARGUMENTS: Final = ("input", "arguments", "args")
+_FAILED: Final = frozenset({"error", "timeout", "cancelled"})
+
+
+def payload_of(
+    config: Mapping[str, Any] | None, subject: Subject, output_as: OutputAs = "text"
+) -> dict[str, Any]:
+    """Return what the program reads (docs/reference/graders.md, `code-grader`).
+
+    `output_as` messages is the shape of AgentV before v4.38: `output` has the messages of the
+    answer.
+    """
+    case, metrics, folder = subject.case, subject.metrics, subject.context.folder
+    input_messages = with_files(_messages(case.input, "user"), folder)
+    answered = _answered(subject)
+    trace = _trace(subject, [*input_messages, *answered], answered)
+    expected = _messages(case.expected_output, "assistant")
+    text = {
+        "input_text": conversation_text(with_file_texts(case.input, folder)),
+        "output_text": subject.output,
+        "expected_output_text": expected_text(case.expected_output),
+    }
+    return {
+        "criteria": case.criteria or "",
+        "input": input_messages,
+        "output": answered if output_as == "messages" else subject.output,
+        "expected_output": with_files(expected, folder),
+        "messages": trace["messages"],
+        "output_messages": answered,
+        **text,
+        **(_before_4_9(text) if output_as == "messages" else {}),
+        "input_files": _paths(case.input, folder),
+        "metadata": dict(case.metadata),
+        "trace": trace,
+        "trace_summary": {name: trace[name] for name in _SUMMARY if name in trace},
+        "token_usage": _usage(metrics),
+        "cost_usd": metrics.cost_usd,
+        "duration_ms": metrics.latency_ms,
+        "start_time": None,
+        "end_time": None,
+        "file_changes": unified_diff(subject.evidence),
+        "workspace_path": _workspace_of(subject),
+        "config": config,
+    }
+
+
+_SUMMARY: Final = ("event_count", "tool_calls", "error_count", "tool_durations", "llm_call_count")
+
+
+def _messages(value: Any, role: str) -> list[dict[str, Any]]:
+    return [_message(message) for message in message_array(value, role)]
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message without what is null, its tool calls as `{tool, input, output, id}`."""
+    plain = {key: value for key, value in message.items() if value is not None}
+    if "tool_calls" in plain:
+        calls = plain["tool_calls"]
+        plain["tool_calls"] = [_call(call) for call in calls if isinstance(call, Mapping)]
+    return plain
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    inner = function if isinstance(function, Mapping) else call
+    left = {"function", "name", *_ARGUMENTS}
+    plain = {key: value for key, value in call.items() if key not in left and value is not None}
+    arguments = next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), None)
+    with_input = {} if arguments is None else {"input": arguments}
+    return {**plain, "tool": str(call.get("tool") or inner.get("name") or ""), **with_input}
+
+
+def _answered(subject: Subject) -> list[dict[str, Any]]:
+    """Return the messages of the answer; the last one of the assistant has a content."""
+    left = subject.evidence.details.get("messages")
+    listed = left if isinstance(left, list | tuple) else ()
+    messages = [_message(each) for each in listed if isinstance(each, Mapping) and "role" in each]
+    return messages or [{"role": "assistant", "content": subject.output}]
+
+
+def _paths(value: Any, folder: Path) -> list[str]:
+    try:
+        return [str(path) for path in attached_paths(value, folder)]
+    except EvalError:  # removed since the suite was loaded
+        return []
+
+
+def _usage(metrics: Metrics) -> dict[str, int] | None:
+    if metrics.total_tokens is None:
+        return None
+    usage = {"input": metrics.input_tokens or 0, "output": metrics.output_tokens or 0}
+    return usage | metrics.usage_parts
+
+
+def _trace(
+    subject: Subject, messages: Sequence[Mapping[str, Any]], answered: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    calls = [call for message in answered for call in message.get("tool_calls", ())]
+    counts = Counter(call["tool"] for call in calls)
+    durations: dict[str, list[float]] = {}
+    for call in calls:
+        if isinstance(call.get("duration_ms"), int | float):
+            durations.setdefault(call["tool"], []).append(call["duration_ms"])
+    details, metrics = subject.evidence.details, subject.metrics
+    measures = {
+        "token_usage": _usage(metrics),
+        "cost_usd": metrics.cost_usd,
+        "duration_ms": metrics.latency_ms,
+    }
+    return {
+        "event_count": len(calls),
+        "tool_calls": dict(counts),
+        "tool_names": sorted(counts),
+        "tool_calls_by_name": dict(counts),
+        "error_count": sum(1 for call in calls if call.get("status") in _FAILED),
+        **({"tool_durations": durations} if durations else {}),
+        "llm_call_count": sum(1 for message in answered if message["role"] == "assistant"),
+        "messages": list(messages),
+        "events": list(_events(messages)),
+        **{name: value for name, value in measures.items() if value is not None},
+        "calls": list(details.get("calls") or ()),
+        "errors": list(details.get("errors") or ()),
+    }
+
+
+def _events(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield an event for each message and each of its tool calls, in their order."""
+    ordinal = 0
+    for index, message in enumerate(messages):
+        plain = {key: message[key] for key in ("role", "content") if key in message}
+        name = f"message-{index}"
+        yield {"event_id": name, "ordinal": ordinal, "type": "message", "message": plain}
+        ordinal += 1
+        for position, call in enumerate(message.get("tool_calls", ())):
+            tool = {key: call[key] for key in ("input", "output", "status") if key in call}
+            yield {
+                "event_id": f"{name}-tool-{position}",
+                "parent_event_id": name,
+                "ordinal": ordinal,
+                "type": "tool_call",
+                "tool": {"name": call["tool"], **tool},
+            }
+            ordinal += 1
+
+
+def _before_4_9(text: Mapping[str, str]) -> dict[str, Any]:
+    """Return the names that older SDKs require."""
+    return {
+        "question": text["input_text"],
+        "answer": text["output_text"],
+        "candidate_answer": text["output_text"],
+        "reference_answer": text["expected_output_text"],
+        "guideline_files": [],
+    }
+
+
+def _workspace_of(subject: Subject) -> str | None:
+    """Return the folder that the target worked in, or the one that an earlier run left."""
+    if subject.context.workspace is not None:
+        return str(subject.context.workspace)
+    left = subject.evidence.details.get("workspace")
+    return left if isinstance(left, str) and Path(left).is_dir() else None
+
 
 DEFAULT_TIMEOUT_MS: Final = 60_000.0
 _OUTPUT_LIMIT: Final = 8 << 20

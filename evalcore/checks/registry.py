@@ -122,7 +122,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         (Word(_W, "word-count", keys={}, keys_type="WordCountKeys", reads="read"),),
     ),
     "regex": CheckRow(
-        "regex",
+        "text",
         "Regex",
         (
             Word(_W, "regex", _PYTHON, _PATTERN, config=("flags",)),
@@ -199,10 +199,10 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "at-path": CheckRow("paths", "AtPath"),
     "at-path-later": CheckRow("paths", "AtPath", is_async=True),
-    "no-errors": CheckRow("behavior", "NoErrors", (Word(_S, "behavior.no_errors"),)),
-    "node-executed": CheckRow("behavior", "NodeExecuted", (Word(_S, "behavior.node_executed"),)),
+    "no-errors": CheckRow("paths", "NoErrors", (Word(_S, "behavior.no_errors"),)),
+    "node-executed": CheckRow("paths", "NodeExecuted", (Word(_S, "behavior.node_executed"),)),
     "node-invocations": CheckRow(
-        "behavior",
+        "paths",
         "NodeInvocations",
         (Word(_S, "behavior.node_invocations.max", keys={"node_id": "node_id", "value": "max"}),),
     ),
@@ -243,24 +243,24 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         is_async=True,
     ),
     "tool-trajectory": CheckRow(
-        "trajectory",
+        "tools",
         "ToolTrajectory",
         (Word(_T, "tool-trajectory", keys_type="TrajectoryKeys", reads="read"),),
     ),
-    "skill-trigger": CheckRow("skill_trigger", "SkillTrigger", (Word(_T, "skill-trigger"),)),
+    "skill-trigger": CheckRow("tools", "SkillTrigger", (Word(_T, "skill-trigger"),)),
     "field-accuracy": CheckRow(
-        "field_accuracy",
+        "fields",
         "FieldAccuracy",
         (Word(_T, "field-accuracy", reads="read"),),
         is_heavy=True,
     ),
     "execution-metrics": CheckRow(
-        "execution_metrics",
+        "measures",
         "ExecutionMetrics",
         (Word(_T, "execution-metrics", reads="read"),),
     ),
     "similar": CheckRow(
-        "similar",
+        "similarity",
         "Similar",
         (
             Word(_T, "similar", keys={}, keys_type="SimilarKeys", reads="read"),
@@ -276,12 +276,12 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
             Word(_S, "human", keys={}, keys_type="SuiteHumanKeys", reads="read"),
         ),
     ),
-    "script-score": CheckRow("script_score", "ScriptScore"),
+    "script-score": CheckRow("measures", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
-    "condition": CheckRow("conditions.check", "EvalCondition", is_async=True),
-    "custom": CheckRow("plugin", "Custom", is_async=True),
+    "condition": CheckRow("saved_eval", "EvalCondition", is_async=True),
+    "custom": CheckRow("python", "Custom", is_async=True),
     "python": CheckRow(
-        "plugin",
+        "python",
         "Python",
         (
             Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Required
+from contextlib import suppress
+from typing import Any, ClassVar, Literal, Protocol, Required
 
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check, Reader
-from evalcore.checks.scale import Bounds, Scale
-from evalcore.checks.subject import Subject
-from evalcore.mistakes.foreign_text import quote, quote_all, value_text
+from evalcore.checks.base import AssertionValueError, Bounds, Check, Fault, Reader, Scale, Subject
+from evalcore.mistakes.foreign_text import quote, quote_all, quote_pattern, value_text
 from evalcore.mistakes.wording import counted
-from evalcore.model.assertion import PASSED, Verdict, failed
+from evalcore.model.assertion import PASSED, Verdict, broken, failed
+from evalcore.patterns.bounded import compile_pattern
+from evalcore.patterns.errors import PatternError
 
 # White space and line terminators of ECMAScript; `str.strip` knows others.
 ECMASCRIPT_TRIMMED = (
@@ -260,3 +261,59 @@ class EqualsKeys(TypedDict, total=False):
     """The keys of `equals` in workflow files; with `config.mode: json` the value is JSON."""
 
     value: Required[Any]
+
+
+class Regex(Check):
+    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
+
+    An invalid pattern and a search that takes longer than the context allows are errors.
+    """
+
+    of_text: ClassVar[bool] = True
+    expected_field: ClassVar[str] = "pattern"
+
+    pattern: str
+    flags: str = ""
+    dialect: Literal["python", "ecmascript"] = "python"
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output."""
+        return match_text(self, subject.output, subject.context.regex_timeout_s)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the dialect does not allow the pattern or its flags."""
+        return pattern_faults(self)
+
+
+class HasPattern(Protocol):
+    """What a search needs of a check."""
+
+    @property
+    def pattern(self) -> str: ...  # noqa: D102 - fields
+    @property
+    def flags(self) -> str: ...  # noqa: D102 - fields
+    @property
+    def dialect(self) -> str: ...  # noqa: D102 - fields
+
+
+def pattern_faults(check: HasPattern) -> Iterator[Fault]:
+    """Yield that the dialect does not allow a check's pattern, or not with its flags."""
+    try:
+        compile_pattern(check.pattern, check.flags, check.dialect)
+    except PatternError as error:
+        field = "pattern"
+        if check.flags:
+            with suppress(PatternError):
+                compile_pattern(check.pattern, "", check.dialect)
+                field = "flags"
+        yield Fault((field,), str(error))
+
+
+def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:
+    """Return whether the pattern matches somewhere in the text, as a verdict."""
+    try:
+        pattern = compile_pattern(check.pattern, check.flags, check.dialect)
+        is_found = pattern.is_found_in(text, timeout_s)
+    except PatternError as error:
+        return broken(str(error))
+    return PASSED if is_found else failed(f"no match of {quote_pattern(check.pattern)}")

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from evalcore.checks.base import CheckContext
 from evalcore.checks.grading import grade
-from evalcore.checks.subject import CheckContext
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout

@@ -67,7 +67,7 @@ def _decided(question: GateQuestion, imports: ImportPolicy) -> tuple[GateResult,
     """Return what a gate decides; a custom one in a process of its own."""
     from evalcore.isolation.gate_calls import decide_in_process
 
-    apart = settings().isolation == Isolation.PROCESS
+    apart = Isolation(settings().isolation) is Isolation.PROCESS
 
     def elsewhere(gate: CustomGate, report: Mapping[str, Any]) -> GateResult:
         return decide_in_process(gate, report, imports)

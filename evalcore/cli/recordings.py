@@ -48,10 +48,11 @@ def list_command(store: str | None, as_json: bool) -> None:
 def show_command(key: str, store: str | None, as_json: bool) -> None:
     """Show one recording; KEY may be the first digits of its key."""
     library = Library(chosen_store(store))
-    recording = library.read(library.find(key))
-    if recording is None:
+    digest = library.find(key)
+    data = library.data(digest)
+    if data is None or library.read(digest) is None:
         raise UsageError(f"recording {key} was just deleted")
-    text = readable(recording.data)
+    text = readable(data)
     if as_json:
         click.echo(on_one_line(orjson.dumps(orjson.loads(text)).decode()))
     else:

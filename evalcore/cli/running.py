@@ -20,7 +20,7 @@ from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError, resumable
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
@@ -106,7 +106,7 @@ def _load(
 
 def _prepare(runner: str, flags: Mapping[str, Any]) -> int:
     """Return for how many processes the orchestrator's runs are planned; raise `UsageError`."""
-    from evalcore.runners import find_runner
+    from evalcore.pipeline.executors import find_runner
 
     return find_runner("prefect").prepare(runner, flags["workers"])
 
@@ -127,7 +127,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
         check_ready(suite, mode=options.mode, reuse=options.reuse is not None)
     if options.prefect:
-        from evalcore.runners import find_runner
+        from evalcore.pipeline.executors import find_runner
 
         find_runner("prefect").connect()
     decisions: list[Decision] = []
@@ -232,7 +232,7 @@ def _execute(
         execute = options.execute(policy, stopper, progress, workers)
         execute = replace(execute, objects=objects)
         if options.prefect:
-            from evalcore.runners import find_runner
+            from evalcore.pipeline.executors import find_runner
 
             with stopper:
                 find_runner("prefect").start(run, execute, options.runner, options.workers)

@@ -88,7 +88,7 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
     from evalcore.cli.main import call
     from evalcore.cli.options import settings
     from evalcore.cli.run import run
-    from evalcore.repository import repository_root
+    from evalcore.settings import repository_root
 
     notes = RoundNotes(orjson.loads(notes_file.read_bytes())["runs"])
     opened: OpenedFiles | None = None

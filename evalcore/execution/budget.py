@@ -1,7 +1,7 @@
 """The run's budget: what a call may cost is reserved before it and settled after it.
 
-Dollars and tokens alike. What other processes of the run spent counts. Safe in several threads,
-each with an event loop of its own.
+Dollars and tokens alike. What other processes of the run spent counts. Calls belong to one event
+loop; the allowance may come from another thread.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from evalcore.model.exchange import (
     ANTHROPIC_TOKENS,
@@ -25,37 +26,6 @@ from evalcore.model.exchange import (
     cut_of,
 )
 from evalcore.model.tolerance import ROUNDING, reaches
-
-T = TypeVar("T")
-
-
-class ThreadWaiter(Generic[T]):
-    """Waits for one value; created in the event loop that waits."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[T] = self._loop.create_future()
-        self.value: T | None = None
-
-    def set(self, value: T) -> bool:
-        """Pass the value, once; return False if the loop has ended."""
-        self.value = value
-        try:
-            self._loop.call_soon_threadsafe(self._resolve, value)
-        except RuntimeError:
-            return False
-        return True
-
-    def _resolve(self, value: T) -> None:
-        if not self._future.done():
-            self._future.set_result(value)
-
-    async def wait(self) -> T:
-        """Return the value. A cancelled caller looks at `value`: it may have come meanwhile."""
-        return await self._future
-
 
 # A call without a bound of its own gets this much until answers show what they need.
 FIRST_SHARE_TOKENS = 4_096
@@ -249,22 +219,21 @@ class RunBudget:
     async def reserve(self, demand: TokenDemand, concurrency: int) -> Grant:
         """Return the grant of a call, once running calls have left enough; else `SkippedError`."""
         with self._lock:
-            waiting = _WaitingCall(demand, concurrency, ThreadWaiter())
+            waiting = _WaitingCall(demand, concurrency)
             self._waiting.append(waiting)
             self._serve()
         try:
-            grant = await waiting.waiter.wait()
+            grant = await waiting.future
         # However the wait ends (cancelled, or closed with its loop), its grant must not be lost.
         except BaseException:
             with self._lock:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
-                grant_in_hand = waiting.waiter.value
-                if grant_in_hand is not None and grant_in_hand is not _NO_GRANT:
-                    self._release(grant_in_hand)
+                if waiting.grant is not None:
+                    self._release(waiting.grant)
                 self._serve()
             raise
-        if grant is _NO_GRANT:
+        if grant is None:
             raise self._exhausted()
         return grant
 
@@ -336,7 +305,7 @@ class RunBudget:
                 self.ask()
                 return
             self._waiting.popleft()
-            if not head.waiter.set(_NO_GRANT if grant is None else grant) and grant is not None:
+            if not head.set(grant) and grant is not None:
                 self._release(grant)
 
     def _size(self, demand: TokenDemand, concurrency: int) -> tuple[int | None, bool]:
@@ -396,13 +365,29 @@ class RunBudget:
         return SkippedError("budget", f"the run's budget is used up ({', '.join(bounds)})")
 
 
-class _WaitingCall(NamedTuple):
-    demand: TokenDemand
-    concurrency: int
-    waiter: ThreadWaiter[Grant]
+class _WaitingCall:
+    """A call that waits in its event loop for a grant, which may come from another thread."""
 
+    def __init__(self, demand: TokenDemand, concurrency: int) -> None:
+        import asyncio
 
-_NO_GRANT = Grant(0.0, 0, None, shared=False)
+        self.demand, self.concurrency = demand, concurrency
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Grant | None] = self._loop.create_future()
+        # A cancelled call looks at it: it may have come meanwhile.
+        self.grant: Grant | None = None
+
+    def set(self, grant: Grant | None) -> bool:
+        """Pass the grant (None: there will be none), once; return False if the loop has ended."""
+        self.grant = grant
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._resolve)
+            return True
+        return False
+
+    def _resolve(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self.grant)
 
 
 # A stopped run waits so long (seconds) for answers, which say what its last calls cost.

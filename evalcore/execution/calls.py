@@ -13,26 +13,30 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AsyncExitStack,
-    ExitStack,
     asynccontextmanager,
     contextmanager,
     suppress,
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from math import fsum
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from evalcore.checks.base import GradingThread
 from evalcore.checks.registry import HEAVY
-from evalcore.checks.subject import GradingThread
 from evalcore.errors import StoreError
-from evalcore.execution.adaptive import Slot
 from evalcore.execution.budget import Settlement, TokenDemand
-from evalcore.execution.limits import Refusal, RunLimits, items_of
-from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
+from evalcore.execution.limits import (
+    DEFAULT_POLICY,
+    Draw,
+    Refusal,
+    RetryPolicy,
+    RunLimits,
+    items_of,
+)
 from evalcore.execution.waits import Waits
 from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import (
@@ -51,41 +55,10 @@ from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyCha
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:
+    from evalcore.planning.expand import WorkItem
     from evalcore.providers.registry import Connections
+    from evalcore.recording.recorder import Recorder
     from evalcore.recording.redaction import Redaction
-
-
-class CallRecorder(Protocol):
-    """Finds recorded exchanges and saves new ones (recording.recorder); in any event loop."""
-
-    async def find(
-        self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
-    ) -> Reply | None:
-        """Return the recorded reply, or raise the recorded error; None: the call is to be made.
-
-        A missing recording raises `ProviderError` in a replay, a store that stays away
-        `StoreError`.
-        """
-
-    async def save(
-        self,
-        request: Request,
-        outcome: Reply | ProviderError,
-        *,
-        iteration: int,
-        invocation: int,
-        asker: str | None = None,
-    ) -> Reply:
-        """Return what is recorded now, or raise it if that is a failure.
-
-        Raises `StoreError` if the store does not confirm it.
-        """
-
-    def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
-        """Return the digest that names the exchange's recording; None if it can have none."""
-
-    def close(self) -> None:
-        """Wait for what is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +69,7 @@ class RunCallContext:
     """
 
     limits: RunLimits
-    recorder: CallRecorder | None = None
+    recorder: Recorder | None = None
     mode: str = Mode.LIVE
     retry: RetryPolicy = DEFAULT_POLICY
     draw: Draw = random.random
@@ -315,7 +288,7 @@ _BYTES_PER_TOKEN = 4
 
 
 class Session:
-    """The connections of one event loop, opened with the first call; an async context.
+    """The connections of one event loop, opened with the first call.
 
     `thread` is where items are graded that would hold up the loop.
     """
@@ -343,68 +316,45 @@ class Session:
             self._store_fault = self._store_fault or error
             raise
 
-    async def __aenter__(self) -> Session:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
     def connections(self) -> Connections:
-        """Return the connections, open until the context is left."""
+        """Return the connections, open until `close`."""
         if self._session is None:
             self._session = open_session()
         return self._session
 
 
 class Calls(NamedTuple):
-    """What makes the calls of the items of one worker, one item after another."""
+    """What the calls of all items of a run share."""
 
     context: RunCallContext
     session: Session
-    slot: Slot
 
     @property
     def refusal(self) -> ProviderError | None:
         """Why a provider has ended the run; None as long as providers answer."""
         return self.context.limits.gates.ended_by
 
-    def for_item(
-        self,
-        iteration: int,
-        clock: asyncio.Timeout | None = None,
-        item: int = 0,
-        asker: str | None = None,
-    ) -> ItemCalls:
-        """Return what makes the calls of one work item, for its target or for its judges.
-
-        The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit, for its slot, for the store. It goes on while it backs off. `asker` names its
-        case and variant, for recordings.
-        """
-        return ItemCalls(self, iteration, clock, item, asker)
-
 
 class ItemCalls:
-    """Calls of one work item (`Complete`), and the ledger of them."""
+    """Calls of one work item (`Complete`), for its target or for its judges, and their ledger.
+
+    The item's time limit `clock` stands still while it waits for others: for the budget, for a rate
+    limit, for the store. It goes on while it backs off.
+    """
 
     def __init__(
-        self,
-        calls: Calls,
-        iteration: int,
-        clock: asyncio.Timeout | None,
-        item: int = 0,
-        asker: str | None = None,
+        self, calls: Calls, item: WorkItem, clock: asyncio.Timeout | None, refusals: list[Refusal]
     ) -> None:
-        self._asker = asker
         self.ledger = CallLedger()
-        self.refusals: list[Refusal] = []
+        self.refusals = refusals
         self._calls = calls
         self._context = calls.context
         self._limits = calls.context.limits
-        self._iteration = iteration
         self._item = item
         self._observer = calls.context.observer
         self._clock = clock
@@ -416,36 +366,26 @@ class ItemCalls:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
         opened = self.ledger.begin()
         began_ns = 0 if self._observer is None else time.time_ns()
-        slot = self._calls.slot
         try:
-            await slot.begin_call()
             reply = await self._recorded_or_called(request, opened)
         except ProviderError as error:
             self.ledger.add_failure(opened, request, error)
             self._tell_end(request, error, began_ns)
             raise
-        finally:
-            slot.end_call()
         self.ledger.add_reply(opened, request, reply)
         self._tell_end(request, reply, began_ns)
         return reply
 
     def _tell_end(self, request: Request, outcome: Reply | ProviderError, began_ns: int) -> None:
         if self._observer is not None:
-            self._observer.tell(CallEnded(self._item, request, outcome, began_ns, time.time_ns()))
+            self._observer.tell(
+                CallEnded(self._item.number, request, outcome, began_ns, time.time_ns())
+            )
             self._observer.tell(ConcurrencyChanged(self._limits.window.limit))
 
     def keep_messages(self) -> None:
         """Keep what is sent and received in the ledger, if the run's redaction is known."""
         self.ledger.redaction = self._context.redaction
-
-    def _tell_retry(
-        self, request: Request, error: ProviderError, attempt: int, delay_s: float
-    ) -> None:
-        if self._observer is not None:
-            self._observer.tell(
-                CallRetried(self._item, request, error, attempt, delay_s, time.time_ns())
-            )
 
     async def _recorded_or_called(self, request: Request, opened: OpenCall) -> Reply:
         recorder = self._context.recorder
@@ -454,11 +394,13 @@ class ItemCalls:
         identity = request_digest(request.identity(), iteration=0, invocation=0)
         invocation = self._invocations.get(identity, 0)
         self._invocations[identity] = invocation + 1
-        call = {"iteration": self._iteration, "invocation": invocation}
+        item = self._item
+        call = {"iteration": item.iteration, "invocation": invocation}
+        asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
         opened.recording = recorder.key_of(request, **call)
         self._calls.session.raise_store_fault()
         with self.standing_still(), self._calls.session.noting_store_faults():
-            recorded = await recorder.find(request, **call, asker=self._asker)
+            recorded = await recorder.find(request, **call, asker=asker)
         if recorded is not None:
             return recorded if recorded.recorded else replace(recorded, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -471,7 +413,7 @@ class ItemCalls:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
-            return await recorder.save(request, outcome, **call, asker=self._asker)
+            return await recorder.save(request, outcome, **call, asker=asker)
 
     def _is_of_the_account(self, request: Request, error: ProviderError) -> bool:
         """Whether a failure says nothing of the question: a model's provider was never to be had.
@@ -496,15 +438,13 @@ class ItemCalls:
             attempt += 1
             try:
                 reply = await self._paid(request, demand, attempt, opened)
-                self._limits.note_outcome(endpoint, given_up=False)
                 gate.note_answer()
                 return reply
             except ProviderError as failed:
                 error = failed
                 error.attempts = attempt
-                self._limits.note_failure(endpoint, error)
-                policy = self._limits.retry_policy(endpoint, self._context.retry, error)
-                silence_s = self._limits.silence_s(endpoint)
+                gate.note_failure(error)
+                policy, silence_s = gate.bounded(self._context.retry), gate.silence_s
                 if error.retry_after_s:
                     waits_asked_for += 1
                     # Those that are answered meanwhile show that the wait is worth it.
@@ -517,7 +457,7 @@ class ItemCalls:
                     draw=draw,
                 )
                 if delay is None:
-                    self._limits.note_outcome(endpoint, given_up=error.retryable)
+                    gate.note_end(error)
                     if gate.refuses_all(error, endpoint.protocol):
                         self.refusals.append(Refusal(gate, error))
                     if error.retryable and error.retry_after_s:
@@ -531,18 +471,15 @@ class ItemCalls:
                     "delay_s": delay,
                 }
             )
-            self._tell_retry(original, error, attempt, delay)
+            if self._observer is not None:
+                self._observer.tell(
+                    CallRetried(self._item.number, original, error, attempt, delay, time.time_ns())
+                )
             if error.retry_after_s:  # waited at the provider's gate
                 continue
             waited_s += delay
-            with self._context.waits.entered(f"{_name(request)} retry ({error.kind})"):
-                if error.kind == ErrorKind.RATE:
-                    # A new item would ask the same provider.
-                    await asyncio.sleep(delay)
-                    continue
-                await self._calls.slot.pause(delay)
-                with self.standing_still():
-                    await self._calls.slot.regain()
+            with self._context.waits.entered(f"{request.endpoint.provider} retry ({error.kind})"):
+                await asyncio.sleep(delay)
 
     async def _paid(
         self, request: Request, demand: TokenDemand | None, attempt: int, opened: OpenCall
@@ -583,39 +520,26 @@ class ItemCalls:
     async def _within_rates(
         self, request: Request, send_once: Callable[[Request], Awaitable[Reply]]
     ) -> Reply:
-        """Return the reply of an attempt, made as soon as the provider's limits allow it."""
+        """Return the reply of an attempt, made as soon as the provider and its limits allow it."""
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
-        if rates is None and shared is None:
-            return await self._let_through(request, send_once)
-        tokens, waits = _guessed_tokens(request), self._context.waits
-        with ExitStack() as entered:
-            if rates is not None:
-                if rates.gate is not None and not rates.gate.try_enter():
-                    label = f"{_name(request)} max_concurrency"
-                    with waits.entered(label), self.standing_still():
-                        await rates.gate.enter()
-                if rates.gate is not None:
-                    entered.callback(rates.gate.leave)
-            with waits.entered(f"{_name(request)} rate limit"), self.standing_still():
+        provider, waits = request.endpoint.provider, self._context.waits
+        tokens = 0 if rates is None and shared is None else _guessed_tokens(request)
+        async with AsyncExitStack() as entered:
+            if rates is not None and rates.gate is not None:
+                with waits.entered(f"{provider} max_concurrency"), self.standing_still():
+                    await entered.enter_async_context(rates.gate)
+            with waits.entered(f"{provider} rate limit"), self.standing_still():
                 if shared is not None:
-                    await shared.take(request.endpoint.provider, tokens)
+                    await shared.take(provider, tokens)
                 if rates is not None:
                     await rates.passed(tokens)
-            reply = await self._let_through(request, send_once)
-            if rates is not None:
-                rates.correct(tokens, reply)
-            return reply
-
-    async def _let_through(
-        self, request: Request, send_once: Callable[[Request], Awaitable[Reply]]
-    ) -> Reply:
-        """Return the reply of an attempt, made when its provider lets calls through."""
-        gate = self._limits.gates.find(request)
-        async with AsyncExitStack() as entered:
-            label = f"{_name(request)} Retry-After"
-            with self._context.waits.entered(label), self.standing_still():
+            gate = self._limits.gates.find(request)
+            with waits.entered(f"{provider} Retry-After"), self.standing_still():
                 await entered.enter_async_context(gate.entered(self._context.retry.total_s))
-            return await send_once(request)
+            reply = await send_once(request)
+        if rates is not None:
+            rates.correct(tokens, reply)
+        return reply
 
     @asynccontextmanager
     async def turn_of(self, target: str) -> AsyncIterator[None]:
@@ -624,18 +548,12 @@ class ItemCalls:
         if limit is None or limit.gate is None:
             yield
             return
-        slot = self._calls.slot
-        if not limit.gate.try_enter():
-            await slot.begin_call()
-            try:
-                with self.standing_still():
-                    await limit.gate.enter()
-            finally:
-                slot.end_call()
+        with self.standing_still():
+            await limit.gate.acquire()
         try:
             yield
         finally:
-            limit.gate.leave()
+            limit.gate.release()
 
     async def _sent(self, request: Request) -> Reply:
         """Make one attempt; the window learns how it went.
@@ -686,11 +604,6 @@ def _asked_too_long(error: ProviderError, longest_s: float) -> ProviderError:
     reason = f"the provider asks to wait for {error.retry_after_s:g} s"
     message = f"{error.message}; {reason}, evalcore waits for {longest_s:g} s at most"
     return ProviderError(error.kind, message, error.status, error.retry_after_s, error.attempts)
-
-
-def _name(request: Request) -> str:
-    """Return what a person calls the provider of a request."""
-    return request.endpoint.provider
 
 
 def _guessed_tokens(request: Request) -> int:

@@ -1,10 +1,9 @@
-"""What bounds the calls of one run in one process, shared by all its threads."""
+"""What bounds the calls of one run in one process: providers, retries, prices, limits."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,13 +11,18 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
-from evalcore.execution.adaptive import AdaptiveConcurrency
 from evalcore.execution.budget import RunBudget, TokenDemand, TokenPrice, demand_of
-from evalcore.execution.rates import Clock, ConcurrencyGate, Rates, SharedRates
-from evalcore.execution.retry import RetryPolicy
+from evalcore.execution.rates import (
+    WHOLE,
+    AdaptiveConcurrency,
+    Clock,
+    ConcurrencyShare,
+    Rates,
+    SharedRates,
+)
 from evalcore.execution.row import FinishedItem
 from evalcore.model.evidence import TOKEN_PRICES
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
+from evalcore.model.exchange import ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
@@ -37,21 +41,71 @@ REFUSED_ITEMS = 3
 _FORBIDDEN = 403
 
 
+# Draws a number in [0, 1).
+Draw = Callable[[], float]
+
+
+class RetryPolicy(NamedTuple):
+    """How often a failed call is made again, and after how long.
+
+    Times in seconds. `attempts` counts the first call; `total_s` bounds all waiting of a call.
+
+    With ten attempts a provider that fails three times in ten loses one call in 170 000; a dead one
+    is given up after about fifteen seconds, one that has never answered after three.
+    """
+
+    attempts: int = 10
+    first_s: float = 0.25
+    # What fails now and then, while others are answered, is not worth a longer wait.
+    blip_s: float = 1.0
+    longest_s: float = 5.0
+    # A provider that refuses for the rest of a minute is worth waiting for.
+    longest_rate_s: float = 15.0
+    total_s: float = 300.0
+    # Most often an address is wrong, or a server was not started.
+    unheard_s: float = 3.0
+
+    def delay_s(
+        self,
+        error: ProviderError,
+        *,
+        attempt: int,
+        waited_s: float,
+        silence_s: float,
+        draw: Draw,
+    ) -> float | None:
+        """Return how long to wait after attempt number `attempt` (from 1) failed; None: give up.
+
+        Exponential with full jitter, but hardly longer than the provider has been silent
+        (`silence_s`). What it asks for (`Retry-After`) is waited as it says and uses up no
+        attempt. A call whose pauses would exceed `total_s` is given up.
+        """
+        if not error.retryable:
+            return None
+        if asked_s := error.retry_after_s:
+            return None if waited_s + asked_s > self.total_s else asked_s
+        if attempt >= self.attempts:
+            return None
+        longest = self.longest_rate_s if error.kind == ErrorKind.RATE else self.longest_s
+        bound = min(longest, self.first_s * 2.0 ** (attempt - 1), max(self.blip_s, silence_s))
+        delay = draw() * bound
+        return None if waited_s + delay > self.total_s else delay
+
+
+DEFAULT_POLICY = RetryPolicy()
+
+
 def provider_of(request: Request) -> tuple[str, str | None]:
     """Return what names a provider: its host (or its name in any-llm) and the key it is asked with.
 
     Two targets with one host and one key share the provider's limits and its credit.
     """
     endpoint = request.endpoint
-    host = host_of(endpoint)
+    # Scheme, host and port: what lies behind them may differ from call to call.
+    host = "/".join(endpoint.base_url.split("/", 3)[:3])
     if not host:
         host = f"{endpoint.protocol}:{request.model.partition(':')[0]}"
     return host, endpoint.api_key
-
-
-def host_of(endpoint: Endpoint) -> str:
-    """Return scheme, host and port: what lies behind them may differ from call to call."""
-    return "/".join(endpoint.base_url.split("/", 3)[:3])
 
 
 class ProviderGate:
@@ -59,7 +113,7 @@ class ProviderGate:
 
     After a wait it lets through as many calls as were answered between the two waits before, and
     then twice as many as long as they are answered: a provider that counts calls in a window
-    refuses one or two in each.
+    refuses one or two in each. It also knows how the calls have gone.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -69,10 +123,14 @@ class ProviderGate:
         # Calls that were answered in the period before; None: nothing was ever refused.
         self._answered_before: int | None = None
         self._sent = self._ended = 0
-        self._turn = ConcurrencyGate(1)
-        self._lock = threading.Lock()
+        self._turn = asyncio.Lock()
         self.has_answered = False
         self.refused_items = 0
+        # Whether it exists: it has answered or refused. When it answered last.
+        self._is_heard = False
+        self._answered_at = float("-inf")
+        # Calls that were given up, one after another.
+        self._given_up = 0
 
     @property
     def held_s(self) -> float:
@@ -85,7 +143,11 @@ class ProviderGate:
 
         What the provider asks for beyond `longest_s` is not waited for.
         """
-        period = await self._period_of_entry()
+        async with self._turn:
+            while not self._has_room():
+                await asyncio.sleep(max(_LOOK_S, self.held_s))
+            self._sent += 1
+            period = self._period
         asked_s = 0.0
         try:
             yield
@@ -95,51 +157,62 @@ class ProviderGate:
         finally:
             if 0 < asked_s <= longest_s:
                 self._hold(asked_s, period)
-            else:
-                self._leave(period)
-
-    async def _period_of_entry(self) -> int:
-        period = self._try_enter()
-        if period is not None:
-            return period
-        await self._turn.enter()
-        try:
-            while (period := self._try_enter(is_first=True)) is None:
-                await asyncio.sleep(max(_LOOK_S, self.held_s))
-            return period
-        finally:
-            self._turn.leave()
-
-    def _try_enter(self, *, is_first: bool = False) -> int | None:
-        with self._lock:
-            answered = self._answered_before
-            if self._until > self._clock() or (not is_first and self._turn.inside):
-                return None
-            if answered is not None:
-                beyond = 0 if self._ended < answered else 2 * (self._ended - answered) + 1
-                if self._sent >= answered + beyond:
-                    return None
-            self._sent += 1
-            return self._period
-
-    def _hold(self, seconds: float, period: int) -> None:
-        with self._lock:
-            self._until = max(self._until, self._clock() + seconds)
-            if period == self._period:
-                self._period += 1
-                self._answered_before, self._sent, self._ended = self._ended, 0, 0
-
-    def _leave(self, period: int) -> None:
-        with self._lock:
-            if period == self._period:
+            elif period == self._period:
                 self._ended += 1
             elif period == self._period - 1 and self._answered_before is not None:
                 self._answered_before += 1
 
+    def _has_room(self) -> bool:
+        if self.held_s > 0:
+            return False
+        answered = self._answered_before
+        if answered is None:
+            return True
+        beyond = 0 if self._ended < answered else 2 * (self._ended - answered) + 1
+        return self._sent < answered + beyond
+
+    def _hold(self, seconds: float, period: int) -> None:
+        self._until = max(self._until, self._clock() + seconds)
+        if period == self._period:
+            self._period += 1
+            self._answered_before, self._sent, self._ended = self._ended, 0, 0
+
     def note_answer(self) -> None:
         """Note that the provider answered a call: it refuses single ones at most."""
-        self.has_answered = True
-        self.refused_items = 0
+        self.has_answered = self._is_heard = True
+        self.refused_items = self._given_up = 0
+        self._answered_at = self._clock()
+
+    def note_failure(self, error: ProviderError) -> None:
+        """Note that an attempt failed: a provider that refuses one exists."""
+        no_answer = error.kind == ErrorKind.CONNECTION
+        # There was an answer, but none that makes sense.
+        no_answer |= error.kind == ErrorKind.SERVER and error.status in {None, 200}
+        self._is_heard |= not no_answer
+
+    def note_end(self, error: ProviderError) -> None:
+        """Note that a call was given up after its last retry, or refused as such."""
+        if error.retryable:
+            self._given_up += 1
+        else:
+            self._given_up, self._is_heard = 0, True
+            self._answered_at = self._clock()
+
+    @property
+    def silence_s(self) -> float:
+        """How long (seconds) the provider has not answered; infinite if it never did."""
+        return self._clock() - self._answered_at
+
+    def bounded(self, policy: RetryPolicy) -> RetryPolicy:
+        """Return how often a call that failed is made again.
+
+        Hardly, where every call has been given up; not for long, where no provider has answered.
+        """
+        if not self._is_heard or self._given_up >= _HOPELESS:
+            policy = policy._replace(total_s=min(policy.total_s, policy.unheard_s))
+        if self._given_up >= _HOPELESS:
+            policy = policy._replace(attempts=min(policy.attempts, _LAST_ATTEMPTS))
+        return policy
 
     def refuses_all(self, error: ProviderError, protocol: str) -> bool:
         """Whether the provider may refuse every call for the reason of this one: key or credit.
@@ -209,9 +282,10 @@ GROUP = "evalcore.rate_limits"
 class RunLimits:
     """Budget, rate limits and the number of calls at once.
 
-    `is_shared` says that a `sync` brings them in step with the run's other processes. `rates` that
-    an orchestrator keeps are `shared` with other runs. The number of calls at once is this
-    process's own; `warn` is told if it is less than what is asked for.
+    `is_shared` says that a `sync` brings the budget in step with the run's other processes; of what
+    providers allow, this process has a `share`. Rates that an orchestrator keeps are `shared` with
+    other runs. The number of calls at once is this process's own; `warn` is told if it is less than
+    what is asked for.
     """
 
     def __init__(
@@ -221,6 +295,7 @@ class RunLimits:
         *,
         concurrency: int | None = None,
         shared: SharedRates | None = None,
+        share: ConcurrencyShare = WHOLE,
         is_shared: bool = False,
         clock: Clock = time.monotonic,
         warn: Callable[[str], None] | None = None,
@@ -241,16 +316,13 @@ class RunLimits:
             else None
         )
         sources = (settings.providers, limits.providers, _of_targets(definition))
-        self.rates = Rates(sources, clock)
+        self.rates = Rates(sources, share, clock)
         self.gates = ProviderGates(clock)
         self.shared = shared
         self.sync: SharedLimits | None = None
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
         self._prices: dict[tuple[str, str, tuple[str, ...]], TokenPrice | None] = {}
-        self._given_up: dict[str, int] = {}
-        self._answered_at: dict[str, float] = {}
-        self._heard: set[str] = set()
         self.refusals = Refusals()
         self._clock = clock
         self._duration_s = limits.max_duration_s
@@ -288,41 +360,6 @@ class RunLimits:
 
         return cost_of(request.model, request.endpoint.provider, usage, self._own_prices)
 
-    def retry_policy(
-        self, endpoint: Endpoint, policy: RetryPolicy, error: ProviderError
-    ) -> RetryPolicy:
-        """Return how often a call that failed is made again.
-
-        Hardly, where every call has been given up; not for long, where no provider has answered.
-        """
-        if host_of(endpoint) not in self._heard and not _is_heard(error):
-            policy = policy._replace(total_s=min(policy.total_s, policy.unheard_s))
-        if self._given_up.get(endpoint.base_url, 0) < _HOPELESS:
-            return policy
-        return policy._replace(
-            attempts=min(policy.attempts, _LAST_ATTEMPTS),
-            total_s=min(policy.total_s, policy.unheard_s),
-        )
-
-    def note_failure(self, endpoint: Endpoint, error: ProviderError) -> None:
-        """Note that an attempt failed: a provider that refuses one exists."""
-        if _is_heard(error):
-            self._heard.add(host_of(endpoint))
-
-    def note_outcome(self, endpoint: Endpoint, *, given_up: bool) -> None:
-        """Note that an endpoint answered, or that a call was given up after its last retry."""
-        where = endpoint.base_url
-        if given_up:
-            self._given_up[where] = self._given_up.get(where, 0) + 1
-            return
-        self._answered_at[where] = self._clock()
-        self._heard.add(host_of(endpoint))
-        self._given_up.pop(where, None)
-
-    def silence_s(self, endpoint: Endpoint) -> float:
-        """Return how long (seconds) an endpoint has not answered; infinite if it never did."""
-        return self._clock() - self._answered_at.get(endpoint.base_url, float("-inf"))
-
     def _price(self, request: Request) -> TokenPrice | None:
         model, provider = request.model, request.endpoint.provider
         sent = str((request.messages, request.tools, request.parameters))
@@ -331,13 +368,6 @@ class RunLimits:
         if key not in self._prices:
             self._prices[key] = highest_price(model, provider, self._own_prices, kinds)
         return self._prices[key]
-
-
-def _is_heard(error: ProviderError) -> bool:
-    """Whether a provider refused; else there was no answer, or none that makes sense."""
-    if error.kind == ErrorKind.CONNECTION:
-        return False
-    return error.kind != ErrorKind.SERVER or error.status not in {None, 200}
 
 
 def highest_price(

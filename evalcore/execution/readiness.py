@@ -21,10 +21,10 @@ from evalcore.model.identity import judge_name, judges_named
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.network import proxy_for, tls_context
 from evalcore.targets.registry import build
 from evalcore.targets.work import AsksServers, Runnable
 from evalcore.targets.wrappers import WithFallbacks
+from evalcore.trust.network import proxy_for, tls_context
 
 # Which targets a suite asks shows in its first cases.
 _LOOKED_THROUGH: Final = 1_000

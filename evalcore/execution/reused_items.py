@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.checks.scorers.score import stored_raw
+from evalcore.checks.scorers import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.execution.row import FinishedItem, row_metrics
 from evalcore.model.assertion import AssertionResult, Outcome
@@ -157,19 +157,10 @@ class ReusedItems:
 
 
 def _result(entry: Mapping[str, Any]) -> AssertionResult:
-    return AssertionResult(
-        name=entry["name"],
-        type=entry["type"],
-        block=entry["block"],
+    result = AssertionResult._make(entry.get(name) for name in AssertionResult._fields)
+    return result._replace(
         outcome=Outcome(entry["outcome"]),
-        score=entry["score"],
-        weight=entry["weight"],
-        required=entry["required"],
-        actual=entry["actual"],
-        expected=entry["expected"],
         message=entry["message"] or "",
-        latency_ms=entry["latency_ms"],
-        cost_usd=entry["cost_usd"],
         details=None if entry.get("details") is None else orjson.loads(entry["details"]),
     )
 

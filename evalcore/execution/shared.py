@@ -1,20 +1,19 @@
 """The limits that a run's processes share: one object of its store, changed by compare-and-swap.
 
-A process takes a block of the budget (`remaining / (2 * processes)`) before it spends it, and
-windows of time in which it alone uses a provider's rates. The object says that a block is returned
-only after the process has stopped using it. So no death makes a run exceed its budget: what a dead
-process was granted stays spent.
+A process takes a block of the budget (`remaining / (2 * processes)`) before it spends it. The
+object says that a block is returned only after the process has stopped using it. So no death makes
+a run exceed its budget: what a dead process was granted stays spent. Time at work is shared, too.
+What providers allow is not: each process has a fixed part of it (`rates.ConcurrencyShare`).
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -22,9 +21,7 @@ from uuid import uuid4
 import orjson
 
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
-from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
-from evalcore.execution.rates import Rates
 from evalcore.model.sighting import Sighting
 from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
@@ -39,15 +36,9 @@ SYNC_S: Final = 1.0
 _PROCESSES_PER_SECOND: Final = 10
 # Nobody waits for the block of a process without a sign of life for so many intervals.
 DEAD_AFTER: Final = 10
-# A process takes the rates of a provider for so long (seconds), or for one call if that is longer.
-WINDOW_S: Final = 2.0
-# The clock of a machine may be wrong: a window begins at most so many seconds per process from now.
-_LATEST_S: Final = 60.0
 # Requests that come together are answered together; those who wait for others ask more seldom.
 _TOGETHER_S: Final = 0.01
 _WAITING_S: Final = 0.2
-# A store that fails for so long (seconds) stops the run.
-_PATIENCE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -90,14 +81,12 @@ class SharedState:
     """The content of the object.
 
     `elapsed_s` is how long at least one process was at work, `longest` the longest answer in
-    tokens. `windows` says when the last window of each provider's rates ends (seconds since 1970),
-    and whose it is.
+    tokens.
     """
 
     blocks: dict[str, Block]
     elapsed_s: float = 0.0
     longest: int = 0
-    windows: dict[str, tuple[float, str]] = field(default_factory=dict)
     schema: int = SCHEMA
 
     @property
@@ -114,11 +103,13 @@ def decode_limits(data: bytes, key: str) -> SharedState:
         raw = orjson.loads(data)
         if raw["schema"] == SCHEMA:
             blocks = {name: _block(**fields) for name, fields in raw["blocks"].items()}
-            windows = {name: (end, owner) for name, (end, owner) in raw["windows"].items()}
-        else:
-            windows = {}
-            blocks = {EARLIER: _of_earlier_schema(raw)}
-        return SharedState(blocks, raw["elapsed_s"], raw["longest"], windows)
+        else:  # its processes have all ended
+            parts = raw["participants" if raw["schema"] == 1 else "blocks"].values()
+            settled = _sum(_amount(part["settled"]) for part in (raw, *parts))
+            granted = _sum(_amount(part["granted"]) for part in parts)
+            left = _amount(raw["settled"]).plus(_amount(raw["assumed"]))
+            blocks = {EARLIER: Block(granted.plus(left), settled, is_dead=True)}
+        return SharedState(blocks, raw["elapsed_s"], raw["longest"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{key} is damaged, so that what the run has spent is unknown: restore it, or start a "
@@ -131,15 +122,6 @@ def _block(granted: Any, settled: Any, assumed: Any, process: Any, **rest: Any) 
     return Block(_amount(granted), _amount(settled), _amount(assumed), named, **rest)
 
 
-def _of_earlier_schema(raw: Mapping[str, Any]) -> Block:
-    """Return what was spent by processes of earlier versions, which have all ended."""
-    parts = raw["participants" if raw["schema"] == 1 else "blocks"].values()
-    settled = _sum(_amount(part["settled"]) for part in (raw, *parts))
-    granted = _sum(_amount(part["granted"]) for part in parts)
-    left = _amount(raw["settled"]).plus(_amount(raw["assumed"]))
-    return Block(granted.plus(left), settled, is_dead=True)
-
-
 def _amount(raw: Any) -> Spent:
     cost_usd, tokens = raw
     return Spent(float(cost_usd), int(tokens))
@@ -150,11 +132,11 @@ def _sum(amounts: Iterable[Spent]) -> Spent:
 
 
 class SharedLimits:
-    """Keeps a budget and rates in step with the run's other processes; `start`, then `leave`.
+    """Keeps a budget in step with the run's other processes; `start`, then `leave`.
 
     `base` is what the run had spent, and how long it had worked, before there was an object: where
-    there is one, it has what committed rows say. `share` says how many processes there will be.
-    `start` raises `StoreError` where the object cannot be read or written. If that lasts later,
+    there is one, it has what committed rows say. There will be so many `processes`. `start` raises
+    `StoreError` where the object cannot be read or written. If that lasts for `patience_s` later,
     `failed` is called, once, from a thread.
     """
 
@@ -163,24 +145,19 @@ class SharedLimits:
         run: StoredRun,
         *,
         budget: RunBudget | None,
-        rates: Rates,
         base: Callable[[], tuple[Spent, float]],
         failed: Callable[[StoreError], None],
-        share: ConcurrencyShare = WHOLE,
+        processes: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        patience_s: float = 10.0,
     ) -> None:
         self._store, self._key = run.store, run.keys.limits
         self._name = uuid4().hex[:12]
         self._budget, self._base, self._failed = budget, base, failed
-        self._rates = {name: each for name, each in rates.by_provider.items() if each.is_paced}
-        self._planned = share.of
-        self._clock, self._wall_clock = clock, wall_clock
+        self._planned, self._clock, self._patience_s = processes, clock, patience_s
         self._stored: StoredObject | None = None
         # The others' signs of life.
         self._beats: defaultdict[str, Sighting[int]] = defaultdict(lambda: Sighting(clock))
-        # What the last step took of providers' rates: begin (None: it goes on) and end.
-        self._windows: dict[str, tuple[float | None, float]] = {}
         self._is_final, self._pause_s = False, SYNC_S
         self._began, self._elapsed_s = clock(), 0.0
         self._wake, self._ended = threading.Event(), threading.Event()
@@ -198,8 +175,6 @@ class SharedLimits:
 
     def join(self) -> None:
         """Take part, in an object that is made if there is none."""
-        for rates in self._rates.values():
-            rates.share(self._wake.set)
         if self._budget is not None:
             self._budget.ask = self._wake.set
         self.step()
@@ -238,9 +213,9 @@ class SharedLimits:
                 self.step()
                 failing_since = None
             except (StoreError, RunConflictError) as error:
-                now = self._clock()
-                failing_since = failing_since or now
-                if now - failing_since >= _PATIENCE_S or isinstance(error, ObjectNotFoundError):
+                failing_since = failing_since or self._clock()
+                is_lost = self._clock() - failing_since >= self._patience_s
+                if is_lost or isinstance(error, ObjectNotFoundError):
                     if self._budget is not None:
                         self._budget.fail()
                     reason = "what the run spends cannot be noted, so it stops"
@@ -255,10 +230,6 @@ class SharedLimits:
             own = state.blocks.pop(self._name)
             spent = _sum(block.spent for block in state.blocks.values())
             self._budget.allow(own.granted, spent, final=self._is_final, longest=state.longest)
-        behind_s = self._clock() - self._wall_clock()
-        for name, (begin, end) in self._windows.items():
-            own_begin = None if begin is None else begin + behind_s
-            self._rates[name].open_window(own_begin, end + behind_s)
 
     def _take(self, state: SharedState) -> None:
         """Note who has died; take or return what this process needs."""
@@ -275,8 +246,6 @@ class SharedLimits:
         if self._budget is not None:
             self._take_block(self._budget, own, others.values(), state)
         self._pause_s = _WAITING_S if own.waits else interval_s
-        living = 1 + sum(not other.is_dead for other in others.values())
-        self._windows = dict(self._take_windows(state, living))
 
     def _take_block(
         self, budget: RunBudget, own: Block, others: Collection[Block], state: SharedState
@@ -305,28 +274,6 @@ class SharedLimits:
         state.longest = max(state.longest, position.longest)
         rest = budget.bounds.less(elsewhere.plus(own.granted))
         self._is_final = are_settled and budget.bounds.has(NOTHING_SPENT, rest)
-
-    def _take_windows(
-        self, state: SharedState, living: int
-    ) -> Iterator[tuple[str, tuple[float | None, float]]]:
-        """Yield begin (None: goes on) and end of windows of the providers for which calls wait.
-
-        A process that is alone takes a whole window, another one as much as its waiting calls need.
-        """
-        now, wall_now = self._clock(), self._wall_clock()
-        for name, rates in self._rates.items():
-            need_s, calls = rates.missing()
-            if not calls:
-                continue
-            end, owner = state.windows.get(name, (0.0, ""))
-            goes_on = owner == self._name
-            begin = min(max(end, wall_now), wall_now + _LATEST_S * living)
-            owed_s = rates.owed_s(now + begin - wall_now if goes_on else None)
-            most = math.ceil(WINDOW_S / need_s)
-            length_s = need_s * (most if living == 1 else min(most, calls))
-            end = begin + owed_s + length_s
-            state.windows[name] = end, self._name
-            yield name, (None if goes_on else begin, end)
 
     def _change(self, change: Callable[[SharedState], None]) -> SharedState:
         """Change the object; `change` is called again after a lost race."""

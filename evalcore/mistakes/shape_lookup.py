@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
@@ -135,6 +136,8 @@ def is_model(shape: Any) -> TypeGuard[type[BaseModel]]:
 def fields_of(shape: Any) -> tuple[str, ...]:
     """Return the keys of a TypedDict (of the only one in a union); () for anything else."""
     shape = strip_wrappers(shape)
+    if is_dataclass(shape):
+        return tuple(each.name for each in fields(shape))
     if is_typeddict(shape):
         return tuple(get_type_hints(shape))
     if is_model(shape):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, ConfigDict, with_config
 
 from evalcore.model.gate import Decision
 
@@ -24,11 +26,18 @@ class NotifyOn(StrEnum):
     ALWAYS = "always"
 
 
+def _check_variable(name: str) -> str:
+    if not VARIABLE_NAME.match(name):
+        raise ValueError(LITERAL_ADDRESS)
+    return name
+
+
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class NotifyPolicy:
     """Names of environment variables that hold Apprise addresses, and when they are told."""
 
-    to: tuple[str, ...] = ()
+    to: tuple[Annotated[str, AfterValidator(_check_variable)], ...] = ()
     on: NotifyOn = NotifyOn.CHANGE
 
     def is_due(self, decision: Decision, before: str | None) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol
+
+from pydantic import ConfigDict, Field, PositiveInt, with_config
 
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
@@ -112,13 +114,14 @@ class Case(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class ProviderLimits:
     """What a provider takes, over all workers; None means no bound."""
 
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    max_concurrency: int | None = None
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
+    tokens_per_minute: Annotated[float, Field(gt=0)] | None = None
+    max_concurrency: PositiveInt | None = None
 
 
 @dataclass(frozen=True, slots=True)

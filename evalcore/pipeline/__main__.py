@@ -22,10 +22,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
-from evalcore.execution.adaptive import ConcurrencyShare
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.rates import ConcurrencyShare
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import process_worker
+from evalcore.execution.worker import ShardReceipt, process_worker
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,

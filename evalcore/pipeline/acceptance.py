@@ -28,8 +28,7 @@ from evalcore.errors import (
 from evalcore.model.assertion import Assertion
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.repository import find_upward
-from evalcore.settings import Settings
+from evalcore.settings import Settings, find_upward
 from evalcore.storage.layout import suite_key
 from evalcore.storage.manifests import (
     Seal,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evalcore.checks.registry import HEAVY
 from evalcore.errors import UsageError
@@ -31,18 +33,14 @@ from evalcore.pipeline.reuse import (
 )
 from evalcore.pipeline.run_observer import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
-    MAX_SHARD_ITEMS,
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
     count_shards,
     has_single_items,
-    most_shards,
-    most_task_items,
     plan_rounds,
     shard_size,
 )
 from evalcore.planning.spool import PART_CASES, CaseSpool
-from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import iso_time, new_run_id
 from evalcore.storage.manifests import Seal, frozen_fields
 from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, list_runs, open_run
@@ -133,8 +131,6 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
             items, is_instant=instant, rate=concurrency / latency_s if latency_s else None
         ),
         min_items=1 if options.single_items else _least_items(suite),
-        max_shards=_most_shards(items, definition, options),
-        max_items=_most_items(suite, options),
     )
     plan = Plan(
         items=items,
@@ -149,19 +145,6 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         settled=not pilot,
     )
     return plan_rounds(plan) if by_round else plan
-
-
-def _most_shards(items: int, definition: SuiteDefinition, options: PlanOptions) -> int:
-    instant = is_instant(definition)
-    return most_shards(items, single_items=options.single_items, is_instant=instant)
-
-
-def _most_items(suite: Suite, options: PlanOptions) -> int:
-    cases = suite.cases
-    is_small = options.single_items and is_instant(suite.definition)
-    if not is_small or not isinstance(cases, CaseSpool):
-        return MAX_SHARD_ITEMS
-    return most_task_items(cases.mean_bytes())
 
 
 def _least_items(suite: Suite) -> int:
@@ -271,11 +254,10 @@ def _first_manifest(
             "concurrency": definition.limits.concurrency,
             "timeout_s": definition.limits.timeout_s,
             "workers": options.workers,
-            "max_shards": _most_shards(plan.items, definition, options),
             "reuse": options.reuse,
             "isolation": options.isolation,
             **_datasets(definition),
-            "git": _git(Path(definition.source.folder)),
+            "git": git_state(Path(definition.source.folder)),
             **settings,
         },
         engine={"evalcore": VERSION},
@@ -283,8 +265,44 @@ def _first_manifest(
     )
 
 
-def _git(folder: Path) -> dict[str, Any]:
-    return {**read_head(folder, os.environ)._asdict(), "dirty": is_dirty(folder)}
+_STATUS_TIMEOUT_S = 2.0
+_COMMITS: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_BRANCHES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Return commit and branch of the folder's repository, and whether its files are `dirty`.
+
+    Tracked files of the folder count. What `git` does not say in two seconds (a detached head, no
+    repository) is what the environment of GitHub Actions and GitLab CI says, else None.
+    """
+    # No monitor of the repository's configuration is started, and no lock is taken.
+    options = ("--no-optional-locks", "-c", "core.fsmonitor=false")
+    kinds = ("--untracked-files=no", "--ignore-submodules=dirty")
+    heads: dict[str, str] = {}
+    dirty = None
+    with suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(
+            ["git", *options, "status", "--porcelain=v2", "--branch", *kinds, "--", "."],  # noqa: S607
+            cwd=folder,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_STATUS_TIMEOUT_S,
+            check=True,
+        )
+        lines = answer.stdout.decode("utf-8", "replace").splitlines()
+        heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
+        dirty = any(not line.startswith("#") for line in lines)
+    known = {name: text for name, text in heads.items() if not text.startswith("(")}
+    return {
+        "commit": known.get("branch.oid") or _first_set(_COMMITS),
+        "branch": known.get("branch.head") or _first_set(_BRANCHES),
+        "dirty": dirty,
+    }
+
+
+def _first_set(names: Sequence[str]) -> str | None:
+    return next((text for name in names if (text := os.environ.get(name))), None)
 
 
 def _datasets(definition: SuiteDefinition) -> dict[str, Any]:

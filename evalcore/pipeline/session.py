@@ -17,13 +17,21 @@ import orjson
 
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import StoreError, UsageError
-from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.item import ItemRunner, RunInputs
+from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
+from evalcore.execution.worker import (
+    Key,
+    OpenRun,
+    Progress,
+    RunShards,
+    ShardReceipt,
+    Stopped,
+    Worker,
+    process_worker,
+)
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -419,8 +427,8 @@ class RunSession:
                 from evalcore.isolation.pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
-                modules = {kind_facts(kind).preloads for kind in kinds} - {None}
-                self._pool = WorkerPool(sorted(module for module in modules if module))
+                facts = map(kind_facts, kinds)
+                self._pool = WorkerPool(sorted({fact.module for fact in facts if fact.in_workers}))
             return self._pool
 
     def _make_context(self) -> RunCallContext:
@@ -461,21 +469,20 @@ class RunSession:
             options.settings,
             concurrency=options.concurrency,
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            share=options.share,
             is_shared=self._mode is not Mode.REPLAY,
             warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
-        limits.rates.divide(options.share)
-        if self._mode is not Mode.REPLAY and (limits.budget or limits.rates.are_paced or timed):
+        if self._mode is not Mode.REPLAY and (limits.budget or timed):
             from evalcore.execution.shared import SharedLimits
 
             limits.sync = SharedLimits(
                 run,
                 budget=limits.budget,
-                rates=limits.rates,
                 base=self._used,
                 failed=self._fail,
-                share=options.share,
+                processes=options.share.of,
             )
             limits.sync.start()
         return limits

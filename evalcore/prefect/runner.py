@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import RunConflictError
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.executors import usable_cores
+from evalcore.pipeline.executors import RunnerAwayError, Stage, Submission, usable_cores
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.runners import RunnerAwayError, Stage, Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:

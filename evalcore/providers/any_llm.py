@@ -21,10 +21,10 @@ import orjson
 
 from evalcore.errors import SettingsError
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
-from evalcore.network import CERTIFICATES, Proxy, proxy_for
 from evalcore.providers.failures import cleaned_text, kind_of_status, named_in, retry_after_s
 from evalcore.providers.openai import OpenAIStream, payload_of, reply_of
 from evalcore.providers.transport import RAISED_BY, Received, ServerSent
+from evalcore.trust.network import CERTIFICATES, Proxy, proxy_for
 
 if TYPE_CHECKING:
     import aiohttp

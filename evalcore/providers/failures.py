@@ -16,8 +16,8 @@ import orjson
 from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
-from evalcore.network import proxy_for
 from evalcore.redaction.redactor import PROCESS, redactor_of
+from evalcore.trust.network import proxy_for
 
 _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.

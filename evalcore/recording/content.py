@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,7 +23,8 @@ from evalcore.model.exchange import (
 )
 from evalcore.model.measures import LARGEST
 from evalcore.planning.spool import ZstdFrameError, compress_frame, decompress_frame
-from evalcore.recording.redaction import REDACTED, Redaction, named_identity
+from evalcore.recording.redaction import Redaction, named_identity
+from evalcore.redaction.redactor import REDACTED
 
 SCHEMA: Final = 1
 _EXCHANGE: Final = ("key", "identity", "iteration", "invocation", "reply", "error")
@@ -87,59 +88,43 @@ class Recording:
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class _Event(_Shape):
-    sequence: int
-    offset_ms: Annotated[float, Field(allow_inf_nan=False)]
-    data: Any
-
-
-# What a 32-bit column holds, over the calls of an item.
-_MOST_ATTEMPTS = 1_000_000
-
-
-_Count = Annotated[int | None, Field(ge=0, le=LARGEST)]
+_Number = Annotated[float, Field(ge=0, le=LARGEST)]
+_Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class _Usage(_Shape):
-    input_tokens: _Count = None
-    output_tokens: _Count = None
-    cached_tokens: _Count = None
-    cache_write_tokens: _Count = None
-    cache_write_1h_tokens: _Count = None
-    input_audio_tokens: _Count = None
-    reasoning_tokens: _Count = None
-    output_audio_tokens: _Count = None
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
+    cached_tokens: _Count | None = None
+    cache_write_tokens: _Count | None = None
+    cache_write_1h_tokens: _Count | None = None
+    input_audio_tokens: _Count | None = None
+    reasoning_tokens: _Count | None = None
+    output_audio_tokens: _Count | None = None
     tier: str | None = None
 
 
 class _Reply(_Shape):
     text: str
     model: str = ""
-    tool_calls: list[dict[str, Any]] = []
+    tool_calls: tuple[dict[str, Any], ...] = ()
     usage: _Usage = _Usage()
-    cost_usd: Annotated[float | None, Field(ge=0, le=LARGEST)] = None
-    latency_ms: Annotated[float, Field(ge=0, le=LARGEST)] = 0.0
-    ttft_ms: Annotated[float | None, Field(ge=0, le=LARGEST)] = None
+    cost_usd: _Number | None = None
+    latency_ms: _Number = 0.0
+    ttft_ms: _Number | None = None
     finish_reason: str | None = None
     status: int = 200
-    attempts: Annotated[int, Field(ge=0, le=_MOST_ATTEMPTS)] = 1
-    events: list[_Event] = []
-    notes: list[str] = []
+    # What a 32-bit column holds, over the calls of an item.
+    attempts: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    events: tuple[StreamEvent, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def value(self) -> Reply:
         usage = Usage(**self.usage.model_dump())
-        events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
-        fields: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        fields |= {"tool_calls": tuple(self.tool_calls), "notes": tuple(self.notes)}
-        return Reply(**fields, usage=usage, events=events, recorded=True)
-
-
-_PLAIN_FIELDS = tuple(
-    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events", "notes"}
-)
+        return Reply(**{**dict(self), "usage": usage}, recorded=True)
 
 
 class _Error(_Shape):
@@ -264,11 +249,13 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
         fields = ("status", "retry_after_s", "attempts")
         more = {name: getattr(outcome, name) for name in fields}
         return {**document, "error": {"kind": str(outcome.kind), "message": message, **more}}
-    reply = {name: getattr(outcome, name) for name in _PLAIN_FIELDS}
-    covered = redaction.reply(outcome)
-    if outcome.notes:
-        covered["notes"] = outcome.notes
-    return {**document, "reply": {**reply, "usage": _usage(outcome.usage), **covered}}
+    reply = {name: getattr(outcome, name) for name in _Reply.model_fields}
+    if not outcome.notes:
+        del reply["notes"]
+    return {
+        **document,
+        "reply": {**reply, "usage": _usage(outcome.usage), **redaction.reply(outcome)},
+    }
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -294,41 +281,27 @@ _FENCE_CODE: Final = re.compile(r"(?<= )[0-9a-f]{24}(?=>>\n|>>$)")
 _FENCE: Final = re.compile(r"<<(END )?([^<>\n]+) …>>")
 
 
-class Candidate(NamedTuple):
-    """A recording that a miss is compared with; its question is free of secrets."""
+def nearest(question: Question, recordings: Sequence[Recording]) -> Recording | None:
+    """Return the recording of the most similar request, free of secrets as the question is.
 
-    digest: str
-    question: Question
+    The last message counts most. The same recordings in another order give the same answer.
+    """
+    from rapidfuzz.distance import Indel
+    from rapidfuzz.process import extractOne
+
+    if not recordings:
+        return None
+    ordered = sorted(recordings, key=lambda recording: recording.digest)
+    texts = [_compared(recording.question) for recording in ordered]
+    _, _, position = extractOne(_compared(question), texts, scorer=Indel.normalized_similarity)
+    return ordered[position]
 
 
-class _NeighbourEntry(NamedTuple):
-    candidate: Candidate
-    text: str
-    frame: tuple[bytes, ...]
-
-
-class Neighbours:
-    """Some recordings, ready for looking up the nearest; the same ones give the same answer."""
-
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
-        ordered = sorted(candidates, key=lambda candidate: candidate.digest)
-        self._entries = [_entry(candidate) for candidate in ordered]
-        self._texts = [entry.text for entry in self._entries]
-
-    def nearest(self, question: Question) -> Candidate | None:
-        """Return the recording with the most similar last message; of several the most like it."""
-        from rapidfuzz.distance import Indel
-        from rapidfuzz.process import extract_iter
-
-        if not self._entries:
-            return None
-        entry = _entry(Candidate("", question))
-        scores = extract_iter(entry.text, self._texts, scorer=Indel.normalized_similarity)
-        _, position = max(
-            (likeness + _alike(entry, self._entries[position]), -position)
-            for _, likeness, position in scores
-        )
-        return self._entries[-position].candidate
+def _compared(question: Question) -> str:
+    identity = question.identity
+    messages = identity.get("messages") or [identity.get("parameters")]
+    rest = {**identity, "messages": messages[:-1]}
+    return "\n".join(_json(part).decode()[:_COMPARED_CHARACTERS] for part in (messages[-1], rest))
 
 
 def differences(recorded: Question, question: Question) -> str:
@@ -368,18 +341,14 @@ def _text_difference(recorded: str, current: str, path: str) -> str:
     texts = [_FENCE_CODE.sub("…", text) for text in (recorded, current)]
     if texts[0] == texts[1]:
         texts = [recorded, current]
-    at = _common_length(*texts)
+    pairs = enumerate(zip(*texts, strict=False))
+    at = next((at for at, (before, after) in pairs if before != after), min(map(len, texts)))
     fences = _FENCE.findall(texts[1][:at])
     inside = f" in {fences[-1][1]}" if fences and not fences[-1][0] else ""
     start = max(0, at - _SHOWN_BEFORE)
     parts = (text[start : start + _SHOWN_CHARACTERS] for text in texts)
     excerpts = " → ".join(f"{'…' if start else ''}{_excerpt(part)}" for part in parts)
     return f"{path}{inside} at character {at + 1} ({excerpts})"
-
-
-def _common_length(left: str, right: str) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def _is_list(value: Any) -> bool:
@@ -397,23 +366,3 @@ def _json(value: Any) -> bytes:
     if value is _ABSENT:
         return b""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
-
-
-def _entry(candidate: Candidate) -> _NeighbourEntry:
-    identity = candidate.question.identity
-    messages = identity.get("messages") or [identity.get("parameters")]
-    content = messages[-1].get("content") if isinstance(messages[-1], Mapping) else None
-    text = content if isinstance(content, str) else _json(messages[-1]).decode()
-    frame = [_json(identity.get(name)) for name in ("provider", "model", "parameters", "tools")]
-    frame += [_json(len(messages)), _json(messages[:-1]), _json(identity.get("response_schema"))]
-    return _NeighbourEntry(candidate, text[:_COMPARED_CHARACTERS], tuple(frame))
-
-
-def _alike(sought: _NeighbourEntry, entry: _NeighbourEntry) -> float:
-    """Return a little for each part of the frame that is equal, and less for being near in time."""
-    question, candidate = sought.candidate.question, entry.candidate.question
-    away = abs(question.iteration - candidate.iteration) + abs(
-        question.invocation - candidate.invocation
-    )
-    equal = sum(a == b for a, b in zip(sought.frame, entry.frame, strict=True))
-    return 0.04 * equal - 0.01 * min(away, 3)

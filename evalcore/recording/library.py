@@ -29,14 +29,6 @@ _SHORTEST_BEGINNING: Final = 4
 _DIGEST_BYTES: Final = 32
 
 
-class Stored(NamedTuple):
-    """A recording as it stands in the store."""
-
-    recording: Recording
-    data: bytes
-    etag: str
-
-
 class Listed(NamedTuple):
     """One entry of a listing: its bytes, and what they hold or why they cannot be read."""
 
@@ -52,13 +44,17 @@ class Library:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
-    def read(self, digest: str) -> Stored | None:
-        """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
+    def data(self, digest: str) -> bytes | None:
+        """Return the bytes of a recording, None if there is none."""
         try:
-            entry = self.store.get(recording_key(digest))
+            return self.store.get(recording_key(digest)).data
         except ObjectNotFoundError:
             return None
-        return Stored(_decoded(digest, entry.data), entry.data, entry.etag)
+
+    def read(self, digest: str) -> Recording | None:
+        """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
+        data = self.data(digest)
+        return None if data is None else _decoded(digest, data)
 
     def settle(self, digest: str, data: bytes, gives_way: Callable[[Recording], bool]) -> Recording:
         """Write a recording unless another stands that does not give way; return what stands then.
@@ -86,10 +82,6 @@ class Library:
     def add(self, digest: str, data: bytes) -> bool:
         """Write a recording unless one is there; return whether it was written."""
         return self.store.put_if_absent(recording_key(digest), data) is not None
-
-    def overwrite(self, digest: str, data: bytes) -> None:
-        """Write a recording; one with the same digest is replaced."""
-        self.store.put(recording_key(digest), data)
 
     def delete(self, digest: str) -> None:
         """Remove a recording."""
@@ -141,9 +133,8 @@ class Library:
         )
 
     def _listed(self, digest: str) -> Listed | None:
-        try:
-            data = self.store.get(recording_key(digest)).data
-        except ObjectNotFoundError:
+        data = self.data(digest)
+        if data is None:
             return None  # deleted meanwhile
         try:
             return Listed(digest, data, decode(data))
@@ -229,7 +220,7 @@ def import_folder(library: Library, folder: Path, *, replace: bool = False) -> I
         else:
             different.append(digest)
             if replace:
-                library.overwrite(digest, data)
+                library.store.put(recording_key(digest), data)
     return Imported(added, same, tuple(different))
 
 
@@ -269,8 +260,8 @@ def _read(path: Path) -> Recording:
 
 
 def _is_same(library: Library, digest: str, text: bytes) -> bool:
+    there = library.data(digest)
     try:
-        there = library.read(digest)
+        return there is not None and readable(there) == readable(stored(text))
     except RecordingError:
         return False
-    return there is not None and readable(there.data) == readable(stored(text))

@@ -16,16 +16,15 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.recording.content import (
-    Candidate,
-    Neighbours,
     Origin,
     Question,
     Recording,
     RecordingError,
     differences,
     encode,
+    nearest,
 )
-from evalcore.recording.library import Library, Stored
+from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
 from evalcore.storage.layout import RunKeys
 from evalcore.storage.store import ObjectStore
@@ -84,7 +83,7 @@ class Recorder:
         self._id = os.urandom(8).hex()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recorder")
         self._lock = threading.Lock()
-        self._neighbours: Neighbours | None = None
+        self._neighbours: list[Recording] | None = None
 
     async def find(
         self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
@@ -171,8 +170,8 @@ class Recorder:
         is_own = self._is_left_over(entry) and not _is_of_another(entry, asker)
         if self.mode is Mode.RECORD and not is_own:
             return None
-        self._used.add(bytes.fromhex(entry.recording.digest))
-        return _reply_or_error(entry.recording.outcome)
+        self._used.add(bytes.fromhex(entry.digest))
+        return _reply_or_error(entry.outcome)
 
     def _save(
         self,
@@ -214,54 +213,51 @@ class Recorder:
         failed = isinstance(recording.outcome, ProviderError)
         return failed and not is_ours and self.mode is Mode.RECORD
 
-    def _is_left_over(self, entry: Stored) -> bool:
+    def _is_left_over(self, entry: Recording) -> bool:
         """Whether this run recorded it in a process that has ended."""
-        origin = entry.recording.origin
+        origin = entry.origin
         return origin.run is not None and origin.run == self._run and origin.recorder != self._id
 
     def _explained(self, question: Question, redaction: Redaction) -> str:
-        near, redacted = self._other_turn(question), question
+        near, asked = self._other_turn(question), question
         if near is None:
-            redacted = replace(question, identity=redaction.identity(question.identity))
-            near = self._known_neighbours().nearest(redacted)
+            asked = replace(question, identity=redaction.identity(question.identity))
+            near = nearest(asked, self._known())
         if near is None:
             return (
                 f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}, "
                 "`evalcore recordings import FOLDER` brings exported ones"
             )
-        different = differences(near.question, redacted) or "something secret"
+        different = differences(near.question, asked) or "something secret"
         return (
             f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "
             f"(recorded → asked); {_HOW_TO_RECORD}"
         )
 
-    def _other_turn(self, question: Question) -> Candidate | None:
+    def _other_turn(self, question: Question) -> Recording | None:
         """Return a recording of the same request in another iteration or at another time."""
         iteration, invocation = question.iteration, question.invocation
         turns = {(iteration, 0), (iteration, invocation - 1), (0, invocation), (0, 0)}
         turns |= {(iteration - 1, invocation), (iteration - 1, 0)}
         for turn in sorted(turns - {(iteration, invocation)}, reverse=True):
             other = Question(question.identity, *turn)
-            if min(turn) < 0:
-                continue
             with suppress(RecordingError):  # a damaged one explains nothing
-                entry = self._library.read(other.digest)
-                if entry is not None:
-                    return Candidate(entry.recording.digest, other)
+                found = self._library.read(other.digest) if min(turn) >= 0 else None
+                if found is not None:
+                    return replace(found, question=other)
         return None
 
-    def _known_neighbours(self) -> Neighbours:
+    def _known(self) -> list[Recording]:
         with self._lock:
             if self._neighbours is None:
                 listed = self._library.listed(NEIGHBOURS)
-                recordings = [entry.recording for entry in listed if entry.recording is not None]
-                self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in recordings)
+                self._neighbours = [each.recording for each in listed if each.recording is not None]
             return self._neighbours
 
 
-def _is_of_another(entry: Stored, asker: str | None) -> bool:
+def _is_of_another(entry: Recording, asker: str | None) -> bool:
     """Whether another case or variant than this one is known to have asked."""
-    return asker is not None and entry.recording.origin.asker not in (None, asker)
+    return asker is not None and entry.origin.asker not in (None, asker)
 
 
 def _reply_or_error(outcome: Reply | ProviderError) -> Reply:

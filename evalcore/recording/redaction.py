@@ -12,42 +12,30 @@ from evalcore.model.exchange import Endpoint, Reply, Request, StreamEvent
 from evalcore.redaction.names import AUTHORISING_FIELD, SECRET_FIELD, SECRET_HEADER
 from evalcore.redaction.redactor import PROCESS, REDACTED, Redactor
 
-__all__ = ["REDACTED", "Redaction", "named_identity"]
-
 
 class Redaction:
-    """What is kept of an exchange: no secret that the process or the endpoint knows.
+    """What is kept of an exchange: no secret that the redactor or the endpoint knows."""
 
-    The process's redactor by default; one of `secrets` and `patterns` alone where they are given.
-    Raises `SettingsError` for a pattern that is no regular expression.
-    """
-
-    def __init__(
-        self,
-        secrets: Iterable[str] = (),
-        patterns: Iterable[str] = (),
-        redactor: Redactor | None = None,
-    ) -> None:
-        try:
-            self._redactor = Redactor(secrets, patterns) if redactor is None else redactor
-        except ValueError as error:
-            raise SettingsError(f"redact_patterns: {error}") from None
+    def __init__(self, redactor: Redactor = PROCESS) -> None:
+        self._redactor = redactor
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str], patterns: Iterable[str] = ()) -> Redaction:
-        """Return that of the process, which learns its variables and these patterns."""
+        """Return that of the process, which learns its variables and these patterns.
+
+        Raises `SettingsError` for a pattern that is no regular expression.
+        """
         try:
             PROCESS.learn((), patterns)
         except ValueError as error:
             raise SettingsError(f"redact_patterns: {error}") from None
         PROCESS.learn_environment(environment)
-        return cls(redactor=PROCESS)
+        return cls()
 
     def knowing(self, endpoint: Endpoint) -> Redaction:
         """Return one that also knows the key and the headers of this endpoint."""
         values = (endpoint.api_key or "", *endpoint.headers.values(), *endpoint.values.values())
-        redactor = self._redactor.knowing(values)
-        return self if redactor is self._redactor else Redaction(redactor=redactor)
+        return Redaction(self._redactor.knowing(values))
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -64,25 +52,14 @@ class Redaction:
         and times stay.
         """
         clean = list(events)
-        if not self._holds_secret([text for event in clean for _, text in _texts(event.data, ())]):
-            return clean if not self._is_spread(clean) else _without_data(clean)
-        clean = [event._replace(data=self.value(event.data)) for event in clean]
-        return _without_data(clean) if self._is_spread(clean) else clean
-
-    def _is_spread(self, events: Iterable[StreamEvent]) -> bool:
-        """Whether the texts in the same place of all events have a secret together."""
+        data = self._redactor.json_value([event.data for event in clean], self.text)
         streams: dict[tuple[str, ...], list[str]] = {}
-        for event in events:
-            for path, text in _texts(event.data, ()):
+        for member in data:
+            for path, text in _texts(member, ()):
                 streams.setdefault(path, []).append(text)
-        return self._holds_secret(["".join(texts) for texts in streams.values()])
-
-    def _holds_secret(self, texts: list[str]) -> bool:
-        if self._redactor.has_patterns:
-            return any(self.text(text) != text for text in texts)
-        # One search instead of one a text: none of our own patterns depends on where a text ends.
-        whole = "\n".join(texts)
-        return self.text(whole) != whole
+        if any(self.text(whole) != whole for whole in map("".join, streams.values())):
+            data = [REDACTED] * len(clean)
+        return [event._replace(data=own) for event, own in zip(clean, data, strict=True)]
 
     def reply(self, reply: Reply) -> dict[str, Any]:
         """Return the parts of a reply that may hold a secret, without secrets."""
@@ -96,7 +73,8 @@ class Redaction:
         """Return a request's identity without secrets, as it is kept and shown."""
         clean = dict(self.value(identity))
         if clean.get("protocol") == "http":
-            clean["parameters"] = _hidden_parameters(clean["parameters"])
+            clean["parameters"] = _without_fields(clean["parameters"])
+            _hide_keys(clean["parameters"], SECRET_FIELD)
         return clean
 
 
@@ -111,10 +89,6 @@ def named_identity(request: Request) -> dict[str, Any]:
     if identity["protocol"] == "http":
         _hide_keys(identity["parameters"], AUTHORISING_FIELD)
     return identity
-
-
-def _without_data(events: Iterable[StreamEvent]) -> list[StreamEvent]:
-    return [event._replace(data=REDACTED) for event in events]
 
 
 def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -136,14 +110,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value
-
-
-def _hidden_parameters(parameters: Any) -> Any:
-    """Return the parameters of an HTTP request without what stands where a key belongs."""
-    hidden = _without_fields(parameters)
-    if isinstance(hidden, dict):
-        _hide_keys(hidden, SECRET_FIELD)
-    return hidden
 
 
 def _hide_keys(parameters: dict[str, Any], secret: re.Pattern[str]) -> None:

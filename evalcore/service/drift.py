@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from evalcore.checks.conditions.base import Condition
-from evalcore.checks.conditions.payload_path import Part, Wildcard, parse_payload_path
+from evalcore.checks.conditions import Condition, Part, Wildcard, parse_payload_path
 from evalcore.service.fingerprints import schema_fingerprint
 
 SchemaDrift = Literal["none", "partial", "drifted", "unknown"]

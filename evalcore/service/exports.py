@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, cast
 import orjson
 from sqlalchemy import select
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.checks.saved_eval import EvalAssertion
 from evalcore.formats.workflow_evals.shapes import FileEval, FileSource, FileTarget
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow

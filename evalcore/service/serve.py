@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from evalcore.errors import UsageError
-from evalcore.runners import find_configured_runner
+from evalcore.pipeline.executors import find_configured_runner
 from evalcore.service.access.limits import RateLimiter
 from evalcore.service.access.origins import is_loopback
 from evalcore.service.access.tokens import Tokens

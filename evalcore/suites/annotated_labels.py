@@ -5,8 +5,7 @@ from __future__ import annotations
 from evalcore.annotations.judging import judged
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask
-from evalcore.checks.human import Human
-from evalcore.checks.human_results import is_human
+from evalcore.checks.human import Human, is_human
 from evalcore.checks.registry import load_check
 from evalcore.errors import UsageError
 from evalcore.formats.label_file import Label

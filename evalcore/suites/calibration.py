@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from evalcore.checks.judge import JudgedCheck
+from evalcore.checks.judged import JudgedCheck
 from evalcore.checks.registry import load_check
-from evalcore.checks.similar import Similar
+from evalcore.checks.similarity import Similar
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
 from evalcore.formats.label_file import Label

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NotRequired
 
 import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
-from evalcore.jsonvalues import storable
+from evalcore.errors import TargetError
+from evalcore.jsonvalues import parse, storable
+from evalcore.judging.prompts import content_text
+from evalcore.mistakes.shape_errors import explain
+from evalcore.mistakes.wording import path_text
 from evalcore.model.equal_keys import has_equal_keys
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.evidence_path import (
@@ -39,12 +47,30 @@ def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Ev
     )
 
 
+# Of a call that failed nothing else is known.
+_CALL: Final = dict.fromkeys(
+    (
+        "provider",
+        "model",
+        "block",
+        "latency_ms",
+        "ttft_ms",
+        "cost_usd",
+        "input_tokens",
+        "output_tokens",
+        "attempts",
+        "recorded",
+        "error",
+    )
+)
+
+
 def call_of(reply: Reply, request: Request) -> dict[str, Any]:
     """Return a successful call as it stands in `details.calls`."""
     return {
+        **_CALL,
         "provider": request.endpoint.provider,
         "model": reply.model or request.model,
-        "block": None,
         "latency_ms": reply.latency_ms,
         "ttft_ms": reply.ttft_ms,
         "cost_usd": reply.cost_usd,
@@ -53,26 +79,14 @@ def call_of(reply: Reply, request: Request) -> dict[str, Any]:
         **reply.metrics.token_parts,
         "attempts": reply.attempts,
         "recorded": reply.recorded,
-        "error": None,
         **call_notes(request, reply),
     }
 
 
 def failed_call_of(error: ProviderError, provider: str) -> dict[str, Any]:
     """Return a call that failed for good as it stands in `details.calls`."""
-    return {
-        "provider": provider,
-        "model": None,
-        "block": None,
-        "latency_ms": None,
-        "ttft_ms": None,
-        "cost_usd": None,
-        "input_tokens": None,
-        "output_tokens": None,
-        "attempts": error.attempts,
-        "recorded": False,
-        "error": error.message,
-    }
+    failed = {"attempts": error.attempts, "recorded": False, "error": error.message}
+    return {**_CALL, "provider": provider, **failed}
 
 
 _WHOLE: Final = frozenset(
@@ -270,3 +284,89 @@ def json_value(value: Any) -> Any:
     if b"null" in data and has_infinite(value):
         raise AnswerError("what JSON cannot hold: a number that is NaN or infinite")
     return orjson.loads(data)
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class _Tokens(TypedDict):
+    input: int
+    output: int
+    cached: NotRequired[int]
+    reasoning: NotRequired[int]
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class _Measures(TypedDict, total=False):
+    token_usage: _Tokens | None
+    cost_usd: float | None
+    duration_ms: float | None
+
+
+@cache
+def _measures() -> TypeAdapter[Any]:
+    return TypeAdapter(_Measures)
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a program's text is; None if it is none."""
+    value: Any = None
+    with suppress(ValueError):
+        value = parse(text)
+    return value if isinstance(value, dict) else None
+
+
+def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
+    """Return the evidence in a program's answer; None if it has neither `output` nor `text`.
+
+    Raises `TargetError` of kind `metrics` where its measures have a wrong shape.
+    """
+    messages = answer.get("output") or answer.get("output_messages") or []
+    if not _are_messages(messages) or not (messages or "text" in answer):
+        return None
+    try:
+        _measures().validate_python(answer)
+    except ValidationError as error:
+        loc, message = next(iter(explain(error, answer, _Measures)))
+        raise TargetError("metrics", f"the answer's {path_text(loc)}: {message}") from error
+    said = (
+        content_text(message["content"])
+        for message in reversed(messages)
+        if message["role"] == "assistant" and message.get("content") is not None
+    )
+    # A negative cost or duration is a mistake of the program and no measure.
+    numbers = ("cost_usd", "duration_ms")
+    ill = {name for name in numbers if (answer.get(name) or 0) < 0}
+    return Evidence(
+        next(said, "") if messages else content_text(answer["text"]),
+        metrics=metrics_in({k: v for k, v in answer.items() if k not in ill}, measured_ms),
+        details={"messages": messages} if messages else NOTHING,
+    )
+
+
+def metrics_in(record: Mapping[str, Any], measured_ms: float | None) -> Metrics:
+    """Return the measures in a program's answer, its latency by default the measured one."""
+    tokens = record.get("token_usage")
+    tokens = tokens if isinstance(tokens, Mapping) else {}
+    latency_ms = record.get("latency_ms", record.get("duration_ms"))
+    return Metrics(
+        latency_ms=measured_ms if latency_ms is None else latency_ms,
+        cost_usd=record.get("cost_usd"),
+        **{
+            f"{name}_tokens": record.get(f"{name}_tokens", tokens.get(name))
+            for name in ("input", "output", "cached", "reasoning")
+        },
+    )
+
+
+def _are_messages(value: Any) -> bool:
+    """Whether a value is a list of messages with roles, and of tool calls with names."""
+    return isinstance(value, list) and all(
+        isinstance(message, Mapping)
+        and isinstance(message.get("role"), str)
+        and isinstance(calls := message.get("tool_calls", []), list)
+        and all(isinstance(call, Mapping) and _is_name(call.get("tool")) for call in calls)
+        for message in value
+    )
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)

@@ -11,15 +11,14 @@ from evalcore.errors import TargetError
 from evalcore.judging.prompts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics, sum_tokens
 from evalcore.model.exchange import SkippedError
-from evalcore.model.suite import Case
 from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
-from evalcore.targets.work import Message, Runnable, Work, prompt_of
+from evalcore.targets.work import Answering, Message, Runnable, Work, prompt_of
 
 PassesTurn = Callable[[Evidence, int], Awaitable[bool]]
 """Whether a turn, by its number, passes with the evidence of the turns until then."""
 
 
-class Conversation:
+class Conversation(Answering):
     """Asks a target once for each user message, with the messages until then.
 
     A user message that is followed by an assistant's is answered already. The output is the last
@@ -31,10 +30,6 @@ class Conversation:
     def __init__(self, target: Runnable, passes: PassesTurn | None = None) -> None:
         self._target = target
         self._passes = passes
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: turns are taken one after another."""
-        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence of all turns; raise the target's error with the number of its turn.

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case
-from evalcore.targets.work import Work
+from evalcore.targets.work import Answering, Work
 
 _KIND = "embeddings"
 _LOCK = threading.Lock()
@@ -31,15 +30,13 @@ class LocalEmbeddingOptions(BaseModel):
     )
 
 
-class LocalEmbeddingTarget:
+class LocalEmbeddingTarget(Answering):
     """Embeds texts for the assertion `similar`; answers no case."""
 
     def __init__(self, options: LocalEmbeddingOptions) -> None:
         self.model = options.model
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return False: it answers no case."""
-        return False
+    takes_time = False
 
     async def answer(self, work: Work) -> Evidence:  # noqa: ARG002 - the protocol's parameter
         """Raise `TargetError`: it answers no case."""

@@ -26,7 +26,7 @@ from evalcore.targets.templates import (
     value_of,
     with_template,
 )
-from evalcore.targets.work import Work, json_text, with_attachments
+from evalcore.targets.work import Answering, Work, json_text, with_attachments
 from evalcore.trust.variables import MARK, substituted
 
 _KIND: Final = "http"
@@ -87,7 +87,7 @@ class HttpOptions(BaseModel):
         return self
 
 
-class HttpTarget:
+class HttpTarget(Answering):
     """Makes one request per item; the answer is the body, or what `response_path` finds in it."""
 
     def __init__(self, options: HttpOptions, context: BuildContext) -> None:
@@ -103,10 +103,6 @@ class HttpTarget:
             values=context.address_values,
         )
         self._context = context
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a service takes its time."""
-        return True
 
     def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
         """Return the service's endpoint; raise `TargetError` for a secret that is not set."""

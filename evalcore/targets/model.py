@@ -17,7 +17,7 @@ from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat
 from evalcore.targets.answers import evidence_of
 from evalcore.targets.options import BuildContext
 from evalcore.targets.templates import templated
-from evalcore.targets.work import Message, Work
+from evalcore.targets.work import Answering, Message, Work
 from evalcore.trust.files import repository_root, resolve_inside
 
 __all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]
@@ -27,7 +27,7 @@ _ELSEWHERE: Final = ("http://", "https://", "data:")
 _LARGEST_FILE: Final = 20 << 20
 
 
-class _ChatTarget:
+class _ChatTarget(Answering):
     """Asks the model once per item with the case's messages; tools are not run."""
 
     protocol: str
@@ -43,10 +43,6 @@ class _ChatTarget:
             context.address_values,
         )
         self._context = context
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a model takes its time."""
-        return True
 
     def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
         """Return the provider's endpoint; raise `TargetError` for a secret that is not set."""

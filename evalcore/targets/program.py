@@ -17,30 +17,26 @@ from collections.abc import (
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final, NamedTuple, NotRequired, Required
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
     field_validator,
     model_validator,
-    with_config,
 )
-from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError, StoreError, TargetError
-from evalcore.jsonvalues import decoded, parse, storable
+from evalcore.jsonvalues import decoded, storable
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.wording import did_you_mean, path_text
+from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
-from evalcore.model.suite import Case
 from evalcore.providers.chat import WebAddress
-from evalcore.targets.templates import shell_command, variable_reference, with_template
-from evalcore.targets.work import Message, Work, json_text, with_attachments
+from evalcore.targets.answers import evidence_in, metrics_in, object_in
+from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
+from evalcore.targets.work import Answering, Message, Work, json_text, with_attachments
 from evalcore.trust.attachments import attached_paths
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.machine_faults import (
@@ -156,7 +152,6 @@ def _written(texts: Mapping[str, str]) -> TemporaryDirectory[str]:
 
 # Works that wait at the same time arrive within this time.
 _GATHER_S: Final = 0.1
-_ANSWERS: Final = ("output", "text", "answer")
 
 
 class ProgramAnswer(NamedTuple):
@@ -168,8 +163,8 @@ class ProgramAnswer(NamedTuple):
 
 # Runs the program for the first of some works with these lines as its prompt.
 Ask = Callable[[Work, str], Awaitable[ProgramAnswer]]
-# The answer to a case, by its id and its share of the time; raises `TargetError`.
-EvidenceOf = Callable[[str, float], Evidence]
+# The answer to a case in a record of the program, with its share of the time.
+Read = Callable[[str, Mapping[str, Any], float], Evidence]
 
 
 class _Batch:
@@ -179,106 +174,90 @@ class _Batch:
         self.works: dict[str, Work] = {}
         self.answers: dict[str, asyncio.Future[Evidence]] = {}
         self.notings: dict[str, Noting] = {}
-        self.closed = asyncio.Event()
+        self.full = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def waiting(self) -> dict[str, asyncio.Future[Evidence]]:
+        """Return the answers that somebody still waits for."""
+        return {name: answer for name, answer in self.answers.items() if not answer.done()}
 
     @contextmanager
     def noting_faults(self) -> Iterator[None]:
         """Note a fault for each work that waits; the time of all stands still meanwhile."""
         with ExitStack() as stack:
-            for name, answer in self.answers.items():
-                if not answer.done():
-                    stack.enter_context(self.notings[name]())
+            for name in self.waiting():
+                stack.enter_context(self.notings[name]())
             yield
 
 
 class Batches:
-    """Gathers works that wait at the same time, at most `size`; for several event loops.
+    """Gathers works that wait at the same time, at most `size`.
 
-    Works in different workspaces, and several of one case, are never in the same batch. `read`
-    returns what gives the answers that a text holds.
+    Works in different workspaces, and several of one case, are never in the same batch.
     """
 
-    def __init__(
-        self, size: int, ask: Ask, read: Callable[[str], EvidenceOf] | None = None
-    ) -> None:
-        self._size = size
-        self._ask = ask
-        self._read = read or _answers_in
-        self._open: dict[tuple[asyncio.AbstractEventLoop, Path | None], _Batch] = {}
-        self._running: set[asyncio.Task[None]] = set()
+    def __init__(self, size: int, ask: Ask, read: Read) -> None:
+        self._size, self._ask, self._read = size, ask, read
+        self._open: dict[Path | None, _Batch] = {}
 
     async def answer(self, work: Work) -> Evidence:
         """Return the answer to one work; raise `TargetError`."""
-        key = (asyncio.get_running_loop(), work.workspace)
-        batch = self._open.get(key)
-        if batch is None or work.case.id in batch.works:
+        name = work.case.id
+        batch = self._open.get(work.workspace)
+        if batch is None or name in batch.works:
             if batch is not None:
-                batch.closed.set()
-            batch = self._open[key] = _Batch()
-            task = asyncio.create_task(self._run(key, batch))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        batch.works[work.case.id] = work
-        batch.notings[work.case.id] = item_noting()
+                self._close(batch, work)
+            batch = self._open[work.workspace] = _Batch()
+            batch.task = asyncio.create_task(self._run(batch, work))
+        batch.works[name] = work
+        batch.notings[name] = item_noting()
         answer: asyncio.Future[Evidence] = asyncio.get_running_loop().create_future()
-        batch.answers[work.case.id] = answer
+        batch.answers[name] = answer
         if len(batch.works) >= self._size:
-            self._close(key, batch)
+            self._close(batch, work)
         try:
             return await answer
         except asyncio.CancelledError:
             answer.cancel()
+            if not batch.waiting() and batch.task is not None:
+                self._close(batch, work)
+                batch.task.cancel()
             raise
 
-    def _close(self, key: tuple[asyncio.AbstractEventLoop, Path | None], batch: _Batch) -> None:
-        batch.closed.set()
-        if self._open.get(key) is batch:
-            del self._open[key]
+    def _close(self, batch: _Batch, work: Work) -> None:
+        batch.full.set()
+        if self._open.get(work.workspace) is batch:
+            del self._open[work.workspace]
 
-    async def _run(self, key: tuple[asyncio.AbstractEventLoop, Path | None], batch: _Batch) -> None:
+    async def _run(self, batch: _Batch, first: Work) -> None:
         """Wait until the batch is full or no work arrives, run it, and hand out the answers."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_GATHER_S):
-                await batch.closed.wait()
-        except TimeoutError:
-            self._close(key, batch)
-        works = [work for name, work in batch.works.items() if not batch.answers[name].cancelled()]
-        if not works:
+                await batch.full.wait()
+        self._close(batch, first)
+        works = [batch.works[name] for name in batch.waiting()]
+        try:
+            with faults_noted_by(batch.noting_faults):
+                answer = await self._ask(works[0], _lines(works))
+            records = _records_in(answer.text)
+        except Exception as error:  # noqa: BLE001 - each of the works has it
+            for waiting in batch.waiting().values():
+                waiting.set_exception(error)
             return
-        with faults_noted_by(batch.noting_faults):
-            run = asyncio.ensure_future(self._ask(works[0], _lines(works)))
-        waiting = set(batch.answers.values())
-        # The run ends once no answer is awaited.
-        while not run.done():
-            left = {answer for answer in waiting if not answer.done()}
-            if not left:
-                run.cancel()
-            awaited: set[asyncio.Future[Any]] = {run, *left}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        self._hand_out(batch, run)
-
-    def _hand_out(self, batch: _Batch, run: asyncio.Future[ProgramAnswer]) -> None:
-        open_ = {name: answer for name, answer in batch.answers.items() if not answer.done()}
-        if run.cancelled():
-            error: BaseException | None = TargetError("command", "the batch was stopped")
-        else:
-            error = run.exception()
-        if error is not None:
-            for answer in open_.values():
-                answer.set_exception(error)
-            return
-        result = run.result()
-        evidence_of = self._read(result.text)
-        share_ms = round(result.latency_ms / len(batch.works), 1)
-        for name, answer in open_.items():
+        share_ms = round(answer.latency_ms / len(batch.works), 1)
+        for name, waiting in batch.waiting().items():
             try:
-                answer.set_result(evidence_of(name, share_ms))
+                if name not in records:
+                    message = f"the batch's answer has no line with the id {name!r}"
+                    raise TargetError("command", message)
+                record, notes = storable(records[name])
+                waiting.set_result(with_warnings(self._read(name, record, share_ms), notes))
             except TargetError as problem:
-                answer.set_exception(problem)
+                waiting.set_exception(problem)
             # An answer that is never set would hold its item for ever.
             except (TypeError, ValueError, RecursionError) as problem:
                 message = f"the batch's answer to {name!r} cannot be kept: {problem}"
-                answer.set_exception(TargetError("command", message))
+                waiting.set_exception(TargetError("command", message))
 
 
 def _lines(works: list[Work]) -> str:
@@ -297,218 +276,109 @@ def _lines(works: list[Work]) -> str:
     )
 
 
-def _answers_in(text: str) -> EvidenceOf:
-    records = _read(text)
-    return lambda name, share_ms: _evidence(name, records, share_ms)
-
-
-def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
-    """Return the answers by their ids, or what is wrong with them as a whole."""
+def _records_in(text: str) -> dict[str, Mapping[str, Any]]:
+    """Return the records of a batch's JSON lines by the ids of their cases."""
     records: dict[str, Mapping[str, Any]] = {}
     # Only a line feed ends a line: a text in JSON may hold other separators, such as U+2028.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        value: Any = None
-        with suppress(ValueError):
-            value = parse(line)
-        if not isinstance(value, dict) or not isinstance(value.get("id"), str):
+        record = object_in(line) or {}
+        name = record.get("id")
+        if not isinstance(name, str):
             message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
-            return TargetError("command", message)
-        records[value["id"]] = value
+            raise TargetError("command", message)
+        if name in records:
+            raise TargetError("command", f"the batch's answer has two lines with the id {name!r}")
+        records[name] = record
     return records
 
 
-def _evidence(
-    name: str, records: Mapping[str, Mapping[str, Any]] | TargetError, share_ms: float
-) -> Evidence:
-    if isinstance(records, TargetError):
-        raise records
-    record, notes = storable(records.get(name))
-    if record is None:
-        raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
-    if record.get("error"):
-        raise TargetError("command", str(record["error"]))
-    key = next((key for key in _ANSWERS if key in record), None)
-    if key is None:
-        raise TargetError("command", f'the batch\'s answer to {name!r} has no "output"')
-    value = record[key]
-    tokens = record.get("token_usage")
-    tokens = tokens if isinstance(tokens, dict) else {}
-    latency_ms = record.get("latency_ms", record.get("duration_ms"))
-    metrics = Metrics(
-        latency_ms=share_ms if latency_ms is None else latency_ms,
-        cost_usd=record.get("cost_usd"),
-        input_tokens=record.get("input_tokens", tokens.get("input")),
-        output_tokens=record.get("output_tokens", tokens.get("output")),
-        cached_tokens=record.get("cached_tokens", tokens.get("cached")),
-        reasoning_tokens=record.get("reasoning_tokens", tokens.get("reasoning")),
-    )
-    text = value if isinstance(value, str) else json_text(value)
-    return with_warnings(Evidence(text, metrics=metrics), notes)
+class _Run(NamedTuple):
+    """One run of a program: what its placeholders stand for, and where it may answer."""
+
+    values: Mapping[str, str]
+    output: Path
+    files: Sequence[Path] = ()
 
 
-_OPEN: Final = ConfigDict(extra="allow", strict=True)
+class _ProgramTarget(Answering):
+    """Starts a program for an item, or for a batch of items."""
 
+    placeholder: re.Pattern[str]
+    output_file: str
 
-@with_config(_OPEN)
-class _Call(TypedDict, total=False):
-    tool: Required[Annotated[str, Field(min_length=1)]]
+    def __init__(self, command: str | Sequence[str], env: Mapping[str, str]) -> None:
+        text = command if isinstance(command, str) else "\0".join(command)
+        self._env = env
+        self._secrets = telling_values(env)
+        self._named = frozenset(match[1] for match in self.placeholder.finditer(text))
 
+    async def _ended(
+        self,
+        command: str | Sequence[str],
+        work: Work,
+        run: _Run,
+        *,
+        cwd: Path,
+        timeout_s: float,
+        stdin: bytes = b"",
+        memory_mb: int | None = None,
+    ) -> CommandResult:
+        """Return how the program ended, which is with exit code 0; raise `TargetError`."""
+        try:
+            work.imports.check_command("the command")
+        except EvalError as error:
+            raise TargetError("command", str(error)) from error
+        env = {**folder_variables(work), **self._env}
+        started: str | list[str]
+        if isinstance(command, str):
+            started = shell_command(command, self.placeholder, self._references(run, env))
+        else:
+            parts = [_from_suite(part, work) for part in command]
+            started = [self.placeholder.sub(lambda at: run.values[at[1]], part) for part in parts]
+        result = await run_command(
+            started,
+            stdin=stdin,
+            cwd=cwd,
+            timeout_s=timeout_s,
+            env=env,
+            output_limit=OUTPUT_LIMIT,
+            memory_limit=None if memory_mb is None else memory_mb << 20,
+        )
+        check_ending(result, timeout_s, self._env.values())
+        return result
 
-@with_config(_OPEN)
-class _Message(TypedDict, total=False):
-    role: Required[str]
-    content: Any
-    tool_calls: list[_Call]
+    def _references(self, run: _Run, env: dict[str, str]) -> Reference:
+        """Return what makes placeholders variables of the shell, which it puts into `env`."""
 
+        def reference(name: str, quote: str) -> str:
+            variable = f"EVALCORE_{name.upper()}"
+            env[variable] = run.values[name]
+            return variable_reference(variable, quote)
 
-@with_config(_OPEN)
-class _Tokens(TypedDict):
-    input: int
-    output: int
-    cached: NotRequired[int]
-    reasoning: NotRequired[int]
+        return reference
 
-
-@with_config(_OPEN)
-class _Answer(TypedDict, total=False):
-    output: list[_Message]
-    output_messages: list[_Message]
-    text: Any
-
-
-@with_config(_OPEN)
-class _Measures(TypedDict, total=False):
-    token_usage: _Tokens | None
-    cost_usd: float | None
-    duration_ms: float | None
-
-
-_ANSWER: Final[TypeAdapter[Any]] = TypeAdapter(_Answer)
-_MEASURES: Final[TypeAdapter[Any]] = TypeAdapter(_Measures)
-
-
-def read_answer(text: str, measured_ms: float) -> Evidence:
-    """Return the evidence that a program's answer is.
-
-    JSON counts if it is an object with `output` (messages) or `text`; any other answer is the
-    output as it stands, with a warning if only its measures have a wrong shape. Without
-    `duration_ms` the latency is `measured_ms`.
-    """
-    (text, answer), notes = storable((text, _object_in(text)))
-    details: Mapping[str, Any] = NOTHING
-    try:
-        evidence = None if answer is None else evidence_in(answer, measured_ms)
-    except TargetError as error:
-        evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
-    plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
-    return with_warnings(evidence or plain, notes)
-
-
-def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
-    """Return the evidence in an object; None if it has neither `output` nor `text`.
-
-    Raises `TargetError` of kind `metrics` where its measures have a wrong shape.
-    """
-    try:
-        _ANSWER.validate_python(answer)
-    except ValidationError:
-        return None
-    messages = answer.get("output") or answer.get("output_messages") or []
-    if not messages and "text" not in answer:
-        return None
-    try:
-        _MEASURES.validate_python(answer)
-    except ValidationError as error:
-        raise TargetError("metrics", f"the answer's {_mistake(error, answer)}") from error
-    output = last_text(messages) if messages else _as_text(answer["text"])
-    tokens = answer.get("token_usage") or {}
-    latency_ms = _measure(answer, "duration_ms")
-    metrics = Metrics(
-        latency_ms=measured_ms if latency_ms is None else latency_ms,
-        cost_usd=_measure(answer, "cost_usd"),
-        input_tokens=tokens.get("input"),
-        output_tokens=tokens.get("output"),
-        cached_tokens=tokens.get("cached"),
-        reasoning_tokens=tokens.get("reasoning"),
-    )
-    return Evidence(
-        output, metrics=metrics, details={"messages": messages} if messages else NOTHING
-    )
-
-
-def read_batch(text: str) -> EvidenceOf:
-    """Return what gives the answers of a batch's JSON lines by the ids of their tests."""
-    records: dict[str, Mapping[str, Any]] = {}
-    problem = ""
-    # Only a line feed ends a line: a text in JSON may hold other separators, such as U+2028.
-    for number, line in enumerate(text.split("\n"), 1):
-        record = _object_in(line) if line.strip() else {}
-        name = None if record is None else record.get("id")
-        if isinstance(name, str) and name in records:
-            problem = problem or f"has two lines with the id {name!r}"
-        elif record is not None and isinstance(name, str):
-            records[name] = record
-        elif line.strip():
-            problem = problem or f'has no JSON object with an "id" in line {number}'
-
-    def evidence_of(name: str, share_ms: float) -> Evidence:
-        if problem:
-            raise TargetError("command", f"the batch's answer {problem}")
-        if name not in records:
-            raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
-        record, notes = storable(records[name])
-        evidence = evidence_in(record, share_ms)
-        if evidence is None:
-            message = f"the batch's answer to {name!r} has neither messages in 'output' nor 'text'"
-            raise TargetError("command", message)
-        return with_warnings(evidence, notes)
-
-    return evidence_of
-
-
-def last_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of the last message of the assistant that has a content."""
-    for message in reversed(messages):
-        if message.get("role") == "assistant" and message.get("content") is not None:
-            return content_text(message["content"])
-    return ""
-
-
-def _mistake(error: ValidationError, answer: Mapping[str, Any]) -> str:
-    from evalcore.mistakes.shape_errors import explain
-
-    loc, message = next(iter(explain(error, answer, _Measures)))
-    return f"{path_text(loc)}: {message}"
-
-
-def _measure(answer: Mapping[str, Any], name: str) -> float | None:
-    value = answer.get(name)
-    # A negative cost or duration is a mistake of the program and no measure.
-    return None if value is None or value < 0 else float(value)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else content_text(value)
-
-
-def _object_in(text: str) -> dict[str, Any] | None:
-    value: Any = None
-    with suppress(ValueError):
-        value = parse(text)
-    return value if isinstance(value, dict) else None
+    def _answer(self, result: CommandResult, output: Path) -> str:
+        """Return the content of the output file if the command names it, else what it printed."""
+        if self.output_file not in self._named:
+            if result.truncated and len(result.stdout) >= OUTPUT_LIMIT:
+                raise too_long("standard output")
+            data = result.stdout
+        # Only a regular file: to open a pipe would wait for its writer.
+        elif not output.is_file():
+            ending = f"the command wrote no {{{self.output_file}}}"
+            raise program_error("command", ending, result, self._env.values())
+        elif output.stat().st_size > OUTPUT_LIMIT:
+            raise too_long(f"{{{self.output_file}}}")
+        else:
+            data = output.read_bytes()
+        # What a program prints is stored; its keys must not be.
+        return redact(decoded(data), self._secrets)
 
 
 # `${id}` is the shell's, not ours.
-_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|messages_file|output_file|id)\}")
-_VARIABLES: Final = {
-    "prompt": "EVALCORE_PROMPT",
-    "prompt_file": "EVALCORE_PROMPT_FILE",
-    "messages_file": "EVALCORE_MESSAGES_FILE",
-    "output_file": "EVALCORE_OUTPUT_FILE",
-    "id": "EVALCORE_ID",
-}
+_COMMAND: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|messages_file|output_file|id)\}")
 
 
 class CommandOptions(BaseModel):
@@ -555,33 +425,24 @@ class CommandOptions(BaseModel):
     @model_validator(mode="after")
     def _check_batch(self) -> CommandOptions:
         text = self.command if isinstance(self.command, str) else " ".join(self.command)
-        named = {match[1] for match in _PLACEHOLDER.finditer(text)}
+        named = {match[1] for match in _COMMAND.finditer(text)}
         single = sorted(named & {"prompt", "messages_file", "id"})
         if self.batch is not None and single:
             raise ValueError(f"{{{single[0]}}} is one case's and cannot stand beside `batch`")
         return self
 
 
-class _Files(NamedTuple):
-    prompt: Path
-    messages: Path
-    output: Path
-
-
-class CommandTarget:
+class CommandTarget(_ProgramTarget):
     """Runs the program once per item; its output is the answer."""
 
-    def __init__(self, options: CommandOptions) -> None:
-        self._options = options
-        command = options.command
-        text = command if isinstance(command, str) else "\0".join(command)
-        self._secrets = telling_values(options.env)
-        self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
-        self._batches = None if options.batch is None else Batches(options.batch, self._run_program)
+    placeholder = _COMMAND
+    output_file = "output_file"
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a program takes its time."""
-        return True
+    def __init__(self, options: CommandOptions) -> None:
+        super().__init__(options.command, options.env)
+        self._options = options
+        size = options.batch
+        self._batches = None if size is None else Batches(size, self._run_program, _batch_evidence)
 
     async def answer(self, work: Work) -> Evidence:
         """Return what the program answers; its latency is measured from start to end.
@@ -597,78 +458,44 @@ class CommandTarget:
         return with_warnings(Evidence(text, metrics=Metrics(latency_ms=latency_ms)), notes)
 
     async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
-        async with self._files(work, prompt) as files:
-            started = time.perf_counter()
-            result = await self._run(work, prompt, files)
-            latency_ms = round((time.perf_counter() - started) * 1000, 1)
-            check_ending(result, self._timeout_s(work), self._options.env.values())
-            answer = self._answer(result, files)
-        ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
-        text = decoded(answer.removesuffix(ending))
-        # What a program prints is stored; its keys must not be.
-        return ProgramAnswer(redact(text, self._secrets), latency_ms)
-
-    @asynccontextmanager
-    async def _files(self, work: Work, prompt: str) -> AsyncIterator[_Files | None]:
-        if not self._named & {"prompt_file", "messages_file", "output_file"}:
-            yield None
-            return
-        texts = {"prompt.txt": prompt}
-        if "messages_file" in self._named:
-            texts["messages.json"] = json_text([dict(message) for message in work.messages])
-        async with program_files(texts) as root:
-            yield _Files(root / "prompt.txt", root / "messages.json", root / "output.txt")
-
-    async def _run(self, work: Work, prompt: str, files: _Files | None) -> CommandResult:
         options = self._options
-        values = {"prompt": prompt, "id": work.case.id}
-        if files is not None:
-            values |= {
-                "prompt_file": str(files.prompt),
-                "messages_file": str(files.messages),
-                "output_file": str(files.output),
-            }
-        try:
-            work.imports.check_command("the command")
-        except EvalError as error:
-            raise TargetError("command", str(error)) from error
-        env = {**folder_variables(work), **options.env}
-        if isinstance(options.command, str):
-            command: str | list[str] = shell_command(
-                options.command,
-                _PLACEHOLDER,
-                lambda name, quote: variable_reference(_VARIABLES[name], quote),
-            )
-            env |= {_VARIABLES[name]: values[name] for name in self._named}
-        else:
-            command = [_filled(_from_suite(part, work), values) for part in options.command]
+        messages = json_text([dict(message) for message in work.messages])
         reads_input = not self._named & {"prompt", "prompt_file", "messages_file"}
-        return await run_command(
-            command,
-            stdin=prompt.encode(errors="replace") if reads_input else b"",
-            cwd=(work.workspace or work.folder) / (options.cwd or ""),
-            timeout_s=self._timeout_s(work),
-            env=env,
-            output_limit=OUTPUT_LIMIT,
-            memory_limit=None if options.memory_mb is None else options.memory_mb << 20,
-        )
-
-    def _timeout_s(self, work: Work) -> float:
-        return min(self._options.timeout, work.item_timeout_s or self._options.timeout)
-
-    def _answer(self, result: CommandResult, files: _Files | None) -> bytes:
-        if files is None or "output_file" not in self._named:
-            if result.truncated and len(result.stdout) >= OUTPUT_LIMIT:
-                raise too_long("standard output")
-            return result.stdout
-        # Only a regular file: to open a pipe would wait for its writer.
-        if not files.output.is_file():
-            raise program_error(
-                "command", "the command wrote no {output_file}", result, self._options.env.values()
+        async with program_files({"prompt.txt": prompt, "messages.json": messages}) as folder:
+            values = {
+                "prompt": prompt,
+                "id": work.case.id,
+                "prompt_file": str(folder / "prompt.txt"),
+                "messages_file": str(folder / "messages.json"),
+                "output_file": str(folder / "output.txt"),
+            }
+            started = time.perf_counter()
+            result = await self._ended(
+                options.command,
+                work,
+                _Run(values, folder / "output.txt"),
+                cwd=(work.workspace or work.folder) / (options.cwd or ""),
+                timeout_s=min(options.timeout, work.item_timeout_s or options.timeout),
+                stdin=prompt.encode(errors="replace") if reads_input else b"",
+                memory_mb=options.memory_mb,
             )
-        if files.output.stat().st_size > OUTPUT_LIMIT:
-            raise too_long("{output_file}")
-        return files.output.read_bytes()
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
+            text = self._answer(result, folder / "output.txt")
+        ending = "\r\n" if text.endswith("\r\n") else "\n"
+        return ProgramAnswer(text.removesuffix(ending), latency_ms)
+
+
+def _batch_evidence(name: str, record: Mapping[str, Any], share_ms: float) -> Evidence:
+    if record.get("error"):
+        raise TargetError("command", str(record["error"]))
+    key = next((key for key in ("output", "text", "answer") if key in record), None)
+    if key is None:
+        raise TargetError("command", f'the batch\'s answer to {name!r} has no "output"')
+    value = record[key]
+    return Evidence(
+        value if isinstance(value, str) else json_text(value),
+        metrics=metrics_in(record, share_ms),
+    )
 
 
 def _from_suite(element: str, work: Work) -> str:
@@ -687,23 +514,19 @@ def _from_suite(element: str, work: Work) -> str:
     return str(beside) if is_beside else element
 
 
-def _filled(element: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: values[match[1]], element)
-
-
 # `${HOME}` is the shell's, not ours.
-PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Z_]+)\}")
-PLACEHOLDERS: Final = ("PROMPT", "PROMPT_FILE", "FILES", "OUTPUT_FILE", "EVAL_ID", "ATTEMPT")
-_CONFIG: Final = ConfigDict(
+_CLI: Final = re.compile(r"(?<!\$)\{([A-Z_]+)\}")
+_CLI_NAMES: Final = ("PROMPT", "PROMPT_FILE", "FILES", "OUTPUT_FILE", "EVAL_ID", "ATTEMPT")
+_CLI_CONFIG: Final = ConfigDict(
     extra="forbid", frozen=True, hide_input_in_errors=True, populate_by_name=True
 )
 
 
 def _checked_command(command: str) -> str:
-    for match in PLACEHOLDER.finditer(command):
-        if match[1] not in PLACEHOLDERS:
-            supported = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-            hint = did_you_mean(match[1], PLACEHOLDERS)
+    for match in _CLI.finditer(command):
+        if match[1] not in _CLI_NAMES:
+            supported = ", ".join(f"{{{name}}}" for name in _CLI_NAMES)
+            hint = did_you_mean(match[1], _CLI_NAMES)
             raise ValueError(f"unknown placeholder {match[0]}.{hint} Supported: {supported}")
     return command
 
@@ -711,7 +534,7 @@ def _checked_command(command: str) -> str:
 class HealthCheck(BaseModel):
     """Asked once before the first answer: a web address, or a command."""
 
-    model_config = _CONFIG
+    model_config = _CLI_CONFIG
 
     url: WebAddress | None = Field(default=None, description="Has to answer a GET with 2xx.")
     command: str | None = Field(default=None, description="Has to end with exit code 0.")
@@ -735,7 +558,7 @@ class HealthCheck(BaseModel):
 class CliOptions(BaseModel):
     """Options of a target of kind `cli`."""
 
-    model_config = _CONFIG
+    model_config = _CLI_CONFIG
 
     command: Annotated[str, Field(min_length=1)] = Field(
         description="Run by `/bin/sh -c` in the suite's folder. `{PROMPT}` (the whole input as "
@@ -794,27 +617,18 @@ class CliOptions(BaseModel):
 _LARGEST_BATCH: Final = 10_000
 
 
-class _Run(NamedTuple):
-    """One run of a program: what its placeholders stand for, and where it answers."""
-
-    values: Mapping[str, str]
-    files: Sequence[Path]
-    output: Path
-
-
-class CliTarget:
+class CliTarget(_ProgramTarget):
     """Runs the program once per item; its answer may have messages, tool calls and measures."""
 
-    def __init__(self, options: CliOptions) -> None:
-        self._options = options
-        self._secrets = telling_values(options.env)
-        batches = Batches(_LARGEST_BATCH, self._run_program, read_batch)
-        self._batches = batches if options.batch_requests else None
-        self._healthy: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
+    placeholder = _CLI
+    output_file = "OUTPUT_FILE"
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a program takes its time."""
-        return True
+    def __init__(self, options: CliOptions) -> None:
+        super().__init__(options.command, options.env)
+        self._options = options
+        batches = Batches(_LARGEST_BATCH, self._run_program, _record_evidence)
+        self._batches = batches if options.batch_requests else None
+        self._health: asyncio.Future[None] | None = None
 
     async def answer(self, work: Work) -> Evidence:
         """Return what the program answers.
@@ -822,83 +636,77 @@ class CliTarget:
         Raise `TargetError`: of kind `healthcheck` if the target is not healthy, `timeout` if its
         time ran out, else `command`, with the end of what the program wrote.
         """
-        await self._check_health(work)
+        if self._options.healthcheck is not None:
+            if self._health is None:
+                check = self._check_health(self._options.healthcheck, work)
+                self._health = asyncio.ensure_future(check)
+            # The check goes on for the others when one that waits for it is cancelled.
+            await asyncio.shield(self._health)
         if self._batches is not None:
             return await self._batches.answer(with_attachments(work))
-        prompt = conversation_prompt(with_attachments(work).messages)
+        prompt = _prompt_of(with_attachments(work).messages)
         answer = await self._run_program(work, prompt)
         return read_answer(answer.text, answer.latency_ms)
 
     async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
-        is_batch = self._batches is not None
-        async with _prepared(work, prompt, is_batch=is_batch) as run:
-            started = time.perf_counter()
-            text = await self._output(self._options.command, work, run)
-            latency_ms = round((time.perf_counter() - started) * 1000, 1)
-        # What a program prints is stored; its keys must not be.
-        return ProgramAnswer(redact(text, self._secrets), latency_ms)
-
-    async def _output(self, command: str, work: Work, run: _Run) -> str:
         options = self._options
-        timeout_s = min(options.timeout_seconds, work.item_timeout_s or options.timeout_seconds)
-        result = await self._started(command, work, run, options.cwd, timeout_s)
-        secrets = options.env.values()
-        check_ending(result, timeout_s, secrets)
-        if "OUTPUT_FILE" not in {match[1] for match in PLACEHOLDER.finditer(command)}:
-            if result.truncated and len(result.stdout) >= OUTPUT_LIMIT:
-                raise too_long("standard output")
-            return decoded(result.stdout)
-        # Only a regular file: to open a pipe would wait for its writer.
-        if not run.output.is_file():
-            raise program_error("command", "the command wrote no {OUTPUT_FILE}", result, secrets)
-        if run.output.stat().st_size > OUTPUT_LIMIT:
-            raise too_long("{OUTPUT_FILE}")
-        text = decoded(run.output.read_bytes())
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+        async with self._prepared(work, prompt) as run:
+            started = time.perf_counter()
+            timeout_s = min(options.timeout_seconds, work.item_timeout_s or options.timeout_seconds)
+            cwd = work.workspace or work.folder / (options.cwd or "")
+            result = await self._ended(options.command, work, run, cwd=cwd, timeout_s=timeout_s)
+            latency_ms = round((time.perf_counter() - started) * 1000, 1)
+            return ProgramAnswer(self._answer(result, run.output), latency_ms)
 
-    async def _started(
-        self, command: str, work: Work, run: _Run, cwd: str | None, timeout_s: float
-    ) -> Any:
-        try:
-            work.imports.check_command("the command")
-        except EvalError as error:
-            raise TargetError("command", str(error)) from error
-        text, variables = _with_variables(command, run, self._options.files_format)
-        return await run_command(
-            text,
-            cwd=work.workspace or work.folder / (cwd or ""),
-            timeout_s=timeout_s,
-            env={**folder_variables(work), **self._options.env, **variables},
-            output_limit=OUTPUT_LIMIT,
-        )
-
-    async def _check_health(self, work: Work) -> None:
-        """Ask for the target's health, once in each event loop."""
-        check = self._options.healthcheck
-        if check is None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop not in self._healthy:
-            self._healthy[loop] = asyncio.ensure_future(self._ask_health(check, work))
-        # The check goes on for the others when one that waits for it is cancelled.
-        await asyncio.shield(self._healthy[loop])
-
-    async def _ask_health(self, check: HealthCheck, work: Work) -> None:
+    async def _check_health(self, check: HealthCheck, work: Work) -> None:
         timeout_s = check.timeout_seconds or self._options.timeout_seconds
         try:
             if check.url is not None:
                 await asyncio.to_thread(_get, check.url, timeout_s)
                 return
-            async with _prepared(work, "", is_batch=False) as run:
-                cwd = check.cwd or self._options.cwd
-                command = check.command or ""
-                result = await self._started(command, work, run, cwd, timeout_s)
-                check_ending(result, timeout_s, self._options.env.values())
+            cwd = work.workspace or work.folder / (check.cwd or self._options.cwd or "")
+            async with self._prepared(work, "") as run:
+                await self._ended(check.command or "", work, run, cwd=cwd, timeout_s=timeout_s)
         except (TargetError, OSError) as error:
             raise TargetError("healthcheck", f"the health check failed: {error}") from error
 
+    @asynccontextmanager
+    async def _prepared(self, work: Work, prompt: str) -> AsyncIterator[_Run]:
+        is_batch = self._batches is not None
+        try:
+            files = [] if is_batch else attached_paths(work.messages, work.folder)
+        except EvalError as error:
+            raise TargetError("input", str(error)) from error
+        async with program_files({"prompt.txt": prompt}) as folder:
+            output = folder / ("output.jsonl" if is_batch else "output.json")
+            values = {
+                "PROMPT": "" if is_batch else prompt,
+                "PROMPT_FILE": str(folder / "prompt.txt"),
+                "OUTPUT_FILE": str(output),
+                "EVAL_ID": "batch" if is_batch else work.case.id,
+                "ATTEMPT": str(work.iteration),
+            }
+            for number, path in enumerate(files):
+                values |= {f"FILE_{number}": str(path), f"FILE_{number}_NAME": path.name}
+            yield _Run(values, output, files)
 
-def conversation_prompt(messages: Sequence[Message]) -> str:
+    def _references(self, run: _Run, env: dict[str, str]) -> Reference:
+        named = super()._references(run, env)
+
+        def reference(name: str, quote: str) -> str:
+            if name != "FILES":
+                return named(name, quote)
+            return " ".join(
+                self._options.files_format.replace(
+                    "{path}", named(f"FILE_{number}", quote)
+                ).replace("{basename}", named(f"FILE_{number}_NAME", quote))
+                for number in range(len(run.files))
+            )
+
+        return reference
+
+
+def _prompt_of(messages: Sequence[Message]) -> str:
     """Return the messages as one text: a single message as it is, several each with its role."""
     texts = [(message["role"], content_text(message["content"]).strip()) for message in messages]
     texts = [(role, text) for role, text in texts if text]
@@ -907,43 +715,29 @@ def conversation_prompt(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
 
 
-@asynccontextmanager
-async def _prepared(work: Work, prompt: str, *, is_batch: bool) -> AsyncIterator[_Run]:
+def read_answer(text: str, measured_ms: float) -> Evidence:
+    """Return the evidence that a program's answer is.
+
+    JSON counts if it is an object with `output` (messages) or `text`; any other answer is the
+    output as it stands, with a warning if only its measures have a wrong shape. Without
+    `duration_ms` the latency is `measured_ms`.
+    """
+    (text, answer), notes = storable((text, object_in(text)))
+    details: Mapping[str, Any] = NOTHING
     try:
-        files = [] if is_batch else attached_paths(work.messages, work.folder)
-    except EvalError as error:
-        raise TargetError("input", str(error)) from error
-    async with program_files({"prompt.txt": prompt}) as folder:
-        output = folder / ("output.jsonl" if is_batch else "output.json")
-        values = {
-            "PROMPT": "" if is_batch else prompt,
-            "PROMPT_FILE": str(folder / "prompt.txt"),
-            "OUTPUT_FILE": str(output),
-            "EVAL_ID": "batch" if is_batch else work.case.id,
-            "ATTEMPT": str(work.iteration),
-        }
-        yield _Run(values, files, output)
+        evidence = None if answer is None else evidence_in(answer, measured_ms)
+    except TargetError as error:
+        evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
+    plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
+    return with_warnings(evidence or plain, notes)
 
 
-def _with_variables(command: str, run: _Run, files_format: str) -> tuple[str, dict[str, str]]:
-    """Return the command for the shell, and the variables that it refers to."""
-    variables: dict[str, str] = {}
-
-    def named(name: str, value: str, quote: str) -> str:
-        variables[f"EVALCORE_{name}"] = value
-        return variable_reference(f"EVALCORE_{name}", quote)
-
-    def reference(name: str, quote: str) -> str:
-        if name != "FILES":
-            return named(name, run.values[name], quote)
-        return " ".join(
-            files_format.replace("{path}", named(f"FILE_{number}", str(path), quote)).replace(
-                "{basename}", named(f"FILE_{number}_NAME", path.name, quote)
-            )
-            for number, path in enumerate(run.files)
-        )
-
-    return shell_command(command, PLACEHOLDER, reference), variables
+def _record_evidence(name: str, record: Mapping[str, Any], share_ms: float) -> Evidence:
+    evidence = evidence_in(record, share_ms)
+    if evidence is None:
+        message = f"the batch's answer to {name!r} has neither messages in 'output' nor 'text'"
+        raise TargetError("command", message)
+    return evidence
 
 
 def _get(url: str, timeout_s: float) -> None:

@@ -17,7 +17,6 @@ from evalcore.isolation.pool import Job, no_answer
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
 from evalcore.model.own_copy import plain_value
-from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.targets.function_context import (
     COMPLETE,
@@ -34,7 +33,7 @@ from evalcore.targets.function_context import (
     model_in_worker,
 )
 from evalcore.targets.options import BuildContext
-from evalcore.targets.work import Work, json_text
+from evalcore.targets.work import Answering, Work, json_text
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class PythonOptions(BaseModel):
     )
 
 
-class PythonTarget:
+class PythonTarget(Answering):
     """Calls the function and makes evidence of what it returns.
 
     With worker processes at hand it is called in one of them, and a process that it ends is this
@@ -90,10 +89,6 @@ class PythonTarget:
         self._options = options
         self._context = context
         self._functions = PythonFunctions()
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a function may take its time."""
-        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the function's answer.

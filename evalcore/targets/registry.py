@@ -28,23 +28,22 @@ OWN_CODE_S: Final = 600.0
 
 
 class TargetKind(NamedTuple):
-    """Where a kind stands: its module, the class that answers, the model of its options.
+    """Where a kind stands: the class that answers, the model of its options beside it.
 
     `open_field` is the option (a free mapping) that takes the other keys of a variant's
     configuration. The runnable of a kind that `takes_context` gets a
-    `targets.build_context.BuildContext` after its options.
+    `targets.options.BuildContext` after its options.
 
     An `instant` kind takes no time unless its option `latency_ms` says so. A kind that `asks_model`
     has the option `model`; one that `has_blocks` executes them and is asked for checks of each.
-    Without `reads_messages` the input of a case is no text for a model. `preloads` is the module
-    that worker processes import before they are forked.
+    Without `reads_messages` the input of a case is no text for a model. The module of a kind that
+    runs functions `in_workers` is imported by worker processes as they start.
 
     A kind that runs the author's own code has no limit of its own: `item_timeout_s` bounds an item
     as a whole where the suite has no `limits.timeout_s`.
     """
 
-    module: str
-    runnable: str
+    place: str
     options: str
     open_field: str | None = None
     takes_context: bool = False
@@ -52,87 +51,53 @@ class TargetKind(NamedTuple):
     asks_model: bool = False
     has_blocks: bool = False
     reads_messages: bool = True
-    preloads: str | None = None
+    in_workers: bool = False
     item_timeout_s: float | None = None
 
+    @property
+    def module(self) -> str:
+        """The module of the class and its options."""
+        return f"evalcore.targets.{self.place.partition('.')[0]}"
 
+    @property
+    def runnable(self) -> Any:
+        """The class that answers."""
+        return getattr(_module_of(self), self.place.partition(".")[2])
+
+
+_MODEL: Final = TargetKind("model.OpenAITarget", "ChatOptions", takes_context=True, asks_model=True)
+_FUNCTION: Final = TargetKind(
+    "python.PythonTarget",
+    "PythonOptions",
+    "config",
+    takes_context=True,
+    in_workers=True,
+    item_timeout_s=OWN_CODE_S,
+)
+_WORKFLOW: Final = TargetKind(
+    "workflow.WorkflowTarget", "WorkflowOptions", "variant", takes_context=True, has_blocks=True
+)
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
     {
-        "anthropic": TargetKind(
-            "evalcore.targets.model",
-            "AnthropicTarget",
-            "ChatOptions",
-            takes_context=True,
-            asks_model=True,
+        "anthropic": _MODEL._replace(place="model.AnthropicTarget"),
+        "any-llm": _MODEL._replace(place="model.AdapterTarget", options="AdapterOptions"),
+        "block": _WORKFLOW._replace(
+            place="workflow.ReplayedBlock", has_blocks=False, reads_messages=False
         ),
-        "any-llm": TargetKind(
-            "evalcore.targets.model",
-            "AdapterTarget",
-            "AdapterOptions",
-            takes_context=True,
-            asks_model=True,
-        ),
-        "block": TargetKind(
-            "evalcore.targets.workflow",
-            "ReplayedBlock",
-            "WorkflowOptions",
-            "variant",
-            takes_context=True,
-            reads_messages=False,
-        ),
-        "cli": TargetKind("evalcore.targets.program", "CliTarget", "CliOptions"),
-        "command": TargetKind("evalcore.targets.program", "CommandTarget", "CommandOptions"),
-        "echo": TargetKind("evalcore.targets.simple", "EchoTarget", "EchoOptions", instant=True),
-        "fixture": TargetKind(
-            "evalcore.targets.simple", "FixtureTarget", "FixtureOptions", instant=True
-        ),
-        "flow": TargetKind(
-            "evalcore.targets.flow",
-            "FlowTarget",
-            "FlowOptions",
-            "config",
-            takes_context=True,
-            has_blocks=True,
-            preloads="evalcore.targets.flow",
-            item_timeout_s=OWN_CODE_S,
-        ),
-        "http": TargetKind(
-            "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
-        ),
-        "mock": TargetKind("evalcore.targets.simple", "MockTarget", "MockOptions", instant=True),
-        "openai": TargetKind(
-            "evalcore.targets.model",
-            "OpenAITarget",
-            "ChatOptions",
-            takes_context=True,
-            asks_model=True,
-        ),
-        "python": TargetKind(
-            "evalcore.targets.python",
-            "PythonTarget",
-            "PythonOptions",
-            "config",
-            takes_context=True,
-            preloads="evalcore.targets.python",
-            item_timeout_s=OWN_CODE_S,
-        ),
-        "replay": TargetKind(
-            "evalcore.targets.simple", "ReplayTarget", "ReplayOptions", instant=True
-        ),
+        "cli": TargetKind("program.CliTarget", "CliOptions"),
+        "command": TargetKind("program.CommandTarget", "CommandOptions"),
+        "echo": TargetKind("simple.EchoTarget", "EchoOptions", instant=True),
+        "fixture": TargetKind("simple.FixtureTarget", "FixtureOptions", instant=True),
+        "flow": _FUNCTION._replace(place="flow.FlowTarget", options="FlowOptions", has_blocks=True),
+        "http": TargetKind("http.HttpTarget", "HttpOptions", takes_context=True),
+        "mock": TargetKind("simple.MockTarget", "MockOptions", instant=True),
+        "openai": _MODEL,
+        "python": _FUNCTION,
+        "replay": TargetKind("simple.ReplayTarget", "ReplayOptions", instant=True),
         "sentence-transformers": TargetKind(
-            "evalcore.targets.embeddings",
-            "LocalEmbeddingTarget",
-            "LocalEmbeddingOptions",
-            item_timeout_s=OWN_CODE_S,
+            "embeddings.LocalEmbeddingTarget", "LocalEmbeddingOptions", item_timeout_s=OWN_CODE_S
         ),
-        "workflow": TargetKind(
-            "evalcore.targets.workflow",
-            "WorkflowTarget",
-            "WorkflowOptions",
-            "variant",
-            takes_context=True,
-            has_blocks=True,
-        ),
+        "workflow": _WORKFLOW,
     }
 )
 MODEL_KINDS: Final = tuple(kind for kind, row in KINDS.items() if row.asks_model)
@@ -140,13 +105,12 @@ MODEL_KINDS: Final = tuple(kind for kind, row in KINDS.items() if row.asks_model
 # What the loader of script suites makes; no file names it, so that nothing of it is checked again.
 SCRIPT: Final = "script"
 _SCRIPT_KIND: Final = TargetKind(
-    "evalcore.targets.script",
-    "ScriptTarget",
+    "script.ScriptTarget",
     "",
     reads_messages=False,
     item_timeout_s=OWN_CODE_S,
 )
-_UNKNOWN_KIND: Final = TargetKind("", "", "")
+_UNKNOWN_KIND: Final = TargetKind("", "")
 # Of a target of any kind; who schedules and grades reads them.
 COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "reasoning", "workers")
 # Options of targets without a context that may hold references.
@@ -187,7 +151,7 @@ def targets_table() -> str:
 
     rows = ["| provider | does | options |", "|---|---|---|"]
     for kind, row in KINDS.items():
-        does = summary(getattr(_module_of(row), row.runnable))
+        does = summary(row.runnable)
         rows.append(f"| `{kind}` | {does} | {fields_cell(options_model(kind))} |")
     return "\n".join(rows)
 
@@ -255,16 +219,12 @@ def build(
     named: Any = target.options.get("fallback_targets") or ()
     if not named:
         return runnable
-    from evalcore.targets.wrappers import Fallback, WithFallbacks
+    from evalcore.targets.wrappers import WithFallbacks
 
-    fallbacks = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
-    return WithFallbacks(
-        Fallback(target.name, runnable),
-        [
-            Fallback(other.name, _built(other, DEFAULT_VARIANT, folder, surroundings))
-            for other in fallbacks
-        ],
-    )
+    others = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
+    built = [_built(other, DEFAULT_VARIANT, folder, surroundings) for other in others]
+    names = [each.name for each in (target, *others)]
+    return WithFallbacks(list(zip(names, (runnable, *built), strict=True)))
 
 
 def build_within(
@@ -303,31 +263,30 @@ def _built(
 ) -> Runnable:
     from evalcore.targets.wrappers import WithoutReasoning, strips_reasoning
 
-    runnable = _as_it_answers(target, variant, folder, environment)
+    runnable: Runnable
+    if target.kind == SCRIPT:
+        from evalcore.targets.options import context_for
+
+        _, context = context_for(target.name, {}, folder, environment)
+        runnable = _SCRIPT_KIND.runnable(target.options["definition"], variant.config, context)
+    else:
+        runnable = _with_options(target, variant, folder, environment)
     return WithoutReasoning(runnable) if strips_reasoning(target, variant) else runnable
 
 
-def _as_it_answers(
+def _with_options(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
-) -> Runnable:
-    if target.kind == SCRIPT:
-        from evalcore.targets.options import context_for
-        from evalcore.targets.script import ScriptTarget
-
-        _, context = context_for(target.name, {}, folder, environment)
-        return ScriptTarget(target.options["definition"], variant.config, context)
-    row = target_kind(target.kind)
-    make = getattr(_module_of(row), row.runnable)
-    model = options_model(target.kind)
+) -> Any:
+    row, model = target_kind(target.kind), options_model(target.kind)
     options = merged_options(target, variant)
+    checked = model.model_validate(options)
     if not row.takes_context and not any(name in options for name in _WITH_SECRETS):
-        return cast("Runnable", make(model.model_validate(options)))
+        return row.runnable(checked)
     from evalcore.targets.options import context_for
 
-    model.model_validate(options)
     with_secrets, context = context_for(target.name, options, folder, environment)
     if row.takes_context:
-        return cast("Runnable", make(model.model_validate(with_secrets), context))
+        return row.runnable(model.model_validate(with_secrets), context)
     if context.problem is not None:
         raise context.problem
-    return cast("Runnable", make(model.model_validate(with_secrets)))
+    return row.runnable(model.model_validate(with_secrets))

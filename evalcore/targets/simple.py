@@ -14,10 +14,10 @@ from evalcore.jsonvalues import parse_storable
 from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
-from evalcore.repository import repository_root
-from evalcore.targets.program import evidence_in
+from evalcore.settings import repository_root
+from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
-from evalcore.targets.work import Work
+from evalcore.targets.work import Answering, Work
 from evalcore.trust.files import resolve_inside
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
@@ -33,15 +33,13 @@ class EchoOptions(BaseModel):
     )
 
 
-class EchoTarget:
+class EchoTarget(Answering):
     """Answers with the text of the last user message, or with the template. Its latency is 0."""
 
     def __init__(self, options: EchoOptions) -> None:
         self.options = options
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return False."""
-        return False
+    takes_time = False
 
     async def answer(self, work: Work) -> Evidence:
         """Return the prompt."""
@@ -91,15 +89,13 @@ class FixtureOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FixtureTarget:
+class FixtureTarget(Answering):
     """Answers from the case's fixture and from nothing else."""
 
     def __init__(self, options: FixtureOptions) -> None:
         self.options = options
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return False."""
-        return False
+    takes_time = False
 
     async def answer(self, work: Work) -> Evidence:
         """Return the case's fixture; raise `TargetError` of kind `fixture` if it has none."""
@@ -148,16 +144,14 @@ class _Recorded(NamedTuple):
     evidence: Evidence
 
 
-class ReplayTarget:
+class ReplayTarget(Answering):
     """Answers with what another target answered, from the JSON lines of `fixtures`."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options
         self._answers: dict[str, list[_Recorded]] | None = None
 
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return False."""
-        return False
+    takes_time = False
 
     async def answer(self, work: Work) -> Evidence:
         """Return the only answer to the test in this trial.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.prompts import plain_messages
@@ -146,6 +146,21 @@ class Work:
     workers: Workers = NO_WORKERS
     standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
 
+    def alone(self) -> Work:
+        """Return the work without what it has of this process."""
+        return Work(
+            self.case,
+            self.variant,
+            self.iteration,
+            self.item,
+            self.prompt,
+            self.messages,
+            self.folder,
+            self.imports,
+            mode=self.mode,
+            workspace=self.workspace,
+        )
+
 
 class Runnable(Protocol):
     """A target with its options, ready to answer any number of items at the same time."""
@@ -158,6 +173,16 @@ class Runnable(Protocol):
 
         Raises `TargetError` where there is no output; its kind and message stand in the item's row.
         """
+
+
+class Answering:
+    """A target that takes its time, or none."""
+
+    takes_time: ClassVar[bool] = True
+
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Whether the answers take time."""
+        return self.takes_time
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from evalcore.model.exchange import Endpoint
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.options import BuildContext
-from evalcore.targets.work import AsksServers, Message, Runnable, Work, prompt_of
+from evalcore.targets.work import Answering, AsksServers, Message, Runnable, Work, prompt_of
 from evalcore.workflow.context import NO_OFFER, EngineServices, Offer, SoulAnswer
 from evalcore.workflow.definition import (
     PARTS,
@@ -252,7 +252,7 @@ class WorkflowOptions(BaseModel):
         return {**own, "definition": behaviour_of(bare)} if bare else data
 
 
-class WorkflowTarget:
+class WorkflowTarget(Answering):
     """Runs the workflow once per item; the case's input is the workflow's, `workflow.<name>`."""
 
     def __init__(self, options: WorkflowOptions, context: BuildContext) -> None:
@@ -268,10 +268,6 @@ class WorkflowTarget:
             for name, raw in options.workflows.items()
         }
         self._souls = PersonaProvider(options.providers, context)
-
-    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True: a workflow takes its time."""
-        return True
 
     def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
         """Return the endpoints of the models that every execution asks; as `PersonaProvider`."""

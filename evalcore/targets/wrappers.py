@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, ProviderError, SkippedError, split_reasoning
-from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.targets.answers import failed_call_of
 from evalcore.targets.work import AsksServers, Runnable, Work
-
-
-class Fallback(NamedTuple):
-    """A target and its name."""
-
-    name: str
-    target: Runnable
 
 
 class WithFallbacks:
@@ -28,31 +21,18 @@ class WithFallbacks:
     answers, the error has the kind of the first one's and all messages.
     """
 
-    def __init__(self, first: Fallback, fallbacks: Sequence[Fallback]) -> None:
-        self._first = first
-        self.first = first.target
-        self._fallbacks = tuple(fallbacks)
-
-    @property
-    def targets(self) -> tuple[Runnable, ...]:
-        """The first target and its fallbacks, in their order."""
-        return (self.first, *(target for _, target in self._fallbacks))
+    def __init__(self, named: Sequence[tuple[str, Runnable]]) -> None:
+        self._named = named
+        self.targets = tuple(target for _, target in named)
 
     def waits(self, case: Case) -> bool:
         """Return whether one of the targets waits."""
-        return any(target.waits(case) for _, target in (self._first, *self._fallbacks))
+        return any(target.waits(case) for target in self.targets)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the first answer; raise the first target's error if there is none."""
-        first: TargetError
-        try:
-            return await self._first.target.answer(work)
-        except SkippedError:
-            raise
-        except TargetError as error:
-            first = error
-        failures: list[tuple[str, TargetError]] = [(self._first.name, first)]
-        for name, target in self._fallbacks:
+        failures: list[tuple[str, TargetError]] = []
+        for name, target in self._named:
             try:
                 evidence = await target.answer(work)
             except SkippedError:
@@ -60,7 +40,8 @@ class WithFallbacks:
             except TargetError as error:
                 failures.append((name, error))
             else:
-                return _with_failures(evidence, failures)
+                return _with_failures(evidence, failures) if failures else evidence
+        first = failures[0][1]
         failed = "".join(f"; fallback '{name}': {error}" for name, error in failures[1:])
         message = f"{first}{failed}"
         if not isinstance(first, ProviderError):
@@ -112,13 +93,6 @@ class WithoutReasoning:
 def strips_reasoning(target: Target, variant: Variant) -> bool:
     """Whether the target, changed by the variant, has the option `reasoning: strip`."""
     return bool(variant.config.get(OPTION, target.options.get(OPTION)) == _STRIP)
-
-
-def may_strip_reasoning(suite: SuiteDefinition) -> bool:
-    """Whether any target or variant of the suite strips reasoning."""
-    configs = [target.options for target in suite.targets.values()]
-    configs.extend(variant.config for variant in suite.variants)
-    return any(config.get(OPTION) == _STRIP for config in configs)
 
 
 def without_reasoning(evidence: Evidence) -> Evidence:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.repository import ancestors_within, repository_root
+from evalcore.settings import ancestors_within, repository_root
 
 __all__ = ["place_inside", "repository_root", "resolve_folder", "resolve_inside"]
 

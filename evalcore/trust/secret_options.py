@@ -18,7 +18,7 @@ import orjson
 from evalcore.errors import TargetError
 from evalcore.redaction.names import SECRET_HEADER, is_key
 from evalcore.redaction.redactor import PROCESS
-from evalcore.repository import repository_root
+from evalcore.settings import repository_root
 from evalcore.trust.variables import MARK, REFERENCE, Variables, substituted
 
 _KIND: Final = "secret"

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.redaction.redactor import PROCESS
-from evalcore.repository import find_upward
-from evalcore.settings import read_settings
+from evalcore.settings import find_upward, read_settings
 
 MARK: Final = "${{"
 _ESCAPED: Final = "$${{"

@@ -134,12 +134,12 @@ def _number(value: Any) -> Any:
 
 def _recorded(facts: CallFacts, digest: str, library: Library, budget: TextBudget) -> Exchange:
     try:
-        stored = library.read(digest)
+        recording = library.read(digest)
     except RecordingError as error:
         return Exchange(facts, unavailable=str(error))
-    if stored is None:
+    if recording is None:
         return Exchange(facts, unavailable=f"Recording {digest[:12]} is not in the store any more.")
-    return _exchange(facts, stored.recording.question.identity, _reply(stored.recording), budget)
+    return _exchange(facts, recording.question.identity, _reply(recording), budget)
 
 
 def _reply(recording: Recording) -> dict[str, Any] | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
-from urllib.parse import quote, urlsplit
 
 from pydantic import Discriminator, Field, Tag
 
@@ -16,7 +14,7 @@ from evalcore.declared.types import Listed, NonEmpty, Seconds, Text
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.mistakes.wording import nearest, suggest
 from evalcore.trust.literal_secrets import literal_secrets
-from evalcore.trust.variables import MARK, REFERENCE, substituted
+from evalcore.trust.variables import MARK, substituted
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (
@@ -36,14 +34,14 @@ from evalcore.workflow.definition import (
 )
 from evalcore.workflow.events import BlockError, EventType
 from evalcore.workflow.python_process import run_python
-from evalcore.workflow.requests import reference_value, web_request
+from evalcore.workflow.requests import RequestTemplate
 from evalcore.workflow.routing import looker
 from evalcore.workflow.tools import ask
 from evalcore.workflow.values import (
     MISSING,
+    PLACEHOLDER,
     WorkflowState,
     at_path,
-    has_large_integer,
     parsed,
     text_of,
 )
@@ -253,17 +251,12 @@ class CodeBlock(Block):
     type: Literal["code"]
     code: Text | None = None
     callable: Annotated[str, Field(pattern=CALLABLE)] | None = None
-    allowed_imports: Listed[Text] | None = None
+    allowed_imports: Listed[Text] | None = Field(default=None, exclude=True)
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
-        """Yield a second source of code, and imports that `allowed_imports` does not name."""
+        """Yield a second source of code."""
         if self.code and self.callable:
             yield WorkflowMistake(("callable",), "give 'code' or 'callable', not both")
-        if self.allowed_imports is not None:
-            for module in _imported_modules(self.code or ""):
-                if module.partition(".")[0] not in self.allowed_imports:
-                    message = f"imports '{module}', which 'allowed_imports' does not name"
-                    yield WorkflowMistake(("code",), message)
 
     async def run(self, context: Context) -> Any:
         """Return what `main(data)` (or the function `callable` names) returns, as JSON holds it.
@@ -294,24 +287,6 @@ class CodeBlock(Block):
         shared = {**state.inputs, **state.shared}
         texts = {name: text_of(output) for name, output in state.outputs.items()}
         return {"results": texts, "shared_memory": shared, "metadata": shared, **data}
-
-
-def _imported_modules(code: str) -> list[str]:
-    """Return the modules that code imports; none of code that is no Python."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    modules: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            modules.append(node.module)
-    return modules
-
-
-_PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{[^{}\s\"':,]+\}")
 
 
 class HttpBlock(Block):
@@ -346,29 +321,16 @@ class HttpBlock(Block):
         `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
         wherever it turns up.
         """
-        references = _References(context)
-        url = _url(self.url, context)
-        written = self.headers or {}
-        headers = {
-            name: references.filled(value, f"headers.{name}", secret=True)
-            for name, value in written.items()
-        }
-        body = _body(self, references)
-        request = web_request(
-            self.method or ("GET" if body is None else "POST"),
-            url,
-            headers=headers,
-            secret_headers=[name for name in headers if MARK in written[name]],
-            values=references.values_in(self.url),
-            body=body,
-            timeout_s=self.timeout,
-            public_only=context.services.of_service,
-        )
-        answer = await context.request(request)
-        if isinstance(answer, str) and has_large_integer(answer):
-            message = "the answer has an integer of more than 64 bits, which cannot be stored"
-            raise BlockError("output", message)
-        return parsed(answer)
+        template = RequestTemplate(context.services, context.fill)
+        url = template.url(self.url, PLACEHOLDER)
+        written = self.body if self.body_template is None else self.body_template
+        if isinstance(written, str):
+            body = parsed(template.text(written, "body"))
+        else:
+            body = _filled(written, template, context)
+        method = self.method or ("GET" if body is None else "POST")
+        request = template.request(method, url, self.url, self.headers, body, self.timeout)
+        return parsed(await context.request(request))
 
 
 def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -380,83 +342,15 @@ def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
             yield from _texts(member, (*loc, key))
 
 
-class _References:
-    """Fills texts: `${{ NAME }}` with variables that the suite may read, `{…}` with what ran."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._not_set: dict[str, str] = {}
-
-    def filled(self, text: str, where: str, *, secret: bool = False) -> str:
-        """Return the text filled; a reference is read and no template of its own."""
-        return substituted(
-            text,
-            lambda match: self._value(match, where, secret=secret),
-            lambda part: self._context.fill(part, where),
-        )
-
-    def value(self, text: str, where: str) -> Any:
-        """Return a member of a body: the value itself of a text that is one placeholder."""
-        if MARK in text:
-            return self.filled(text, where)
-        return self._context.value(text, where)
-
-    def values_in(self, url: str) -> dict[str, str]:
-        """Return what each reference of a URL stands for, and those of headers that are not set."""
-        values = {
-            match[0]: self._value(match, "url", secret=False) for match in REFERENCE.finditer(url)
-        }
-        return {**values, **self._not_set}
-
-    def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
-        value = reference_value(match, where, self._context.services, secret=secret)
-        if value == match[0]:
-            self._not_set[value] = value
-        return value
-
-
-def _url(template: str, context: Context) -> str:
-    """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL.
-
-    References to variables stay; what stands for a placeholder holds none.
-    """
-    begins = _PLACEHOLDER.match(template) is not None
-
-    def filled(match: re.Match[str]) -> str:
-        nonlocal begins
-        text, is_first = context.fill(match[0], "url"), begins
-        begins = False
-        if match[0] in {"{{", "}}"}:
-            return text
-        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
-
-    url = substituted(template, lambda match: match[0], lambda text: _PLACEHOLDER.sub(filled, text))
-    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
-        raise BlockError("url", f"url: '{url[:200]}' is not an http or https address")
-    return url
-
-
-def _body(block: HttpBlock, references: _References) -> Any:
-    """Return the body: a filled template (JSON if it is JSON), or a mapping with filled texts."""
-    template = block.body if block.body_template is None else block.body_template
-    return _filled(template, references)
-
-
-def _filled(value: Any, references: _References) -> Any:
+def _filled(value: Any, template: RequestTemplate, context: Context) -> Any:
+    """Return a body filled; a text that is one placeholder stands for the value itself."""
     if isinstance(value, str):
-        return parsed(references.filled(value, "body"))
+        return template.text(value, "body") if MARK in value else context.value(value, "body")
     if isinstance(value, Mapping):
-        return {key: _member(member, references) for key, member in value.items()}
+        return {key: _filled(member, template, context) for key, member in value.items()}
     if isinstance(value, list):
-        return [_member(member, references) for member in value]
+        return [_filled(member, template, context) for member in value]
     return value
-
-
-def _member(value: Any, references: _References) -> Any:
-    """Return a member of a body; a text that is one placeholder stands for the value itself."""
-    if isinstance(value, str):
-        return references.value(value, "body")
-    return _filled(value, references)
 
 
 def _is_mapping(value: object) -> str:

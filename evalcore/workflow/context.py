@@ -18,8 +18,8 @@ from evalcore.workflow.run_store import EventLog, MemoryRunStore, RunStore
 from evalcore.workflow.values import (
     WorkflowState,
     fill,
-    has_placeholder,
     lookup,
+    placeholders,
     sole_placeholder,
     text_of,
 )
@@ -147,7 +147,7 @@ class Context:
         """Return an instruction; without placeholders, followed by what the block sees as JSON."""
         text = self.fill(instruction, field)
         data = self.data
-        return text if has_placeholder(instruction) or not data else f"{text}\n\n{text_of(data)}"
+        return text if placeholders(instruction) or not data else f"{text}\n\n{text_of(data)}"
 
     async def request(self, request: Request) -> str:
         """Return the body of the answer to a plain HTTP request; errors as `ask`."""

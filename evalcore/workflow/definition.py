@@ -36,22 +36,17 @@ class WorkflowPart(Declared, alias_generator=None):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_synonyms(cls, written: Any) -> Any:
-        if not isinstance(written, dict) or cls.synonyms.keys().isdisjoint(written):
+    def _read(cls, written: Any) -> Any:
+        if not isinstance(written, dict):
             return written
-        read = {key: value for key, value in written.items() if key not in cls.synonyms}
-        for synonym, key in cls.synonyms.items():
-            if synonym in written:
-                read.setdefault(key, written[synonym])
+        read = dict(written)
+        for synonym in cls.synonyms.keys() & read.keys():
+            read.setdefault(cls.synonyms[synonym], read.pop(synonym))
+        if None in read.values():
+            for key in cls._keys_with_default():
+                if read.get(key, "") is None:
+                    del read[key]
         return read
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_null(cls, written: Any) -> Any:
-        if not isinstance(written, dict) or None not in written.values():
-            return written
-        absent = {key for key in cls._keys_with_default() if written.get(key, "") is None}
-        return {key: value for key, value in written.items() if key not in absent}
 
     @classmethod
     def _keys_with_default(cls) -> list[str]:
@@ -161,6 +156,12 @@ class InterfaceInput(WorkflowPart):
     default: Any = None
     description: str | None = None
 
+    @property
+    def shared(self) -> str | None:
+        """The name of the shared value; None if the input becomes none."""
+        prefix = next((each for each in SHARED if (self.target or "").startswith(each)), None)
+        return None if prefix is None else (self.target or "").removeprefix(prefix)
+
 
 class InterfaceOutput(WorkflowPart):
     """An output in the list form: a name for a reference."""
@@ -184,25 +185,15 @@ class WorkflowConfig(WorkflowPart, extra="allow"):
     model_name: str | None = None
 
 
-class DeclaredInput(NamedTuple):
-    """An input of a workflow, of either form; `shared` is the shared value that it becomes."""
-
-    name: str
-    default: Any
-    required: bool
-    shared: str | None = None
-
-
 def interface_inputs(
     inputs: Mapping[str, WorkflowInput], interface: Interface
-) -> Iterator[DeclaredInput]:
-    """Yield the inputs that `inputs` and `interface` declare."""
-    for name, declared in inputs.items():
-        yield DeclaredInput(name, declared.default, declared.required)
-    for item in interface.inputs or ():
-        prefix = next((each for each in SHARED if (item.target or "").startswith(each)), None)
-        shared = None if prefix is None else (item.target or "").removeprefix(prefix)
-        yield DeclaredInput(item.name, item.default, item.required, shared)
+) -> tuple[InterfaceInput, ...]:
+    """Return the inputs that `inputs` and `interface` declare."""
+    named = (
+        InterfaceInput.model_construct(name=name, default=each.default, required=each.required)
+        for name, each in inputs.items()
+    )
+    return (*named, *(interface.inputs or ()))
 
 
 DEFAULT_TURNS: Final = 5
@@ -284,7 +275,6 @@ class SoulTool(WorkflowPart):
 
 
 PARTS: Final = frozenset({"souls", "blocks", "workflow", "limits"})
-_SOUL_NAMES: Final = {"model": "model_name"}
 SOUL_KEYS: Final = frozenset(
     {
         "model",
@@ -681,16 +671,11 @@ def certain_souls(definition: WorkflowDefinition) -> Iterator[Soul]:
     passed: set[str] = set()
     while block is not None and block.id not in passed and block.error_route is None:
         passed.add(block.id)
-        soul = definition.souls.get(block.soul_ref or "") if isinstance(block, ModelBlock) else None
-        if soul is not None:
-            yield soul
-        follower = None if _parts(definition, block) else definition.plain.get(block.id)
-        block = definition.blocks.get(follower or "")
-
-
-def _parts(definition: WorkflowDefinition, block: Block) -> bool:
-    """Whether more than one block may follow."""
-    return bool(block.branches or block.exit_conditions or definition.conditional.get(block.id))
+        if isinstance(block, ModelBlock) and block.soul_ref in definition.souls:
+            yield definition.souls[block.soul_ref or ""]
+        if block.branches or block.exit_conditions or definition.conditional.get(block.id):
+            return
+        block = definition.blocks.get(definition.plain.get(block.id) or "")
 
 
 Loc = tuple[str | int, ...]
@@ -770,10 +755,9 @@ def apply_variant(raw: Mapping[str, Any], variant: Mapping[str, Any]) -> dict[st
     merged = dict(raw)
     for key in PARTS & set(variant):
         merged[key] = merge(raw.get(key) or {}, variant[key])
-    fields = {
-        _SOUL_NAMES.get(key, key): value for key, value in variant.items() if key in SOUL_KEYS
-    }
+    fields = soul_fields(variant)
     if fields:
+        fields = {"model_name" if key == "model" else key: fields[key] for key in fields}
         souls = {DEFAULT_SOUL: {}, **(merged.get("souls") or {})}
         merged["souls"] = {name: {**soul, **fields} for name, soul in souls.items()}
     return merged

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from evalcore.workflow.definition import Block
+
 WHOLE_INPUT: Final = "input-json-0"
 FIRST_OUTPUT: Final = "output-json-0"
 
@@ -50,3 +52,20 @@ def unknown_handles(block: Mapping[str, Any], names: Collection[str]) -> dict[st
 def output_handle(exit_number: int | None) -> str:
     """Return the handle of the output, or of the exit of that number (from 0)."""
     return FIRST_OUTPUT if exit_number is None else f"output-json-{exit_number + 1}"
+
+
+def block_outputs(block: Block, value: Any, outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of each output handle: of the block, and of the exits of a dispatch."""
+    values = {output_handle(None): value}
+    for number, member in enumerate(block.exits or () if block.type == "dispatch" else ()):
+        text = outputs.get(f"{block.id}.{member.id}")
+        if text is not None:
+            values[output_handle(number)] = text
+    return values
+
+
+def declared_inputs(block: Block) -> dict[str, Any] | None:
+    """Return the declared inputs with their types, as `input_handles` takes them."""
+    if block.sources is None:
+        return None
+    return {name: {"type": source.type} for name, source in block.sources.items()}

@@ -8,9 +8,9 @@ from typing import Any
 
 from evalcore.workflow.context import EngineServices
 from evalcore.workflow.definition import Block, WorkflowDefinition
-from evalcore.workflow.engine import WorkflowExecution, block_outputs, declared_inputs, run_block
+from evalcore.workflow.engine import WorkflowExecution
 from evalcore.workflow.events import BlockError, ProviderCall, WorkflowError
-from evalcore.workflow.handles import input_handles
+from evalcore.workflow.handles import block_outputs, declared_inputs, input_handles
 from evalcore.workflow.run_store import EventLog
 from evalcore.workflow.values import WorkflowState
 
@@ -44,7 +44,7 @@ async def replay_block(
         definition, services, _state(block, inputs), EventLog(services.store)
     )
     try:
-        value = await run_block(execution, _frozen(block))
+        value = await execution.run_block(_frozen(block))
     except BlockError as error:
         raise WorkflowError(f"block '{block_id}': {error}") from error
     outputs = block_outputs(block, value, execution.state.outputs)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
 
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Request
 from evalcore.scripts.builtin_tools import page_text
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.variables import MARK, REFERENCE, substituted
-from evalcore.workflow.context import NO_OFFER, Context, Offer, SoulAnswer
-from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool, ToolCallRequest
+from evalcore.workflow.context import NO_OFFER, Context, Offer
+from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool
 from evalcore.workflow.events import BlockError, EventType
 from evalcore.workflow.python_process import run_python
-from evalcore.workflow.requests import reference_value, web_request
+from evalcore.workflow.requests import RequestTemplate, check_address, web_request
 from evalcore.workflow.values import MISSING, at_path, parsed, text_of
-
-AskOnce = Callable[[Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
 
 
 async def ask(
@@ -33,8 +31,10 @@ async def ask(
 ) -> str:
     """Return the soul's answer to a user message.
 
-    `part` is the exit that it is for; calls of one `group` run at the same time. Raise
-    `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
+    `part` is the exit that it is for; calls of one `group` run at the same time. A soul may call
+    its tools; after `max_tool_iterations` turns the answer has to be text. Raise `BlockError` if it
+    answers before it has called all of `required_tool_calls`, if the provider fails or a limit is
+    passed; `SkippedError` as it is.
     """
     definition, block = context.definition, context.block
     name = DEFAULT_SOUL if soul_ref is None else soul_ref
@@ -45,59 +45,34 @@ async def ask(
         key = f"{block.id}:{name}:{part or ''}"
         history = context.state.conversations.setdefault(key, [])
     system = [{"role": "system", "content": soul.system_prompt}] if soul.system_prompt else []
-
-    async def answered(messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
-        call = context.call(soul.provider or "", soul.model_name or "", part, group)
-        conversation = tuple(messages)
-        return await context.answered(call, lambda: context.services.ask(soul, conversation, offer))
-
-    messages = [*system, *history, question]
-    if tools := definition.tools_of(soul):
-        answer = await _answer_in_turns(soul, tools, messages, answered, context)
-    else:
-        answer = await answered(messages, NO_OFFER)
-    history += [question, {"role": "assistant", "content": answer.text}]
-    return answer.text
-
-
-async def _answer_in_turns(
-    soul: Soul,
-    tools: Mapping[str, SoulTool],
-    messages: Sequence[Mapping[str, Any]],
-    ask_once: AskOnce,
-    context: Context,
-) -> SoulAnswer:
-    """Return the soul's last answer; `tools` are by the name that the model uses.
-
-    After `max_tool_iterations` turns the answer has to be text. Raises `BlockError` if the soul
-    answers before it has called all of `required_tool_calls`.
-    """
-    conversation = list(messages)
-    exits = [way.id for way in context.block.exits or ()]
+    conversation: list[Mapping[str, Any]] = [*system, *history, question]
+    tools = definition.tools_of(soul)
+    exits = [way.id for way in block.exits or ()]
     described = tuple(tool.offer(exits) for tool in tools.values())
-    required = dict.fromkeys(soul.required_tool_calls or ())
-    turn = 0
-    while True:
-        may_call = bool(required) or turn < soul.max_tool_iterations - 1
-        if turn >= soul.max_tool_iterations and required:
-            missing = ", ".join(required)
-            message = f"no call of {missing} within {soul.max_tool_iterations} turns"
-            raise BlockError("tools", f"soul '{soul.id}': {message} (max_tool_iterations)")
+    required = dict.fromkeys(soul.required_tool_calls or ()) if tools else {}
+    for turn in count():
+        missing = ", ".join(required)
+        if required and turn >= soul.max_tool_iterations:
+            message = f"no call of {missing} within {turn} turns (max_tool_iterations)"
+            raise BlockError("tools", f"soul '{soul.id}': {message}")
+        may_call = bool(tools and (required or turn < soul.max_tool_iterations - 1))
         offer = _offer(described, conversation, may_call=may_call, required=bool(required))
-        answer = await ask_once(conversation, offer)
+        call = context.call(soul.provider or "", soul.model_name or "", part, group)
+        send = partial(context.services.ask, soul, tuple(conversation), offer)
+        answer = await context.answered(call, send)
         if not answer.tool_calls or not may_call:
             if required:
-                missing = ", ".join(required)
                 raise BlockError("tools", f"soul '{soul.id}' answered without calling {missing}")
-            return answer
-        calls = [dict(call) for call in answer.tool_calls]
+            break
+        calls = [dict(made) for made in answer.tool_calls]
         conversation.append({"role": "assistant", "content": answer.text, "tool_calls": calls})
-        for call in calls:
-            required.pop(str(call.get("name")), None)
-            content = await _called(call, tools, context)
-            reply = {"role": "tool", "tool_call_id": call.get("id"), "content": content}
+        for made in calls:
+            required.pop(str(made.get("name")), None)
+            content = await _called(made, tools, context)
+            reply = {"role": "tool", "tool_call_id": made.get("id"), "content": content}
             conversation.append(reply)
-        turn += 1
+    history += [question, {"role": "assistant", "content": answer.text}]
+    return answer.text
 
 
 def _offer(
@@ -183,72 +158,24 @@ async def _request(tool: SoulTool, arguments: Mapping[str, Any], context: Contex
     if written is None:
         raise BlockError("tool", "its file has no 'request'")
 
-    not_set: dict[str, str] = {}
+    def argument(match: re.Match[str]) -> str:
+        return text_of(arguments.get(match[1], ""))
 
-    def value(match: re.Match[str], where: str, *, secret: bool = False) -> str:
-        text = reference_value(match, where, context.services, secret=secret)
-        if text == match[0]:
-            not_set[text] = text
-        return text
-
-    def fill(template: str, where: str, *, secret: bool = False) -> str:
-        return _filled(
-            template,
-            lambda name: text_of(arguments.get(name, "")),
-            lambda match: value(match, where, secret=secret),
-        )
-
-    url = _url(written, arguments)
-    headers = {
-        name: fill(value, f"headers.{name}", secret=True)
-        for name, value in (written.headers or {}).items()
-    }
-    body = None if written.body_template is None else fill(written.body_template, "body_template")
-    request = web_request(
-        written.method,
-        url,
-        headers=headers,
-        secret_headers=[
-            name for name, value in (written.headers or {}).items() if REFERENCE.search(value)
-        ],
-        values={match[0]: value(match, "url") for match in REFERENCE.finditer(written.url)}
-        | not_set,
-        body=None if body is None else parsed(body),
-        timeout_s=tool.timeout_seconds,
-        public_only=context.services.of_service,
+    template = RequestTemplate(context.services, lambda text, _: _ARGUMENT.sub(argument, text))
+    url = template.url(written.url, _ARGUMENT)
+    body = None
+    if written.body_template is not None:
+        body = parsed(template.text(written.body_template, "body_template"))
+    request = template.request(
+        written.method, url, written.url, written.headers, body, tool.timeout_seconds
     )
     return await _answer(request, written.response_path, context)
-
-
-def _filled(
-    template: str, argument: Callable[[str], str], variable: Callable[[re.Match[str]], str]
-) -> str:
-    """Return a template filled; what is filled in is no template of its own."""
-    return substituted(
-        template, variable, lambda text: _ARGUMENT.sub(lambda match: argument(match[1]), text)
-    )
-
-
-def _url(written: ToolCallRequest, arguments: Mapping[str, Any]) -> str:
-    """Return the URL with quoted arguments; one that begins the URL stands as it is."""
-    begins = _ARGUMENT.match(written.url)
-
-    def argument(name: str) -> str:
-        text = text_of(arguments.get(name, ""))
-        is_first = begins is not None and begins[1] == name
-        return text.replace(MARK, quote(MARK)) if is_first else quote(text, safe="")
-
-    url = _filled(written.url, argument, lambda match: match[0])
-    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
-    return url
 
 
 async def _open_request(tool: SoulTool, arguments: Mapping[str, Any], context: Context) -> str:
     """Send the request that the model asks for; it reaches public addresses only."""
     url = _text_argument(arguments, "url")
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise BlockError("url", f"'{url[:200]}' is not an http or https address")
+    check_address(url)
     headers = arguments.get("headers")
     request = web_request(
         str(arguments.get("method") or "GET"),
@@ -306,13 +233,13 @@ def _file(arguments: Mapping[str, Any], context: Context) -> str:
     folder = context.services.folder
     try:
         file = resolve_inside(repository_root(folder), folder, key)
-        if file.stat().st_size > _LARGEST_FILE:
-            raise BlockError("input", f"'{name}' is larger than {_LARGEST_FILE >> 20} MiB")
-        return file.read_text("utf-8", "replace")
+        too_large = file.stat().st_size > _LARGEST_FILE
+        text = "" if too_large else file.read_text("utf-8", "replace")
     except (OSError, ValueError, EvalError) as error:
-        if isinstance(error, BlockError):
-            raise
         raise BlockError("input", f"there is no file '{name}'") from error
+    if too_large:
+        raise BlockError("input", f"'{name}' is larger than {_LARGEST_FILE >> 20} MiB")
+    return text
 
 
 def _delegated(arguments: Mapping[str, Any], context: Context) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from evalcore.jsonvalues import parse_storable
+from evalcore.jsonvalues import parse, storable
 from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
 from evalcore.redaction.redactor import PROCESS
 from evalcore.workflow.events import BlockError
@@ -26,12 +26,10 @@ class MissingValue:
 
 
 MISSING: Final = MissingValue()
-_LARGEST: Final = 2**64 - 1
-_MOST_DIGITS: Final = 100
 _LONG_DIGITS: Final = re.compile(r"\d{19}")
 _WHOLE: Final = ("output", "result")
 _STEPS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-_PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
+PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
 
 
 def text_of(value: Any) -> str:
@@ -49,39 +47,14 @@ def parsed(value: Any) -> Any:
     text = value.strip()
     if text[:1] not in {"{", "["}:
         return value
-    if has_large_integer(text):
-        return value
     try:
-        value_of_text = parse_storable(text)
+        # `parse` reads an integer of more than 64 bits as a floating-point number.
+        read = json.loads(text) if _LONG_DIGITS.search(text) else parse(text)
+        value_of_text = storable(read).value
         orjson.dumps(value_of_text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return value
     return value_of_text
-
-
-def has_large_integer(text: str) -> bool:
-    """Whether a text is JSON with an integer of more than 64 bits."""
-    if _LONG_DIGITS.search(text) is None:
-        return False
-    try:
-        json.loads(text, parse_int=_integer_of_64_bits)
-    except LargeIntegerError:
-        return True
-    except (ValueError, RecursionError):
-        pass
-    return False
-
-
-def _integer_of_64_bits(digits: str) -> int:
-    # Python converts no more than 4300 digits.
-    value = int(digits) if len(digits) <= _MOST_DIGITS else _LARGEST + 1
-    if not -(2**63) <= value <= _LARGEST:
-        raise LargeIntegerError
-    return value
-
-
-class LargeIntegerError(ValueError):
-    """An integer has more than 64 bits."""
 
 
 def at_path(value: Any, path: str) -> Any:
@@ -189,7 +162,7 @@ def fill(template: str, inputs: Mapping[str, Any], state: WorkflowState, *, wher
             return match[0][0]
         return "" if (value := lookup(name, inputs, state, where)) is None else text_of(value)
 
-    return _PLACEHOLDER.sub(replace, template)
+    return PLACEHOLDER.sub(replace, template)
 
 
 def lookup(name: str, inputs: Mapping[str, Any], state: WorkflowState, where: str) -> Any:
@@ -204,17 +177,12 @@ def lookup(name: str, inputs: Mapping[str, Any], state: WorkflowState, where: st
 
 def placeholders(template: str) -> list[str]:
     """Return the names in the `{name}` placeholders of a template."""
-    return [match[1] for match in _PLACEHOLDER.finditer(template) if match[1]]
-
-
-def has_placeholder(template: str) -> bool:
-    """Whether the template has a `{name}`."""
-    return bool(placeholders(template))
+    return [match[1] for match in PLACEHOLDER.finditer(template) if match[1]]
 
 
 def sole_placeholder(template: str) -> str | None:
     """Return the name in a template that is one `{name}` and nothing else."""
-    match = _PLACEHOLDER.fullmatch(template.strip())
+    match = PLACEHOLDER.fullmatch(template.strip())
     return None if match is None else match[1]
 
 

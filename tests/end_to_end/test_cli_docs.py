@@ -14,7 +14,7 @@ from typing_extensions import is_typeddict
 
 from evalcore.checks.dialects import assertion_types, assertions_table
 from evalcore.checks.registry import Dialect
-from evalcore.checks.scorers.registry import scorers_table
+from evalcore.checks.scorers import scorers_table
 from evalcore.cli.main import cli
 from evalcore.formats.parts import shared_shapes as shapes
 from evalcore.formats.test_file import shapes as test_file_shapes

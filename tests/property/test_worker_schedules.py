@@ -19,8 +19,7 @@ from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped, Worker
+from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
@@ -32,17 +31,10 @@ from tests.support.virtual_loop import HangError, VirtualLoop, run_virtually
 LATEST_S = 100_000.0
 
 
-class Attempt(NamedTuple):
-    """A call of so many seconds, and the pause after it (None: it was answered)."""
-
-    call_s: float
-    pause_s: float | None = None
-
-
 class Script(NamedTuple):
-    """What an item does: calls side by side, each of several attempts; cancelled after a while."""
+    """What an item does: calls of so many seconds side by side; cancelled after a while."""
 
-    calls: tuple[tuple[Attempt, ...], ...]
+    calls_s: tuple[float, ...]
     cancelled_after_s: float | None = None
 
 
@@ -68,12 +60,9 @@ class Schedule(NamedTuple):
 POLICY = Policy(ScoreRule.WEIGHTED, ())
 DEFINITION = SuiteDefinition("s", Format.SUITE, Source("s.yaml", ".", ""), POLICY)
 TIMES = st.sampled_from([0.0, 0.001, 0.5, 0.5, 1.0, 2.0, 7.0])
-ATTEMPTS = st.builds(Attempt, TIMES, st.one_of(st.none(), TIMES))
 SCRIPTS = st.builds(
     Script,
-    st.lists(st.lists(ATTEMPTS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(
-        tuple
-    ),
+    st.lists(TIMES, min_size=1, max_size=2).map(tuple),
     st.one_of(st.none(), st.none(), TIMES),
 )
 FAULTS = st.lists(st.integers(0, 5), max_size=3).map(tuple)
@@ -98,7 +87,7 @@ class Items:
     def __init__(self, schedule: Schedule, limit: Callable[[], int]) -> None:
         self._scripts = schedule.scripts
         self._limit = limit
-        self.running: Counter[int] = Counter()
+        self.running = 0
         self.begun: Counter[int] = Counter()
 
     def waits(self, item: WorkItem) -> bool:
@@ -107,35 +96,17 @@ class Items:
     async def run(self, item: WorkItem, calls: Calls) -> FinishedItem:
         self.begun[item.number] += 1
         script = self._scripts[item.number % len(self._scripts)]
-        work = asyncio.gather(*(self._call(item, attempts, calls) for attempts in script.calls))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(script.cancelled_after_s):
-                await work
-        return FinishedItem(item, State.COMPLETED, 0, 1)
-
-    async def _call(self, item: WorkItem, attempts: tuple[Attempt, ...], calls: Calls) -> None:
-        slot = calls.slot
-        try:
-            await slot.begin_call()
-            admitted = True
-            for attempt in attempts:
-                await self._attempt(item, attempt.call_s, admitted=admitted)
-                if attempt.pause_s is None:
-                    return
-                await slot.pause(attempt.pause_s)
-                admitted = not slot.is_running
-                await slot.regain()
-        finally:
-            slot.end_call()
-
-    async def _attempt(self, item: WorkItem, seconds: float, *, admitted: bool) -> None:
-        self.running[item.number] += 1
+        work = asyncio.gather(*map(asyncio.sleep, script.calls_s))
+        self.running += 1
         try:
             # A limit that falls stops nothing that runs; what begins keeps to it.
-            assert not admitted or len(+self.running) <= self._limit()
-            await asyncio.sleep(seconds)
+            assert self.running <= self._limit()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(script.cancelled_after_s):
+                    await work
         finally:
-            self.running[item.number] -= 1
+            self.running -= 1
+        return FinishedItem(item, State.COMPLETED, 0, 1)
 
 
 class Shards:
@@ -242,26 +213,18 @@ def play(schedule: Schedule) -> Played:
 
         async with asyncio.timeout(LATEST_S):
             ends = await asyncio.gather(*map(end_of, range(len(schedule.shard_items))))
-            while +items.running:  # those that were cancelled
+            while items.running:  # those that were cancelled
                 await asyncio.sleep(0.1)
         return tuple(ends)
 
     return Played(shards, items, run_virtually(execute, itertools.cycle(schedule.thread_s)))
 
 
-# The smallest case that once hung: an item comes back when all others wait for it.
-PAUSED_LAST = Schedule(
-    limit=8,
-    shard_items=(32, 44, 44),
-    scripts=(*[Script(((Attempt(0.5),),))] * 30, Script(((Attempt(0.5, 2.0), Attempt(0.5)),))),
-    ahead=2,
-    thread_s=(0.001,),
-)
 # The first shard's commit fails twice while the others run.
 FAILED_COMMITS = Schedule(
     limit=2,
     shard_items=(2, 2, 2),
-    scripts=(Script(((Attempt(0.5),),)),),
+    scripts=(Script((0.5,)),),
     ahead=3,
     thread_s=(0.0, 0.0, 7.0, 1.0, 1.0, 7.0),
     failing_commits=(0, 0),
@@ -270,7 +233,7 @@ FAILED_COMMITS = Schedule(
 DRAINED_EARLY = Schedule(
     limit=2,
     shard_items=(4, 4),
-    scripts=(Script(((Attempt(2.0),),)),),
+    scripts=(Script((2.0,)),),
     ahead=2,
     thread_s=(0.0,),
     drain_s=1.0,
@@ -278,7 +241,6 @@ DRAINED_EARLY = Schedule(
 
 
 @settings(max_examples=250, deadline=None)
-@example(PAUSED_LAST)
 @example(FAILED_COMMITS)
 @example(DRAINED_EARLY)
 @given(SCHEDULES)

@@ -32,7 +32,7 @@ tests: [{id: t, input: word}]
 """
 # What commands of many tests import beside that suite's run.
 _MODULES = (
-    "evalcore.checks.metered_judges",
+    "evalcore.checks.judged",
     "evalcore.cli.dataset",
     "evalcore.cli.inspect",
     "evalcore.cli.regrade",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.execution.adaptive import WHOLE, ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, Grant, RunBudget, Spent, TokenDemand
-from evalcore.execution.rates import ProviderRates, Rates
 from evalcore.execution.shared import SharedLimits, SharedState, decode_limits
-from evalcore.model.suite import ProviderLimits
 from evalcore.storage.layout import NameKey, RunKeys
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -68,35 +66,33 @@ class LimitedProcess:
         run: StoredRun,
         clock: Callable[[], float],
         *,
-        share: ConcurrencyShare = WHOLE,
+        processes: int = 1,
         base: Spent = NOTHING_SPENT,
+        patience_s: float = 10.0,
         **limits: Any,
     ) -> None:
-        provider = {"m": ProviderLimits(**limits.pop("provider"))} if "provider" in limits else {}
-        self.rates = Rates([provider], clock)
-        self.clock = clock
         self._budget = RunBudget(**limits, shared=True) if limits else None
         self.failures: list[StoreError] = []
+        self.has_failed = threading.Event()
         self.sync = SharedLimits(
             run,
             budget=self._budget,
-            rates=self.rates,
             base=lambda: (base, 0.0),
-            failed=self.failures.append,
-            share=share,
+            failed=self._fail,
+            processes=processes,
             clock=clock,
-            wall_clock=lambda: clock() + 1_700_000_000,
+            patience_s=patience_s,
         )
         self.sync.join()
+
+    def _fail(self, error: StoreError) -> None:
+        self.failures.append(error)
+        self.has_failed.set()
 
     @property
     def budget(self) -> RunBudget:
         assert self._budget is not None
         return self._budget
-
-    @property
-    def provider(self) -> ProviderRates:
-        return self.rates.by_provider["m"]
 
     def step(self) -> None:
         self.sync.step()

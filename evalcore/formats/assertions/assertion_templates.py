@@ -10,7 +10,7 @@ from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
-from evalcore.repository import find_upward, repository_root
+from evalcore.settings import find_upward, repository_root
 from evalcore.trust.files import resolve_inside
 
 DEEPEST_INCLUDE: Final = 3

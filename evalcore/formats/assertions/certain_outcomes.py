@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.checks.base import Check, Fault
-from evalcore.checks.conditions.base import Condition
+from evalcore.checks.base import Check, Fault, accepted_text
+from evalcore.checks.conditions import Condition
+from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
-from evalcore.checks.scale import accepted_text
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
-from evalcore.checks.transform import TransformError, compile_transform
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

@@ -16,7 +16,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
-from evalcore.repository import find_upward
+from evalcore.settings import find_upward
 
 
 @with_config(STRICT)
@@ -75,7 +75,7 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
     """Return what makes the params no JSON Schema, None if they are one."""
     if schema is None:
         return None
-    from evalcore.checks.json_schema import has_keywords, schema_faults
+    from evalcore.checks.json import has_keywords, schema_faults
 
     if schema and not has_keywords(schema):
         name = next(iter(schema))

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from evalcore.repository import ancestors_within, repository_root
+from evalcore.settings import ancestors_within, repository_root
 
 
 def installed_version(folder: Path, packages: tuple[str, ...]) -> str | None:

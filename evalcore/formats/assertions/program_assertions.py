@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.repository import ancestors_within, find_upward, repository_root
+from evalcore.settings import ancestors_within, find_upward, repository_root
 
 # In older versions of AgentV graders are called judges.
 _FOLDERS: Final = (".agentv/assertions", ".agentv/graders", ".agentv/judges")

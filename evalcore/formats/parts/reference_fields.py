@@ -40,7 +40,7 @@ class ReferenceFields:
         """Note the fields that the case's expected output has."""
         if not self._missing:
             return
-        from evalcore.checks.field_accuracy import expected_object
+        from evalcore.checks.fields import expected_object
         from evalcore.checks.json import ABSENT, value_at
 
         expected = expected_object(case.expected_output)

@@ -66,7 +66,7 @@ def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, labe
         written.append(((*prefix, "parameters"), own.get("parameters")))
     for path, schema in written:
         if isinstance(schema, Mapping):
-            from evalcore.checks.json_schema import schema_faults
+            from evalcore.checks.json import schema_faults
 
             for fault in schema_faults(dict(schema)):
                 if not fault.is_warning:

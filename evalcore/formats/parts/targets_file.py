@@ -26,7 +26,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.repository import find_upward
+from evalcore.settings import find_upward
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,

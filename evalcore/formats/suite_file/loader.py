@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
+from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import DataRows, spool_rows
 from evalcore.formats.parts.data_row_rules import RowRules, declared_types

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.checks.saved_eval import EvalAssertion
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

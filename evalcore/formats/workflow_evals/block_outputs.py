@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.conditions.check import BLOCK_ERROR, HANDLE_OUTPUTS
-from evalcore.checks.conditions.eval_assertion import Handle
+from evalcore.checks.saved_eval import BLOCK_ERROR, HANDLE_OUTPUTS, Handle
 from evalcore.formats.parts.shared_shapes import STRICT
 from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import Evidence

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.conditions.base import Condition
+from evalcore.checks.conditions import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions.certain_outcomes import examine_condition
 from evalcore.formats.assertions.graders import Graders

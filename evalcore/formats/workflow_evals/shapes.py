@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.conditions.eval_assertion import AssertionTarget, EvalAssertion, Handle
+from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
 from evalcore.formats.parts.human_questions import QuestionKeys
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
 

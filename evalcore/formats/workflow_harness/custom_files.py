@@ -18,7 +18,7 @@ from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, shown_path
-from evalcore.repository import find_upward
+from evalcore.settings import find_upward
 from evalcore.trust.literal_secrets import literal_secrets
 from evalcore.trust.variables import MARK
 from evalcore.workflow.definition import (

@@ -91,12 +91,18 @@ def _arguments(written: Mapping[str, Any]) -> Iterator[str]:
             yield from _ARGUMENT.findall(str(template))
 
 
+_UNUSED: Final = {
+    "stall_thresholds": "see 'timeout_seconds'",
+    "allowed_imports": "code may import any module",
+}
+
+
 def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
     """Yield what a workflow writes and nothing reads."""
     for name, block in raw["blocks"].items():
-        if block.get("stall_thresholds"):
-            loc: Loc = ("blocks", name, "stall_thresholds")
-            yield loc, f"block '{name}': 'stall_thresholds' has no effect; see 'timeout_seconds'"
+        for key in filter(block.get, _UNUSED):
+            loc: Loc = ("blocks", name, key)
+            yield loc, f"block '{name}': '{key}' has no effect; {_UNUSED[key]}"
         if block.get("stateful") and block["type"] in {"code", "http", "loop", "workflow"}:
             loc = ("blocks", name, "stateful")
             yield loc, f"block '{name}': 'stateful' has no effect; it asks no model"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.checks.saved_eval import EvalAssertion
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.workflow_evals.assertions import condition_check

@@ -16,11 +16,11 @@ from typing import Any, Final
 from sqlalchemy import case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.checks.saved_eval import EvalAssertion
 from evalcore.errors import EvalError
 from evalcore.pipeline.execute import ALONE_AFTER
+from evalcore.pipeline.executors import Runner
 from evalcore.pipeline.lease import read_lease
-from evalcore.runners import Runner
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow, EvalRow, EvalRunRow
 from evalcore.service.execution.engine_run import (
     FrozenEval,

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError
 from evalcore.model.run import Manifest, State
+from evalcore.pipeline.executors import Runner
 from evalcore.pipeline.lease import read_lease
 from evalcore.pipeline.states import cancel_run
-from evalcore.runners import Runner
 from evalcore.service.execution.submitted_run import cancel_submitted
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.runs import StoredRun, open_run

@@ -13,8 +13,8 @@ from typing import Final
 
 from evalcore.errors import RunConflictError
 from evalcore.model.run import State
+from evalcore.pipeline.executors import Runner, RunnerAwayError, Stage
 from evalcore.pipeline.states import cancel_run
-from evalcore.runners import Runner, RunnerAwayError, Stage
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun

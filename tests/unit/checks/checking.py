@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from evalcore.checks.base import CheckContext
 from evalcore.checks.grading import grade
-from evalcore.checks.subject import CheckContext
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case

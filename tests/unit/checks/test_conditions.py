@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from evalcore.checks.conditions.base import ConditionServices
-from evalcore.checks.conditions.eval_assertion import (
+from evalcore.checks.conditions import CONDITION, ConditionServices
+from evalcore.checks.saved_eval import (
     AssertionReading,
     EvalAssertion,
     Handle,
     evaluate_assertion,
 )
-from evalcore.checks.conditions.kinds import CONDITION
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.grader_payload import payload_of
-from evalcore.checks.subject import CheckContext, Subject
+from evalcore.checks.base import CheckContext, Subject
+from evalcore.checks.program import payload_of
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.mistakes.problems import Problems

@@ -10,11 +10,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, GradingThread, apply_negation
 from evalcore.checks.grading import grade, waits
-from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, CHECKS, find_check
-from evalcore.checks.subject import GradingThread
 from evalcore.errors import UsageError
 from evalcore.execution.item import run_inline
 from evalcore.model.assertion import (

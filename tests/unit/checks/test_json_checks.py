@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.checks import strict_json
+from evalcore.checks import json as strict_json
 from evalcore.checks.json import same_json
 from evalcore.model.assertion import Outcome
 from tests.unit.checks.checking import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.material import material_of
-from evalcore.checks.subject import CheckContext, Subject
+from evalcore.checks.base import CheckContext, Subject
+from evalcore.checks.judged import material_of
 from evalcore.judging.rubrics import DEFAULT_PROMPT, question_of
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.suite import Case

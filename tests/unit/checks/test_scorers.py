@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.scorers.registry import ScorerSyntaxError, is_awaited, parse_scorer
-from evalcore.checks.scorers.score import Score, linear
-from evalcore.checks.scorers.scoring import score_evidence
+from evalcore.checks.scorers import (
+    Score,
+    ScorerSyntaxError,
+    is_awaited,
+    linear,
+    parse_scorer,
+    score_evidence,
+)
 from evalcore.execution.item import run_inline
 from evalcore.model.artifact import Artifact
 from evalcore.model.evidence import Evidence, Metrics

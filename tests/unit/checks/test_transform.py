@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.checks.transform import TransformError, apply_transform
+from evalcore.checks.json import TransformError, apply_transform
 from tests.unit.checks.checking import ERROR, FAILED, PASSED, assertion, result
 
 FOUND = {

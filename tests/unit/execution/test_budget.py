@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from random import Random
 
 import pytest
@@ -67,21 +66,6 @@ def test_dollars_are_never_exceeded_and_nearly_all_spent(workers: int) -> None:
     demand = TokenDemand(100, None, PRICE)
     asyncio.run(spend_all(budget, demand, workers=workers, random=Random(workers)))
     assert 0.09 <= budget.spent.cost_usd <= 0.1
-
-
-def test_threads_with_loops_of_their_own_share_a_budget() -> None:
-    budget = RunBudget(max_tokens=60_000)
-    demand = TokenDemand(100, 100, TokenPrice())
-
-    def spend(seed: int) -> None:
-        asyncio.run(spend_all(budget, demand, workers=30, random=Random(seed)))
-
-    threads = [threading.Thread(target=spend, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert 54_000 <= budget.spent.tokens <= 60_000
 
 
 def test_a_call_waits_for_what_running_calls_leave() -> None:

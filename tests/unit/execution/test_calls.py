@@ -6,6 +6,7 @@ from evalcore.execution.calls import CallLedger
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, Usage
 from evalcore.recording.redaction import Redaction
+from evalcore.redaction.redactor import Redactor
 
 REQUEST = Request(Endpoint("openai", "mine", ""), "model")
 
@@ -62,13 +63,13 @@ def test_evidence_of_an_item_without_calls_is_left_alone() -> None:
 
 def test_messages_are_kept_without_secrets_and_each_once() -> None:
     ledger = CallLedger()
-    ledger.redaction = Redaction(["s3cret-value"])
+    ledger.redaction = Redaction(Redactor(["s3cret-value"]))
     endpoint = Endpoint("openai", "mine", "", api_key="key-of-the-endpoint")
     first = {"role": "user", "content": "my s3cret-value"}
     second = {"role": "assistant", "content": "yes"}
     for messages in ((first,), (first, second)):
         ledger.add_reply(ledger.begin(), Request(endpoint, "model", messages), reply(1.0))
-    ledger.redaction = Redaction()
+    ledger.redaction = Redaction(Redactor())
     requests = [call["request"] for call in ledger.calls]
     assert [request["continues"] for request in requests] == [0, 1]
     assert requests[0]["messages"] == [{"role": "user", "content": "my [redacted]"}]

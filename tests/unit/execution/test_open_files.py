@@ -6,8 +6,8 @@ import resource
 
 import pytest
 
-from evalcore.execution.adaptive import AdaptiveConcurrency
 from evalcore.execution.limits import RunLimits, bounded_by_open_files
+from evalcore.execution.rates import AdaptiveConcurrency
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.settings import Settings
 

@@ -1,11 +1,10 @@
-"""The limits that processes share: blocks of the budget, windows of the rates, elapsed time."""
+"""The limits that processes share: blocks of the budget, elapsed time."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import subprocess
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,10 @@ import orjson
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.execution.adaptive import ConcurrencyShare
 from evalcore.execution.budget import NOTHING_SPENT, Grant, Spent, TokenDemand, TokenPrice
 from evalcore.execution.shared import (
     DEAD_AFTER,
     EARLIER,
-    WINDOW_S,
     Block,
     SharedState,
     decode_limits,
@@ -31,7 +28,6 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.processes import this_process
 from tests.support.limit_processes import (
     KEYS,
-    LOOK_S,
     LimitedProcess,
     MemoryStore,
     stored_limits,
@@ -79,8 +75,8 @@ def blocks_of(state: SharedState) -> list[Block]:
 
 def test_a_block_is_the_rest_divided_by_twice_the_number_of_processes(run: StoredRun) -> None:
     clock = HandClock()
-    for number in range(4):
-        LimitedProcess(run, clock, share=ConcurrencyShare(number, 4), max_tokens=8_000)
+    for _ in range(4):
+        LimitedProcess(run, clock, processes=4, max_tokens=8_000)
     blocks = [block.granted.tokens for block in blocks_of(stored_limits(run))]
     assert blocks == [1_000, 875, 765, 670]
 
@@ -221,80 +217,6 @@ def test_settled_amounts_of_processes_that_left_stay(run: StoredRun) -> None:
 # Rates
 
 
-async def call_times(
-    loop: VirtualLoop, processes: Sequence[LimitedProcess], calls: int, tokens: int = 1
-) -> list[list[float]]:
-    """Return when the calls of each process go out."""
-
-    async def calling(process: LimitedProcess) -> list[float]:
-        times = []
-        for _ in range(calls):
-            await process.provider.passed(tokens)
-            times.append(loop.time())
-        return times
-
-    with alive(processes):
-        return list(await asyncio.gather(*map(calling, processes)))
-
-
-def busiest_minute(times: Sequence[float]) -> int:
-    return max(sum(begin <= time < begin + 60 for time in times) for begin in times)
-
-
-@pytest.mark.parametrize("processes", [1, 2, 5])
-@pytest.mark.parametrize("per_minute", [6, 50, 600])
-def test_no_minute_has_more_requests_of_all_processes_than_the_limit(
-    run: StoredRun, processes: int, per_minute: int
-) -> None:
-    calls = 3 * per_minute // processes
-
-    async def scenario(loop: VirtualLoop) -> list[list[float]]:
-        limits = {"requests_per_minute": per_minute}
-        each = [LimitedProcess(run, loop.time, provider=limits) for _ in range(processes)]
-        return await call_times(loop, each, calls)
-
-    times = sorted(itertools.chain(*virtually(scenario)))
-    assert len(times) == calls * processes
-    # The clocks of a machine are read one after another: a call may come a millisecond early.
-    assert busiest_minute(times) <= per_minute + 1
-    # Nearly all of the rate is used.
-    assert times[-1] <= 1.15 * 60 * len(times) / per_minute + 2 * LOOK_S * processes
-
-
-def test_tokens_per_minute_hold_over_all_processes(run: StoredRun) -> None:
-    async def scenario(loop: VirtualLoop) -> list[list[float]]:
-        limits = {"tokens_per_minute": 6_000}
-        each = [LimitedProcess(run, loop.time, provider=limits) for _ in range(3)]
-        return await call_times(loop, each, 8, tokens=500)
-
-    times = sorted(itertools.chain(*virtually(scenario)))
-    assert len(times) == 24
-    assert busiest_minute(times) * 500 <= 6_000 + 500
-
-
-def test_a_process_that_is_alone_uses_the_whole_rate(run: StoredRun) -> None:
-    async def scenario(loop: VirtualLoop) -> list[float]:
-        process = LimitedProcess(run, loop.time, provider={"requests_per_minute": 120})
-        (times,) = await call_times(loop, [process], 40)
-        return times
-
-    times = virtually(scenario)
-    assert times[-1] - times[0] == pytest.approx(39 * 0.5, abs=1.0)
-
-
-def test_a_dead_process_takes_one_window_of_the_rate_along(run: StoredRun) -> None:
-    async def scenario(loop: VirtualLoop) -> float:
-        limits = {"requests_per_minute": 60}
-        dead, living = (LimitedProcess(run, loop.time, provider=limits) for _ in range(2))
-        with alive([dead]):
-            await dead.provider.passed(1)
-        begun = loop.time()
-        await call_times(loop, [living], 1)
-        return loop.time() - begun
-
-    assert virtually(scenario) <= WINDOW_S + 2 * LOOK_S
-
-
 # Time, and the store
 
 
@@ -332,17 +254,12 @@ class ReadOnlyStore(LocalStore):
 
 def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_path: Path) -> None:
     store = ReadOnlyStore(tmp_path)
-    clock = HandClock()
-    process = LimitedProcess(StoredRun(store, KEYS), clock, max_tokens=1_600)
+    process = LimitedProcess(StoredRun(store, KEYS), HandClock(), patience_s=0.0, max_tokens=1_600)
     assert process.try_reserve(CALL) is not None
     process.sync.start()
     store.full = True
     try:
-        deadline = time.monotonic() + 60
-        while not process.failures:
-            clock.now += 1
-            time.sleep(0.02)
-            assert time.monotonic() < deadline
+        assert process.has_failed.wait(60)
     finally:
         process.sync.leave()
     assert "cannot be noted" in str(process.failures[0])

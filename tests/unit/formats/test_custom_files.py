@@ -246,29 +246,6 @@ def test_tools_may_be_defined_in_the_workflow_file(tmp_path: Path) -> None:
     assert tools["pages"]["executor"] == "http"
 
 
-@pytest.mark.parametrize(
-    ("allowed", "sound"), [("[json, math]", True), ("[json]", False), ("null", True)]
-)
-def test_code_imports_what_it_says_it_may(tmp_path: Path, allowed: str, sound: bool) -> None:
-    text = f"""\
-        blocks:
-          a:
-            type: code
-            allowed_imports: {allowed}
-            code: |
-              import json
-              from math import pi
-              def main(data): return json.dumps(pi)
-        workflow: {{name: w, entry: a}}
-        eval: {{cases: [{{id: a, expected: {{a: [{{type: contains, value: x}}]}}}}]}}
-        """
-    if sound:
-        assert list(cases_of(tmp_path, text)) == ["a"]
-    else:
-        (problem,) = problems_of(tmp_path, text)
-        assert problem.message == "imports 'math', which 'allowed_imports' does not name"
-
-
 PROVIDED = """\
 version: "1.0"
 souls: {writer: {system_prompt: s, provider: %s, model_name: m}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from evalcore.checks.base import Subject
 from evalcore.checks.human import Human
-from evalcore.checks.subject import Subject
 from evalcore.formats.workflow_evals.written_file import read_saved_evals
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Outcome, Verdict

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.graded_turns import of_turn
-from evalcore.checks.grading import grade
-from evalcore.checks.subject import CheckContext
+from evalcore.checks.base import CheckContext
+from evalcore.checks.grading import grade, of_turn
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.row import FinishedItem, with_results
 from evalcore.model.evidence import Evidence, Metrics

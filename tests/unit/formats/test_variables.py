@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from evalcore.checks.grader_environment import with_values
+from evalcore.checks.program import with_values
 from evalcore.trust.variables import escaped
 from tests.unit.formats.loading import cases_of, load_text, problems_of, write
 

@@ -193,8 +193,11 @@ def test_the_configuration_names_receivers(
     ("text", "mistake"),
     [
         ('to = ["json://h"]', "notify.to[0]: is no name"),
-        ('to = ["A"]\non = "never"', "notify.on: expected change, failure, always"),
-        ('to = ["A"]\nwhen = "x"', "expected a table with to and on"),
+        (
+            'to = ["A"]\non = "never"',
+            "notify.on: unknown value 'never'. Known: always, change, failure",
+        ),
+        ('to = ["A"]\nwhen = "x"', "notify.when: unknown key 'when'"),
     ],
 )
 def test_a_mistake_in_the_configuration_names_the_key(

@@ -14,7 +14,7 @@ import pytest
 
 from evalcore.errors import SettingsError
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply
-from evalcore.network import CERTIFICATES, proxy_for
+from evalcore.trust.network import CERTIFICATES, proxy_for
 from tests.support.servers import free_port, serving
 from tests.unit.providers.asking import sent
 

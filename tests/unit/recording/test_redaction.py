@@ -12,7 +12,8 @@ from evalcore.errors import SettingsError
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, StreamEvent
 from evalcore.recording.content import readable
 from evalcore.recording.recorder import open_recorder
-from evalcore.recording.redaction import REDACTED, Redaction
+from evalcore.recording.redaction import Redaction
+from evalcore.redaction.redactor import REDACTED, Redactor
 from evalcore.storage.local import LocalStore
 from tests.unit.recording.asking import ENDPOINT, KEY, ask, find, recorder, save
 
@@ -41,7 +42,7 @@ def written(store: LocalStore) -> str:
     ],
 )
 def test_well_known_forms_of_keys_are_covered(secret: str) -> None:
-    covered = Redaction().text(f"before {secret} after")
+    covered = Redaction(Redactor()).text(f"before {secret} after")
     assert REDACTED in covered
     assert secret.rsplit(maxsplit=1)[-1] not in covered
     assert covered.startswith("before ")
@@ -80,7 +81,7 @@ def test_values_of_variables_with_secret_names_are_covered(name: str, *, is_cove
 
 
 def test_patterns_of_the_configuration_are_covered() -> None:
-    redaction = Redaction(patterns=[r"FH-\d{5}", "x*"])
+    redaction = Redaction(Redactor((), [r"FH-\d{5}", "x*"]))
     assert redaction.value({"FH-12345": ["of FH-54321", 1, None]}) == {
         REDACTED: [f"of {REDACTED}", 1, None]
     }
@@ -88,7 +89,7 @@ def test_patterns_of_the_configuration_are_covered() -> None:
 
 def test_a_pattern_that_is_none_is_a_mistake_that_names_it() -> None:
     with pytest.raises(SettingsError, match=r"redact_patterns: '\(': ?.*|'\(' is no regular"):
-        Redaction(patterns=["("])
+        Redaction.of_process({}, ["("])
 
 
 LEAKING = Endpoint("openai", "acme", "http://127.0.0.1:1/v1", KEY, {"X-Team": "Bearer t0p-secret"})
@@ -144,14 +145,14 @@ def test_two_requests_that_differ_in_something_secret_are_two(tmp_path: Path) ->
 )
 def test_a_secret_that_is_spread_over_events_takes_their_data_with_it(pieces: list[str]) -> None:
     events = [StreamEvent(n, float(n), {"delta": text, "n": "x"}) for n, text in enumerate(pieces)]
-    covered = Redaction().events(events)
+    covered = Redaction(Redactor()).events(events)
     assert [(event.sequence, event.offset_ms, event.data) for event in covered] == [
         (n, float(n), REDACTED) for n in range(3)
     ]
 
 
 def test_a_pattern_for_the_end_of_a_text_is_looked_for_in_each_event() -> None:
-    (covered, _) = Redaction(patterns=["code$"]).events(
+    (covered, _) = Redaction(Redactor((), ["code$"])).events(
         [StreamEvent(0, 1.0, {"a": "the code"}), StreamEvent(1, 2.0, {"b": "is known"})]
     )
     assert covered.data == {"a": f"the {REDACTED}"}

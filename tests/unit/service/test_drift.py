@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.conditions.kinds import CONDITION
+from evalcore.checks.conditions import CONDITION
 from evalcore.service.drift import (
     UNCHANGED,
     freshness_reasons,

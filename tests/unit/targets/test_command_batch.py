@@ -32,7 +32,7 @@ def test_the_time_of_every_item_of_a_batch_stands_still_while_the_machine_is_wai
         text = "".join(f'{{"id": "{name}", "output": "x"}}\n' for name in "abc")
         return ProgramAnswer(text if lines else "", 3.0)
 
-    batches = Batches(3, ask)
+    batches = Batches(3, ask, lambda _, record, __: Evidence(record["output"]))
 
     async def answered(name: str) -> Evidence:
         @contextmanager

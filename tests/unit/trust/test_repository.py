@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.repository import find_upward, is_dirty, repository_root
-from evalcore.settings import read_settings
+from evalcore.pipeline import plan as plan_module
+from evalcore.pipeline.plan import git_state
+from evalcore.settings import find_upward, read_settings, repository_root
 from evalcore.trust.variables import nearest_env_file
 
 OTHER_USER = 12345
@@ -169,21 +170,45 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+def dirty(folder: Path) -> bool | None:
+    state: bool | None = git_state(folder)["dirty"]
+    return state
+
+
+def test_a_run_knows_its_commit_and_branch(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_STATUS_TIMEOUT_S", 60.0)
+    for name in ("GITHUB_SHA", "GITHUB_HEAD_REF", "GITHUB_REF_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CI_COMMIT_SHA", "c" * 40)
+    monkeypatch.setenv("CI_COMMIT_REF_NAME", "feature")
+    assert git_state(suite) == {"commit": "c" * 40, "branch": "feature", "dirty": None}
+    root = suite.parents[1]
+    git(root, "init", "-q", "-b", "mine")
+    assert git_state(suite)["branch"] == "mine"
+    configure(suite)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "one")
+    head = (root / ".git" / "refs" / "heads" / "mine").read_text().strip()
+    assert git_state(suite) == {"commit": head, "branch": "mine", "dirty": False}
+    git(root, "checkout", "-q", "--detach")
+    assert git_state(suite) == {"commit": head, "branch": "feature", "dirty": False}
+
+
 def test_a_folder_is_dirty_if_its_tracked_files_differ_from_the_commit(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalcore.repository._STATUS_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(plan_module, "_STATUS_TIMEOUT_S", 60.0)
     root = suite.parents[1]
-    assert is_dirty(suite) is None
+    assert dirty(suite) is None
     git(root, "init", "-q")
     tracked, elsewhere = configure(suite), configure(root)
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "both")
     configure(suite, "untracked.yaml")
     elsewhere.write_text("x = 2\n")
-    assert is_dirty(suite) is False
-    assert is_dirty(root) is True
+    assert dirty(suite) is False
+    assert dirty(root) is True
     tracked.write_text("x = 2\n")
-    assert is_dirty(suite) is True
+    assert dirty(suite) is True
     monkeypatch.setenv("PATH", "")
-    assert is_dirty(suite) is None
+    assert dirty(suite) is None

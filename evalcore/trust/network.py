@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import urllib.request
-from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -47,10 +47,11 @@ def proxy_for(url: str) -> Proxy | None:
     host, scheme = parts.hostname or "", parts.scheme
     if is_local(host) or _is_excluded(host, parts.port or _PORTS.get(scheme, 0)):
         return None
-    named = _named_proxy(scheme, os.environ)
-    if named is None:
+    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
+    variable = next((name for name in names if name in os.environ), "the system's settings")
+    value = os.environ.get(variable, urllib.request.getproxies().get(scheme, "")).strip()
+    if not value:  # an empty variable means no proxy
         return None
-    value, variable = named
     proxy = Proxy(value if "://" in value else f"http://{value.removeprefix('//')}", variable)
     try:
         address = urlsplit(proxy.url)
@@ -66,37 +67,21 @@ def proxy_for(url: str) -> Proxy | None:
     return proxy
 
 
-def _named_proxy(scheme: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the proxy of a scheme and its variable; an empty variable means no proxy."""
-    for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"):
-        if name in environment:
-            value = environment[name].strip()
-            return (value, name) if value else None
-    of_system = urllib.request.getproxies().get(scheme)
-    return (of_system, "the system's settings") if of_system else None
-
-
 def _is_excluded(host: str, port: int) -> bool:
     """Whether NO_PROXY has the host: by name, domain, `host:port`, network, or `*`."""
     written = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     entries = written.replace(",", " ").lower().split()
-    return any(_is_meant(entry, host, port) for entry in entries) or bool(
-        not written and urllib.request.proxy_bypass(host)
-    )
-
-
-def _is_meant(entry: str, host: str, port: int) -> bool:
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
-    except ValueError:
-        pass
-    name, _, number = entry.rpartition(":")
-    if name and number.isdigit():
-        if int(number) != port:
-            return False
-        entry = name
-    domain = entry.removeprefix("*").removeprefix(".").strip("[]")
-    return entry == "*" or host == domain or (bool(domain) and host.endswith(f".{domain}"))
+    if not entries:
+        return bool(urllib.request.proxy_bypass(host))
+    listed = {"no": ",".join(entry.replace("*.", ".") for entry in entries)}
+    if urllib.request.proxy_bypass_environment(f"{host}:{port}", listed):  # type: ignore[attr-defined]  # typeshed lacks it
+        return True
+    for entry in entries:
+        with suppress(ValueError):
+            network = ipaddress.ip_network(entry.strip("[]"), strict=False)
+            if ipaddress.ip_address(host) in network:
+                return True
+    return False
 
 
 def tls_context() -> SSLContext | None:

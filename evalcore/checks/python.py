@@ -1,36 +1,135 @@
-"""Checks that are the user's Python: a plug-in file, or a callable of an allowed module.
-
-Both get the item as one mapping: `config, id, case_id, input, expected_output, criteria,
-metadata, outputs, metrics`.
-"""
+"""What a Python function that checks an output is called with."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import Check, Fault
-from evalcore.checks.json_schema import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
-from evalcore.checks.python_call import PythonCheck
-from evalcore.checks.scale import Scale, share
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import Check, Fault, Scale, Subject, share
+from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
 from evalcore.declared.types import Share, Text
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import parse
 from evalcore.mistakes.foreign_text import describe_error, one_line
 from evalcore.mistakes.shape_lookup import CALLABLE
+from evalcore.model.artifact import artifact_of
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+from evalcore.model.evidence import Evidence
+from evalcore.model.own_copy import own_copy
+from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
-from evalcore.trust.calls import ForeignError
+from evalcore.trust.calls import ForeignError, call_foreign
+from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
+
+if TYPE_CHECKING:
+    from evalcore.isolation.pool import WorkerPool
+    from evalcore.isolation.worker import Engine
+
+
+_ENTRY: Final = "evalcore.checks.python:check_in_worker"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCheck:
+    """One call of a function that checks an output: which, from where, and with what."""
+
+    reference: str
+    imports: ImportPolicy
+    output: str
+    evidence: Evidence
+    case: Case
+    context: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, reference: str, subject: Subject, context: Mapping[str, Any]) -> PythonCheck:
+        """Return the call for what a check sees."""
+        imports, case = subject.context.imports, subject.case
+        # What else a case has is not for a check, and other assertions need not cross over.
+        visible_case = Case(case.id, case.input, expected_output=case.expected_output)
+        return cls(reference, imports, subject.output, subject.evidence, visible_case, context)
+
+    async def answer(self, function: Callable[..., Any]) -> Any:
+        """Return what the function answers; raise `ForeignError`."""
+        return await call_foreign(function, *arguments_for(function, self, self.context))
+
+    async def answer_in(self, pool: WorkerPool, timeout_s: float) -> Any:
+        """Return what the function answers in a worker process.
+
+        Raise `TargetError` if it raises or its process ends, `TimeoutError`.
+        """
+        from evalcore.isolation.pool import Job
+
+        return await pool.call_within(Job(_ENTRY, self), timeout_s)
+
+
+async def check_in_worker(check: PythonCheck, engine: Engine) -> Any:
+    """Return what the function answers, as a JSON value: what a worker process runs."""
+    try:
+        function = check.imports.load(check.reference)
+        engine.loaded()
+        answer = await check.answer(function)
+    except EvalError as error:
+        raise TargetError("import", str(error)) from error
+    except ForeignError as error:
+        raise TargetError("python", describe_error(error.__cause__ or error)) from error
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if answer is None or isinstance(answer, bool | int | float | str | list):
+        return answer
+    raise TargetError("python", f"it returned {type(answer).__name__}; return a bool or a mapping")
+
+
+def arguments_for(
+    function: Callable[..., Any], subject: Subject | PythonCheck, context: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the positional arguments: `(output, context)`, or as many as the function takes.
+
+    A parameter named `artifact`, `context` or `output` gets that at any position. The values are
+    the function's own, not those of other checks.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in C, without a signature
+        return subject.output, own_copy(context)
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return subject.output, own_copy(context)
+    values: dict[str, Any] = {"output": subject.output, "context": own_copy(context)}
+    rest = [name for name in values if name not in {parameter.name for parameter in parameters}]
+    arguments = []
+    for parameter in parameters:
+        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD}:
+            break
+        if parameter.name == "artifact":
+            arguments.append(_artifact(subject))
+        elif parameter.name in values:
+            arguments.append(values[parameter.name])
+        elif parameter.default is parameter.empty and rest:
+            arguments.append(values[rest.pop(0)])
+        else:
+            break
+    return tuple(arguments)
+
+
+def _artifact(subject: Subject | PythonCheck) -> Any:
+    case = subject.case
+    return artifact_of(
+        subject.evidence,
+        case_id=case.id,
+        case_input=case.input,
+        expected_output=case.expected_output,
+    )
+
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.
 _PASSED = ("passed", "pass", "pass_")

@@ -11,12 +11,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from evalcore.checks.base import Check, Reader
-from evalcore.checks.graded import aspect, by_aspects, scored
-from evalcore.checks.json import ABSENT, same_json, value_at
-from evalcore.checks.judge import passing_score
-from evalcore.checks.strict_json import NotJsonError, parse
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import Check, Reader, Subject, aspect, by_aspects, passing_score, scored
+from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, Weight
 from evalcore.judging.prompts import content_text

@@ -1,4 +1,4 @@
-"""Checks on the tool calls of a conversation: which, in what order, with what arguments."""
+"""Checks on the tool calls of a conversation: which, in what order, with what arguments; skills."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field, field_validator
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check, Reader
-from evalcore.checks.graded import aspect, by_aspects
-from evalcore.checks.json import ABSENT, same_json, value_at
-from evalcore.checks.judge import passing_score
-from evalcore.checks.material import tool_calls_of
-from evalcore.checks.scale import Scale, share
-from evalcore.checks.strict_json import NotJsonError, parse
-from evalcore.checks.subject import Subject
+from evalcore.checks.base import (
+    AssertionValueError,
+    Check,
+    Reader,
+    Scale,
+    Subject,
+    aspect,
+    by_aspects,
+    passing_score,
+    share,
+)
+from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, Weight
-from evalcore.mistakes.foreign_text import json_text, quote
+from evalcore.judging.prompts import json_text as text_of_json
+from evalcore.mistakes.foreign_text import json_text, quote, shorten
 from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
@@ -358,3 +363,56 @@ _COMPARISONS: Final[
     "superset": _any_order,
     "subset": _subset,
 }
+
+
+_READS: Final = frozenset({"read", "readfile", "readtextfile", "viewfile", "view"})
+_PATHS: Final = ("file_path", "path", "filePath")
+
+
+class SkillTrigger(Check):
+    """The agent used the `skill`, or did not if `should_trigger` is false.
+
+    It used it if it called the tool `Skill` with that name, read a file below `skills/NAME/`, or a
+    tool's output names such a file. Blocked if the target does not say which tools it called.
+    """
+
+    expected_field: ClassVar[str] = "skill"
+
+    skill: str
+    should_trigger: bool = True
+
+    def check(self, subject: Subject) -> Verdict:
+        """Look through the tool calls in their order."""
+        if calls_of(subject.evidence) is None:
+            return blocked(NO_TRACE)
+        calls = tool_calls_of(subject.evidence)
+        evidence = next((use for call in calls if (use := self._use_in(call))), None)
+        text = evidence or f"{quote(self.skill)} in none of {len(calls)} tool calls"
+        return by_aspects([aspect(text, (evidence is not None) is self.should_trigger)], None)
+
+    def _use_in(self, call: Mapping[str, Any]) -> str | None:
+        """Return how a tool call uses the skill; None if it does not."""
+        name, arguments = name_of(call), arguments_of(call)
+        texts: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
+        folder = f"skills/{self.skill}/"
+        bare = name.lower().replace("_", "").replace(" ", "").replace("-", "")
+        if bare == "skill" and self.skill in str(texts.get("skill", "")):
+            return f"{name} was called with {quote(str(texts['skill']))}"
+        path = next((str(texts[key]) for key in _PATHS if texts.get(key)), "")
+        if bare in _READS and folder in path:
+            return f"{name} read {quote(shorten(path))}"
+        output = call.get("output") or ""
+        if folder in (output if isinstance(output, str) else text_of_json(output)):
+            return f"the output of {name} names a file of {quote(self.skill)}"
+        return None
+
+
+def tool_calls_of(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+    """Return the tool calls of the conversation, in their order."""
+    return [
+        call
+        for message in evidence.details.get("messages") or ()
+        if isinstance(message, Mapping)
+        for call in message.get("tool_calls") or ()
+        if isinstance(call, Mapping)
+    ]

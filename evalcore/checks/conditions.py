@@ -1,0 +1,1021 @@
+"""Conditions of saved evals: one assertion about one output handle of a workflow block."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from functools import lru_cache
+from math import fsum
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+
+from evalcore.checks.base import Fault
+from evalcore.errors import TargetError
+from evalcore.judging.asking import NO_JUDGES, JudgeQuestion, Judges, JudgeSpec, cosine
+from evalcore.judging.panel import ask_until_valid
+from evalcore.judging.prompts import SYSTEM, fill
+from evalcore.judging.replies import ReplyError, read_object, text_of
+from evalcore.mistakes.foreign_text import json_text, quote, quote_pattern, shorten
+from evalcore.mistakes.wording import counted, describe
+from evalcore.model.assertion import Outcome
+from evalcore.model.tolerance import reaches
+
+_PART: Final = re.compile(
+    r"""
+    \[ \s* (?: (?P<star>\*) | (?P<index>-?\d+)
+             | (?P<quoted>"(?:[^"\\]|\\.)*") | '(?P<single>[^']*)' ) \s* \]
+    | (?P<key>[^.\[\]]+)
+    """,
+    re.VERBOSE,
+)
+
+_INDEX: Final = re.compile(r"-?[0-9]{1,4000}")
+
+
+class Wildcard(Enum):
+    """The part of a path that stands for every element of a list."""
+
+    ALL = "*"
+
+
+Part = str | int | Wildcard
+
+
+class PayloadPathError(ValueError):
+    """A text is not a path; the message says where it stops being one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A path that leads nowhere: its longest prefix that resolves, and the value there.
+
+    `through_scalar` is true if the path goes on below a text, a number or a boolean, or names a
+    key of a list: the value has a type that the path does not fit. It is false for a missing key,
+    an index out of range and a path through null.
+    """
+
+    partial_path: str
+    partial_value: Any
+    through_scalar: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The value that a path addresses."""
+
+    value: Any
+
+
+@lru_cache(maxsize=1024)
+def parse_payload_path(text: str) -> tuple[Part, ...]:
+    """Return the parts of a path. Raises `PayloadPathError`."""
+    parts: list[Part] = []
+    position = 0
+    while position < len(text):
+        if parts and text[position] == ".":
+            position += 1
+        match = _PART.match(text, position)
+        if match is None or (parts and match["key"] and text[position - 1] != "."):
+            raise PayloadPathError(
+                f"path {text[:80]!r}: expected a key, an index or '*' at character {position + 1}"
+            )
+        parts.append(_part(match))
+        position = match.end()
+        if position == len(text) - 1 and text[position] == ".":
+            raise PayloadPathError(f"path {text[:80]!r} ends with a dot")
+    if not parts:
+        raise PayloadPathError("a path is not empty; leave it out for the whole payload")
+    return tuple(parts)
+
+
+def _part(match: re.Match[str]) -> Part:
+    if match["star"] or match["key"] == "*":
+        return Wildcard.ALL
+    if match["index"]:
+        return int(match["index"])
+    if match["quoted"]:
+        try:
+            return str(json.loads(match["quoted"]))
+        except ValueError as error:
+            raise PayloadPathError(f"the key {match['quoted'][:80]} is not JSON text") from error
+    return str(match["key"] if match["single"] is None else match["single"])
+
+
+def resolve(payload: Any, path: str | None) -> Resolved | Unresolved:
+    """Return the value at a path of a payload; None is the whole payload.
+
+    With a wildcard the value is the flat list of what the rest of the path addresses in each
+    element; one element without it makes the path unresolved. Raises `PayloadPathError`.
+    """
+    if path is None:
+        return Resolved(payload)
+    return _resolve(payload, parse_payload_path(path), ())
+
+
+def _resolve(
+    value: Any, parts: tuple[Part, ...], walked: tuple[Part, ...]
+) -> Resolved | Unresolved:
+    for number, part in enumerate(parts):
+        if part is Wildcard.ALL:
+            return _resolve_each(value, parts[number + 1 :], walked)
+        below = _step(value, part)
+        if isinstance(below, Unresolved):
+            return Unresolved(path_text(walked), value, below.through_scalar)
+        value = below.value
+        walked = (*walked, part)
+    return Resolved(value)
+
+
+def _resolve_each(
+    value: Any, parts: tuple[Part, ...], walked: tuple[Part, ...]
+) -> Resolved | Unresolved:
+    if not isinstance(value, list):
+        return Unresolved(path_text(walked), value, value is not None)
+    values: list[Any] = []
+    for index, element in enumerate(value):
+        resolved = _resolve(element, parts, (*walked, index))
+        if isinstance(resolved, Unresolved):
+            return resolved
+        if Wildcard.ALL in parts:
+            values.extend(resolved.value)
+        else:
+            values.append(resolved.value)
+    return Resolved(values)
+
+
+def _step(value: Any, part: Part) -> Resolved | Unresolved:
+    """Return the value one part below another; only `through_scalar` of `Unresolved` counts."""
+    if isinstance(value, dict):
+        key = str(part)
+        return Resolved(value[key]) if key in value else Unresolved("", None, False)
+    if isinstance(value, list):
+        index = _index_of(part)
+        if index is None:
+            return Unresolved("", None, True)
+        is_there = 0 <= index < len(value)
+        return Resolved(value[index]) if is_there else Unresolved("", None, False)
+    return Unresolved("", None, value is not None)
+
+
+def _index_of(part: Part) -> int | None:
+    if isinstance(part, int):
+        return part
+    is_index = isinstance(part, str) and _INDEX.fullmatch(part) is not None
+    return int(part) if isinstance(part, str) and is_index else None
+
+
+def path_text(parts: tuple[Part, ...]) -> str:
+    """Return parts as a path, the way `parse_payload_path` reads it; "" for none."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part is Wildcard.ALL:
+            text += "[*]"
+        elif re.fullmatch(r"[^.\[\]*'\"\s]+", str(part)):
+            text += f".{part}" if text else str(part)
+        else:
+            text += f"[{json.dumps(part, ensure_ascii=False)}]"
+    return text
+
+
+REASONING: Final = "reasoning___"
+
+
+def without_reasoning(value: Any) -> Any:
+    """Return the value without keys that begin with `reasoning___`, at any depth."""
+    if isinstance(value, dict):
+        return {
+            key: without_reasoning(below)
+            for key, below in value.items()
+            if not key.startswith(REASONING)
+        }
+    return [without_reasoning(element) for element in value] if isinstance(value, list) else value
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Whether two JSON values are the same: true is not 1, 1 is 1.0, the order of lists counts."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(equal(below, right[key]) for key, below in left.items())
+        )
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
+    return not isinstance(right, dict | list) and bool(left == right)
+
+
+def contains_object(value: Any, expected: Any) -> bool:
+    """Whether every key of `expected` is in `value` with a value that contains it, recursively.
+
+    Lists and scalars inside contain nothing but what equals them.
+    """
+    if not isinstance(expected, dict):
+        return equal(value, expected)
+    return isinstance(value, dict) and all(
+        key in value and contains_object(value[key], below) for key, below in expected.items()
+    )
+
+
+class BlockedCode(StrEnum):
+    """Why a condition could not be evaluated."""
+
+    BLOCK_EXECUTION_FAILED = "block_execution_failed"
+    HANDLE_MISSING = "handle_missing"
+    PATH_UNRESOLVED = "path_unresolved"
+    TYPE_ERROR = "type_error"
+    INVALID_REGEX = "invalid_regex"
+    SCHEMA_INVALID = "schema_invalid"
+    JUDGE_UNAVAILABLE = "judge_unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionVerdict:
+    """The outcome of a condition, and why it is not passed.
+
+    `code`, `partial_path` and `partial_value` are set if it is blocked.
+    """
+
+    outcome: Outcome
+    message: str = ""
+    code: BlockedCode | None = None
+    partial_path: str | None = None
+    partial_value: Any = None
+
+
+PASSED = ConditionVerdict(Outcome.PASSED)
+
+
+def failed(message: str) -> ConditionVerdict:
+    """Return the verdict of a condition that does not hold."""
+    return ConditionVerdict(Outcome.FAILED, message)
+
+
+def blocked(code: BlockedCode, message: str) -> ConditionVerdict:
+    """Return the verdict of a condition that cannot be evaluated."""
+    return ConditionVerdict(Outcome.BLOCKED, message, code)
+
+
+def verdict(holds: bool, message: str) -> ConditionVerdict:
+    """Return PASSED if the condition holds, else the failure with this message."""
+    return PASSED if holds else failed(message)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionServices:
+    """What conditions ask: judges and embeddings; `regex_timeout_s` bounds one match."""
+
+    judges: Judges = NO_JUDGES
+    regex_timeout_s: float = 2.0
+
+
+NO_SERVICES = ConditionServices()
+
+
+class Condition(BaseModel):
+    """One kind of condition: its fields as they stand in a request, and when it holds."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
+
+    kind: str
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether a judge decides it."""
+        return False
+
+    @property
+    def asks_embeddings(self) -> bool:
+        """Whether it compares embeddings."""
+        return False
+
+    @property
+    def expected_value(self) -> Any:
+        """The JSON value that a result shows as expected."""
+        return self.model_dump(mode="json", by_alias=True).get("expected")
+
+    def mistakes(self) -> Iterable[str]:
+        """Return why the condition can never be met; it is refused when it is saved."""
+        return ()
+
+    def faults(self) -> Iterable[Fault]:
+        """Return why the condition cannot be applied to any value, and what has no effect."""
+        return ()
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """Whether every value passes, or none; None if it depends on the value."""
+        return None
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict on the addressed JSON value."""
+        raise NotImplementedError
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:  # noqa: ARG002 - for kinds that ask
+        """Return the verdict on the addressed JSON value; conditions that ask wait here."""
+        return self.check(value)
+
+
+class TextCondition(Condition):
+    """A condition on a text; on anything else it is blocked."""
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict of `check_text`."""
+        return self.check_text(value) if isinstance(value, str) else type_error("text", value)
+
+    def check_text(self, text: str) -> ConditionVerdict:
+        """Return the verdict on a text."""
+        raise NotImplementedError
+
+
+def type_error(expected: str, value: Any) -> ConditionVerdict:
+    """Return the verdict on a value whose type the condition does not fit."""
+    return blocked(BlockedCode.TYPE_ERROR, f"expected {expected}, got {describe(value)}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number; true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+Operator = Literal["gt", "gte", "lt", "lte", "eq", "neq"]
+_SIGNS = {"gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "eq": "=", "neq": "≠"}
+
+
+def _keep_integer(written: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Return a number as it is written: as a float an integer would lose digits beyond 2^53."""
+    number = validate(written)
+    return written if isinstance(written, int) else number
+
+
+Number = Annotated[
+    float,
+    WrapValidator(_keep_integer),
+    PlainSerializer(lambda number: number, return_type=int | float),
+    WithJsonSchema({"type": "number"}),
+]
+
+
+class Exists(Condition):
+    """There is a value at the path; null is one."""
+
+    kind: Literal["exists"]
+
+    def check(self, value: Any) -> ConditionVerdict:  # noqa: ARG002 - that there is one is all
+        """Return passed: there is a value."""
+        return PASSED
+
+
+class NotExists(Condition):
+    """There is no value at the path: a missing key, an index out of range, a path through null."""
+
+    kind: Literal["not_exists"]
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return failed: there is a value."""
+        return failed(f"there is a value: {_brief(value)}")
+
+
+class Equals(Condition):
+    """The value is `expected`: deep, typed, in any order of keys."""
+
+    kind: Literal["equals"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys of both sides do not count."""
+        return verdict(
+            equal(without_reasoning(value), without_reasoning(self.expected)),
+            f"{_brief(value)} is not {_brief(self.expected)}",
+        )
+
+
+class NotEquals(Condition):
+    """The value is not `expected`."""
+
+    kind: Literal["not_equals"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the opposite of `equals`."""
+        return verdict(
+            not equal(without_reasoning(value), without_reasoning(self.expected)),
+            f"the value is {_brief(self.expected)}",
+        )
+
+
+class Contains(Condition):
+    """A text contains the text `expected`, or a list has `expected` as an element."""
+
+    kind: Literal["contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; blocked for values that are neither, and a text in search of none."""
+        contained = _contained(value, self.expected)
+        if isinstance(contained, ConditionVerdict):
+            return contained
+        return verdict(contained, f"{_brief(value)} does not contain {_brief(self.expected)}")
+
+
+class NotContains(Condition):
+    """A text does not contain the text `expected`, or a list lacks it."""
+
+    kind: Literal["not_contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the opposite of `contains`; blocked for the same values."""
+        contained = _contained(value, self.expected)
+        if isinstance(contained, ConditionVerdict):
+            return contained
+        return verdict(not contained, f"{_brief(value)} contains {_brief(self.expected)}")
+
+
+def _contained(value: Any, expected: Any) -> bool | ConditionVerdict:
+    if isinstance(value, list):
+        return any(equal(element, expected) for element in value)
+    if not isinstance(value, str):
+        return type_error("text or a list", value)
+    return expected in value if isinstance(expected, str) else type_error("text", expected)
+
+
+class ObjectContains(Condition):
+    """The value is an object that has all of `expected`, recursively."""
+
+    kind: Literal["object_contains"]
+    expected: dict[str, Any]
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys do not count."""
+        if not isinstance(value, dict):
+            return type_error("an object", value)
+        return verdict(
+            contains_object(without_reasoning(value), without_reasoning(self.expected)),
+            f"{_brief(value)} does not contain {_brief(self.expected)}",
+        )
+
+
+class ArrayContains(Condition):
+    """One element of a list contains the object `expected`, or equals another value."""
+
+    kind: Literal["array_contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys do not count."""
+        if not isinstance(value, list):
+            return type_error("a list", value)
+        expected = without_reasoning(self.expected)
+        return verdict(
+            any(contains_object(without_reasoning(element), expected) for element in value),
+            f"no element of {_brief(value)} contains {_brief(self.expected)}",
+        )
+
+
+class NumberCompare(Condition):
+    """A number compares with `expected` as `op` says."""
+
+    kind: Literal["number_compare"]
+    op: Operator
+    expected: Number
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; numeric texts and booleans are no numbers."""
+        if not is_number(value):
+            return type_error("a number", value)
+        return compared(value, self.op, self.expected)
+
+
+class Between(Condition):
+    """A number lies between `lower` and `upper`, both included unless `inclusive` is false."""
+
+    kind: Literal["between"]
+    lower: Number
+    upper: Number
+    inclusive: bool = True
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield that no number lies between the bounds."""
+        if self.lower > self.upper:
+            yield f"lower ({_number_text(self.lower)}) is above upper ({_number_text(self.upper)})"
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """False if the bounds are the same number and do not count."""
+        return False if self.lower == self.upper and not self.inclusive else None
+
+    @property
+    def expected_value(self) -> Any:
+        """Both bounds, and whether they count."""
+        return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; numeric texts and booleans are no numbers."""
+        if not is_number(value):
+            return type_error("a number", value)
+        inside = (
+            self.lower <= value <= self.upper if self.inclusive else self.lower < value < self.upper
+        )
+        bounds = f"{_number_text(self.lower)} and {_number_text(self.upper)}"
+        return verdict(inside, f"{value} is not between {bounds}")
+
+
+class LengthCompare(Condition):
+    """The length of a text, a list or an object compares with `expected` as `op` says."""
+
+    kind: Literal["length_compare"]
+    op: Operator
+    expected: Number
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """The outcome of every length, which is a whole number of 0 or more."""
+        expected = self.expected
+        is_length = expected >= 0 and expected == int(expected)
+        certain = {
+            "gt": True if expected < 0 else None,
+            "gte": True if expected <= 0 else None,
+            "lt": False if expected <= 0 else None,
+            "lte": False if expected < 0 else None,
+            "eq": None if is_length else False,
+            "neq": None if is_length else True,
+        }
+        return certain[self.op]
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; the length of a text is its number of code points."""
+        if not isinstance(value, str | list | dict):
+            return type_error("text, a list or an object", value)
+        return compared(len(value), self.op, self.expected, "length ")
+
+
+class JsonSchemaValid(Condition):
+    """The value conforms to a JSON Schema; nothing that it refers to is fetched."""
+
+    kind: Literal["json_schema_valid"]
+    schema_: dict[str, Any] | bool = Field(alias="schema")
+
+    @property
+    def expected_value(self) -> Any:
+        """The schema."""
+        return self.schema_
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what makes the schema none, and what of it has no effect."""
+        from evalcore.checks.json import schema_faults
+
+        for each in schema_faults(self.schema_):
+            yield each._replace(path=("schema", *each.path))
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; blocked if the schema is not valid or cannot be applied."""
+        from evalcore.checks.json import SchemaProblem, first_mistake
+
+        try:
+            mistake = first_mistake(value, self.schema_, 2.0)
+        except SchemaProblem as error:
+            return blocked(BlockedCode.SCHEMA_INVALID, str(error))
+        return PASSED if mistake is None else failed(mistake)
+
+
+def compared(value: float, op: Operator, expected: float, noun: str = "") -> ConditionVerdict:
+    """Return the verdict of a comparison of two numbers."""
+    holds = {
+        "gt": value > expected,
+        "gte": value >= expected,
+        "lt": value < expected,
+        "lte": value <= expected,
+        "eq": value == expected,
+        "neq": value != expected,
+    }[op]
+    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {_number_text(expected)}")
+
+
+def _number_text(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
+
+
+def _brief(value: Any) -> str:
+    return shorten(json_text(value), 120)
+
+
+class StartsWith(TextCondition):
+    """The text begins with `expected`; case counts."""
+
+    kind: Literal["starts_with"]
+    expected: str
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
+
+    def check_text(self, text: str) -> ConditionVerdict:
+        """Return the verdict."""
+        return verdict(
+            text.startswith(self.expected),
+            f"{quote(text)} does not start with {quote(self.expected)}",
+        )
+
+
+class EndsWith(TextCondition):
+    """The text ends with `expected`; case counts."""
+
+    kind: Literal["ends_with"]
+    expected: str
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if the text is empty."""
+        return True if self.expected == "" else None
+
+    def check_text(self, text: str) -> ConditionVerdict:
+        """Return the verdict."""
+        return verdict(
+            text.endswith(self.expected), f"{quote(text)} does not end with {quote(self.expected)}"
+        )
+
+
+class MatchesRegex(TextCondition):
+    """The whole text matches a regular expression of Python's dialect."""
+
+    kind: Literal["matches_regex"]
+    pattern: str
+
+    @property
+    def expected_value(self) -> Any:
+        """The pattern."""
+        return self.pattern
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield that the pattern is none."""
+        from evalcore.patterns.bounded import compile_python
+        from evalcore.patterns.errors import PatternError
+
+        try:
+            compile_python(self.pattern)
+        except PatternError as error:
+            yield Fault(("pattern",), str(error))
+
+    def check_text(self, text: str) -> ConditionVerdict:
+        """Return the verdict; blocked if the pattern is not valid or takes too long."""
+        from evalcore.patterns.bounded import compile_python
+        from evalcore.patterns.errors import PatternError
+
+        try:
+            matches = compile_python(self.pattern).fullmatch(text, 2.0)
+        except (PatternError, TimeoutError) as error:
+            return blocked(BlockedCode.INVALID_REGEX, str(error))
+        return verdict(bool(matches), f"{quote(text)} does not match {quote_pattern(self.pattern)}")
+
+
+class SimilarityGte(TextCondition):
+    """The similarity of the text and `reference` is at least `threshold`.
+
+    `levenshtein` is 1 − distance / length of the longer text, `embeddings` the cosine of both
+    embeddings.
+    """
+
+    kind: Literal["similarity_gte"]
+    reference: str
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    method: Literal["levenshtein", "embeddings"] = "levenshtein"
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if no text is less similar than the threshold."""
+        return True if self.threshold == 0 else None
+
+    @property
+    def asks_embeddings(self) -> bool:
+        """Whether that is its method."""
+        return self.method == "embeddings"
+
+    @property
+    def expected_value(self) -> Any:
+        """The reference."""
+        return self.reference
+
+    def check_text(self, text: str) -> ConditionVerdict:
+        """Return the verdict by edit distance; two empty texts are the same."""
+        from rapidfuzz.distance import Levenshtein
+
+        return self._verdict(Levenshtein.normalized_similarity(text, self.reference))
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return the verdict; blocked if there is no embedding."""
+        if self.method == "levenshtein" or not isinstance(value, str):
+            return self.check(value)
+        try:
+            embedded = await services.judges.embed(JudgeSpec(), [self.reference, value])
+            reference, text = embedded.vectors
+            return self._verdict(cosine(reference, text))
+        except (TargetError, ValueError) as error:
+            return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
+
+    def _verdict(self, similarity: float) -> ConditionVerdict:
+        return verdict(
+            reaches(similarity, self.threshold),
+            f"similarity {similarity:.4g} < {self.threshold:g}",
+        )
+
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+# The integers that every reader of JSON has exactly (RFC 8259, section 6).
+PageNumber = Annotated[int, Field(gt=-(2**53), lt=2**53)]
+
+
+class Split(BaseModel):
+    """One part of a document: its name and the numbers of its pages."""
+
+    model_config = _STRICT
+
+    name: str
+    pages: list[PageNumber]
+
+
+class Splits(BaseModel):
+    """A document's parts."""
+
+    model_config = _STRICT
+
+    splits: list[Split]
+
+    @property
+    def pages(self) -> dict[str, set[int]]:
+        """The pages of each name; parts of the same name are one."""
+        pages: dict[str, set[int]] = {}
+        for split in self.splits:
+            pages.setdefault(split.name, set()).update(split.pages)
+        return pages
+
+
+class _ActualSplit(Split):
+    model_config = _STRICT | ConfigDict(extra="ignore")
+
+
+_ACTUAL = TypeAdapter(list[_ActualSplit])
+
+
+class SplitIouGte(Condition):
+    """The mean intersection over union of the pages of each part is at least `threshold`.
+
+    The mean goes over all names of both sides; a name of one side only counts 0.
+    """
+
+    kind: Literal["split_iou_gte"]
+    expected: Splits
+    threshold: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+    @property
+    def certain_outcome(self) -> bool | None:
+        """True if no splits overlap less than the threshold."""
+        return True if self.threshold == 0 else None
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; the value is `{splits: […]}` or the list itself."""
+        listed = value.get("splits") if isinstance(value, dict) else value
+        try:
+            actual = Splits(splits=list(_ACTUAL.validate_python(listed)))
+        except ValidationError:
+            return type_error("splits, a list of {name, pages}", value)
+        score = mean_iou(actual.pages, self.expected.pages)
+        return verdict(reaches(score, self.threshold), f"mean IoU {score:.4g} < {self.threshold:g}")
+
+
+def mean_iou(actual: Mapping[str, set[int]], expected: Mapping[str, set[int]]) -> float:
+    """Return the mean intersection over union over all names; 1.0 if there are none."""
+    names = [*expected, *(name for name in actual if name not in expected)]
+    if not names:
+        return 1.0
+    return fsum(_iou(actual.get(name), expected.get(name)) for name in names) / len(names)
+
+
+def _iou(actual: set[int] | None, expected: set[int] | None) -> float:
+    if actual is None or expected is None:
+        return 0.0
+    union = actual | expected
+    return len(actual & expected) / len(union) if union else 1.0
+
+
+Label = Annotated[str, Field(min_length=1)]
+DEFAULT_LABELS: Final = ("yes", "no")
+_PROMPT: Final = (
+    "Choose the label of the value by the rubric.\n\nRubric: {{rubric}}\n\nLabels: {{labels}}\n\n"
+    "Value: {{value}}\n\n"
+    'Answer with JSON only, in this form: {"label": one of the labels, "reasoning": one sentence}'
+)
+
+
+class _Judged(Condition):
+    rubric: Label
+    labels: Annotated[list[Label], Field(min_length=1, default_factory=lambda: [*DEFAULT_LABELS])]
+    expected_label: Label = "yes"
+
+    @property
+    def asks_judge(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def expected_value(self) -> Any:
+        """The expected label."""
+        return self.expected_label
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield why no judge could meet the condition."""
+        if _folded(self.expected_label) not in map(_folded, self.labels):
+            yield (
+                f"expected_label '{self.expected_label}' is not one of the labels: "
+                + ", ".join(self.labels)
+            )
+
+    async def _label(self, value: Any, services: ConditionServices) -> str | ConditionVerdict:
+        """Return the label that the judge chooses, without case, or why there is none."""
+        for mistake in self.mistakes():
+            return blocked(BlockedCode.TYPE_ERROR, mistake)
+        question = self._question(value)
+        try:
+            vote = await ask_until_valid(
+                services.judges, JudgeSpec(), question, lambda text: self._read(text, question)
+            )
+        except TargetError as error:
+            return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
+        return str(vote.reading)
+
+    def _question(self, value: Any) -> JudgeQuestion:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        material = {"rubric": self.rubric, "labels": ", ".join(self.labels), "value": text}
+        filled = fill(_PROMPT, material)
+        schema = {
+            "type": "object",
+            "properties": {
+                "label": {"type": "string", "enum": self.labels},
+                "reasoning": {"type": "string"},
+            },
+            "required": ["label", "reasoning"],
+            "additionalProperties": False,
+        }
+        return JudgeQuestion(SYSTEM, filled.text, schema, filled.material)
+
+    def _read(self, text: str, question: JudgeQuestion) -> str:
+        label = _folded(text_of(read_object(text, question.material), "label"))
+        if label not in map(_folded, self.labels):
+            raise ReplyError(f"'label' has to be one of {', '.join(self.labels)}")
+        return label
+
+
+class LlmJudgedAs(_Judged):
+    """A judge gives the value the label `expected_label`, by the rubric."""
+
+    kind: Literal["llm_judged_as"]
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return the verdict; blocked without a valid answer."""
+        label = await self._label(value, services)
+        if isinstance(label, ConditionVerdict):
+            return label
+        return verdict(label == _folded(self.expected_label), f"judged as '{label}'")
+
+
+class LlmNotJudgedAs(_Judged):
+    """A judge gives the value another label than `expected_label`."""
+
+    kind: Literal["llm_not_judged_as"]
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return the verdict; blocked without a valid answer."""
+        label = await self._label(value, services)
+        if isinstance(label, ConditionVerdict):
+            return label
+        return verdict(label != _folded(self.expected_label), f"judged as '{label}'")
+
+
+def _folded(label: str) -> str:
+    return label.strip().casefold()
+
+
+class _NestedCondition(Condition):
+    """A condition on the elements of a list; on anything else it is blocked."""
+
+    condition: AnyCondition
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether the nested condition does."""
+        return bool(self.condition.asks_judge)
+
+    @property
+    def asks_embeddings(self) -> bool:
+        """Whether the nested condition does."""
+        return bool(self.condition.asks_embeddings)
+
+    def mistakes(self) -> Iterable[str]:
+        """Return those of the nested condition."""
+        return self.condition.mistakes()
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield those of the nested condition."""
+        for fault in self.condition.faults():
+            yield fault._replace(path=("condition", *fault.path))
+
+    @property
+    def expected_value(self) -> Any:
+        """The nested condition."""
+        return self.condition.model_dump(mode="json", by_alias=True)
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return the verdict on the list, by the verdicts on its elements."""
+        if not isinstance(value, list):
+            return type_error("a list", value)
+        return self.joined([await self.condition.evaluate(each, services) for each in value])
+
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+        """Return the verdict on the list."""
+        raise NotImplementedError
+
+
+class AllItemsMatch(_NestedCondition):
+    """The nested condition holds for every element; an empty list passes."""
+
+    kind: Literal["all_items_match"]
+
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+        """Return failed if it fails for one element, else blocked if it is for one."""
+        for outcome in (Outcome.FAILED, Outcome.BLOCKED):
+            for index, verdict in enumerate(verdicts):
+                if verdict.outcome is outcome:
+                    return _at(index, verdict)
+        return PASSED
+
+
+class AnyItemMatches(_NestedCondition):
+    """The nested condition holds for one element; an empty list fails."""
+
+    kind: Literal["any_item_matches"]
+
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+        """Return passed if it holds for one element, else blocked if it is for one."""
+        if any(verdict.outcome is Outcome.PASSED for verdict in verdicts):
+            return PASSED
+        for index, verdict in enumerate(verdicts):
+            if verdict.outcome is Outcome.BLOCKED:
+                return _at(index, verdict)
+        return failed(f"none of {counted(len(verdicts), 'element')} matches")
+
+
+AnyCondition = Annotated[
+    Exists
+    | NotExists
+    | Equals
+    | NotEquals
+    | Contains
+    | NotContains
+    | NumberCompare
+    | Between
+    | StartsWith
+    | EndsWith
+    | MatchesRegex
+    | ObjectContains
+    | ArrayContains
+    | LengthCompare
+    | JsonSchemaValid
+    | AllItemsMatch
+    | AnyItemMatches
+    | SimilarityGte
+    | LlmJudgedAs
+    | LlmNotJudgedAs
+    | SplitIouGte,
+    Field(discriminator="kind"),
+]
+
+for nested in (_NestedCondition, AllItemsMatch, AnyItemMatches):
+    nested.model_rebuild()
+
+CONDITION: TypeAdapter[Any] = TypeAdapter(AnyCondition)
+
+
+def _at(index: int, verdict: ConditionVerdict) -> ConditionVerdict:
+    return ConditionVerdict(verdict.outcome, f"element {index}: {verdict.message}", verdict.code)

@@ -1,1 +1,0 @@
-"""Conditions of saved evals: one assertion about one output handle of a workflow block."""

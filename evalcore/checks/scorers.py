@@ -1,0 +1,604 @@
+"""Scorers: a number from 0 to 1 for each item."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property, lru_cache, partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
+
+import orjson
+
+from evalcore.declared.parameter_types import FUNCTION, Amount, MaybeText, text_of
+from evalcore.declared.parameters import (
+    REQUIRED,
+    Key,
+    ParameterError,
+    Rule,
+    choices_of,
+    documented,
+    documented_parameters,
+    parameter_values,
+    parameters_of,
+    read_parameters,
+    restore,
+    snake_case,
+)
+from evalcore.errors import EvalError
+from evalcore.isolation.mode import NO_WORKERS, Workers
+from evalcore.judging.asking import NO_JUDGES, Judges, JudgeSpec, cosine
+from evalcore.judging.panel import Panel
+from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
+from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
+from evalcore.mistakes.wording import suggest
+from evalcore.model.artifact import Artifact, artifact_of
+from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.evidence_path import (
+    PRIMARY_PATH,
+    MissingPath,
+    PathSyntaxError,
+    find_value,
+    parse_path,
+)
+from evalcore.model.suite import Case, ScorerSpec
+from evalcore.trust.calls import ForeignError, call_foreign
+from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.local_objects import find_callable
+
+if TYPE_CHECKING:
+    from evalcore.checks.base import GradingThread
+    from evalcore.isolation.worker import Engine
+
+
+LARGEST_RAW_BYTES: Final = 64 * 1024
+
+
+class Score(NamedTuple):
+    """One measurement. `value` is in [0, 1], higher is better; None where nothing was measured.
+
+    `raw_value` is the measured quantity itself, a JSON value. `error` says why there is no value.
+    """
+
+    name: str
+    value: float | None
+    raw_value: Any = None
+    error: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the fields of a result row's `scores`."""
+        row: dict[str, Any] = {"name": self.name, "value": self.value, "raw": self.raw_value}
+        if self.error is not None:
+            row["error"] = self.error
+        return row
+
+
+def json_raw(raw: Any) -> Any:
+    """Return a raw value as the JSON value that a row holds; of a dataclass its fields.
+
+    Raises `ValueError` for what JSON does not have (NaN, an object, an integer of more than 64
+    bits) and for more than 64 KiB.
+    """
+    try:
+        value = json.loads(json.dumps(raw, allow_nan=False, default=_plain))
+        size = len(orjson.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"the raw value is no JSON value: {reason}") from error
+    if size > LARGEST_RAW_BYTES:
+        raise ValueError(f"the raw value has {size} bytes as JSON, at most {LARGEST_RAW_BYTES}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return what a mapping or a dataclass, such as the artifact, is in JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def stored_raw(raw: Any) -> Any:
+    """Return the raw value of a row: JSON text, or a number in rows of older versions."""
+    return orjson.loads(raw) if isinstance(raw, str) else raw
+
+
+def linear(amount: float, ideal: float, most: float) -> float:
+    """Return 1 up to `ideal`, 0 from `most` on, linear between (docs/reference/suites.md)."""
+    if amount <= ideal:
+        return 1.0
+    if amount >= most:
+        return 0.0
+    return 1.0 - (amount - ideal) / (most - ideal)
+
+
+class ScorerResources(NamedTuple):
+    """What scorers that are awaited may use: code, the program's objects, judges, workers."""
+
+    imports: ImportPolicy
+    objects: Mapping[str, Any] = NOTHING
+    judges: Judges = NO_JUDGES
+    workers: Workers = NO_WORKERS
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A measurement of an item in [0, 1]; the fields of a subclass are its parameters.
+
+    `kind` is the class's name in snake_case, without `Scorer`.
+    """
+
+    kind: ClassVar[str]
+    name: MaybeText = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        name = cls.__name__.removesuffix("Scorer")
+        cls.kind = snake_case(name[0].lower() + name[1:])
+
+    @property
+    def default_name(self) -> str:
+        """The name where the suite gives none."""
+        return self.kind
+
+    @cached_property
+    def label(self) -> str:
+        """The name of the score."""
+        return self.name or self.default_name
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """Whether `ask` gives the score, and not `score`."""
+        return False
+
+    @property
+    def spec(self) -> ScorerSpec:
+        """The form in which a suite and a stored plan hold the scorer."""
+        params = parameter_values(self)
+        named = params.pop("name") is not None
+        return ScorerSpec(self.label, self.kind, params, named)
+
+    def score(self, evidence: Evidence, case: Case) -> Score:
+        """Return the score; may raise for values of a foreign shape."""
+        raise NotImplementedError
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Return the score of a scorer that is awaited; never raises."""
+        raise NotImplementedError
+
+    def fails(self, error: object) -> Score:
+        """Return the score without a value, and why."""
+        return Score(self.label, None, error=str(error))
+
+
+@dataclass(frozen=True)
+class MeasuredScorer(Scorer):
+    """A scorer of an amount: 1 up to `ideal`, 0 from `max` on, a straight line between."""
+
+    ideal: Amount = 0
+    maximum: Annotated[Amount, Key("max")] = 1
+
+    def __post_init__(self) -> None:
+        if self.maximum <= self.ideal:
+            raise ValueError("'max' has to be more than 'ideal'")
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the amount; None where it is not measured."""
+        raise NotImplementedError
+
+    def score(self, evidence: Evidence, case: Case) -> Score:  # noqa: ARG002 - a scorer's form
+        """Return the place of the amount between the bounds."""
+        amount = self.amount(evidence)
+        if amount is None:
+            return Score(self.label, None)
+        return Score(self.label, linear(amount, self.ideal, self.maximum), amount)
+
+
+@dataclass(frozen=True)
+class LatencyScorer(MeasuredScorer):
+    """The latency in milliseconds."""
+
+    maximum: Annotated[Amount, Key("max")] = 30_000
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the latency."""
+        return evidence.metrics.latency_ms
+
+
+@dataclass(frozen=True)
+class CostScorer(MeasuredScorer):
+    """The cost in US dollars."""
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the cost."""
+        return evidence.metrics.cost_usd
+
+
+@dataclass(frozen=True)
+class TokensScorer(MeasuredScorer):
+    """Input tokens · `input_weight` + output tokens · `output_weight`."""
+
+    maximum: Annotated[Amount, Key("max")] = 100_000
+    input_weight: Amount = 1
+    output_weight: Amount = 1
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the weighted sum; None if a count that has a weight is not measured."""
+        metrics = evidence.metrics
+        amount = 0.0
+        for count, weight in (
+            (metrics.input_tokens, self.input_weight),
+            (metrics.output_tokens, self.output_weight),
+        ):
+            if not weight:
+                continue
+            if count is None:
+                return None
+            amount += count * weight
+        return amount
+
+
+@dataclass(frozen=True)
+class LlmJudgeScorer(Scorer):
+    """The score that a [judge](graders.md) gives by `criteria`, else by the case's."""
+
+    criteria: MaybeText = None
+    judge: MaybeText = None
+    model: MaybeText = None
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """A judge is asked."""
+        return True
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Return the judge's score; no value where no judge gives one."""
+        prompt = None
+        if self.criteria is not None:
+            prompt = f"{DEFAULT_PROMPT}\n\nCriteria:\n{escape_variables(self.criteria)}"
+        if evidence.output is None:
+            return self.fails("there is no output")
+        material = {
+            "input": conversation_text(case.input),
+            "output": evidence.output,
+            "expected_output": expected_text(case.expected_output),
+            "criteria": case.criteria or "",
+        }
+        panel = Panel((JudgeSpec(self.judge, self.model),))
+        try:
+            grade = await grade_freely(resources.judges, panel, prompt, material, 0.8)
+        except EvalError as error:
+            return self.fails(error)
+        return Score(self.label, grade.score, grade.score)
+
+
+def _path(value: Any) -> Any:
+    try:
+        parse_path(text_of(value))
+    except PathSyntaxError as error:
+        raise ValueError(f"wrong: {error}") from None
+    return value
+
+
+@dataclass(frozen=True)
+class SimilarityScorer(Scorer):
+    """How near the value at `path` comes to `expected`, else to the case's `expected_output`; each
+    mode is a name of its own (`levenshtein`). `exact` and `contains` are 0 or 1; `levenshtein` is
+    1 − distance / length of the longer text; `embedding` is the cosine of the embeddings, and
+    `judge` names the target that embeds.
+
+    A value that is no text is compared as its JSON. The raw value of `levenshtein` is the distance.
+    """
+
+    mode: Literal["exact", "contains", "levenshtein", "embedding"] = "exact"
+    expected: Any = None
+    judge: MaybeText = None
+    model: MaybeText = None
+    path: Annotated[str | None, Rule(_path, {"type": "string", "minLength": 1})] = None
+
+    @property
+    def default_name(self) -> str:
+        """The mode."""
+        return self.mode
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """Whether a judge gives embeddings."""
+        return self.mode == "embedding"
+
+    def score(self, evidence: Evidence, case: Case) -> Score:
+        """Return the similarity of the texts."""
+        texts = self._texts(evidence, case)
+        if isinstance(texts, Score):
+            return texts
+        actual, expected = texts
+        if self.mode == "levenshtein":
+            from rapidfuzz.distance import Levenshtein
+
+            distance = Levenshtein.distance(actual, expected)
+            longest = max(len(actual), len(expected))
+            value = 1.0 - distance / longest if longest else 1.0
+            return Score(self.label, value, float(distance))
+        value = float(actual == expected if self.mode == "exact" else expected in actual)
+        return Score(self.label, value, value)
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Return the cosine of the embeddings, at least 0; the raw value is the cosine."""
+        texts = self._texts(evidence, case)
+        if isinstance(texts, Score):
+            return texts
+        embedder = JudgeSpec(self.judge, self.model)
+        try:
+            embeddings = await resources.judges.embed(embedder, list(texts))
+            value = cosine(*embeddings.vectors)
+        except (EvalError, ValueError) as error:
+            return self.fails(error)
+        return Score(self.label, min(1.0, max(0.0, value)), value)
+
+    def _texts(self, evidence: Evidence, case: Case) -> tuple[str, str] | Score:
+        """Return the actual and the expected text, or the score that says why there is none."""
+        expected = case.expected_output if self.expected is None else self.expected
+        if expected is None:
+            return self.fails("there is nothing to compare with: the case has no 'expected_output'")
+        value = find_value(evidence, self.path or PRIMARY_PATH)
+        if isinstance(value, MissingPath):
+            return self.fails(value)
+        return _text(value.value), _text(expected)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+TIMEOUT_S = 30.0
+_ENTRY = "evalcore.checks.scorers:score_in_worker"
+_METHOD = "score"
+_RAW_KEYS = ("raw_value", "rawValue", "raw")
+_VALUE_KEYS = "{value, raw_value}"
+
+
+@dataclass(frozen=True)
+class CustomScorer(Scorer):
+    """Your `fn(artifact)`, or an object or class with `score(artifact)`, returns a number, a bool,
+    `Score(name, value, raw_value)`, `{value, raw_value}` (`rawValue` too), or None where nothing is
+    measured. The raw value is any JSON value up to 64 KiB. Written `{callable: 'module:function'}`.
+
+    The score has the name that the suite gives, else the object's own, else the answer's. Any other
+    answer, an exception and a time-out are an error of this score.
+    """
+
+    reference: Annotated[str, FUNCTION, Key("callable")] = REQUIRED
+    behaviour: MaybeText = None
+
+    @property
+    def default_name(self) -> str:
+        """The function's name."""
+        return self.reference.rpartition(":")[2]
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """The function has a time limit, and may run in a worker process."""
+        return True
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Call the function with the artifact."""
+        artifact = artifact_of(
+            evidence,
+            case_id=case.id,
+            case_input=case.input,
+            expected_output=case.expected_output,
+        )
+        imports, objects = resources.imports, resources.objects
+        pool = None if self.reference in objects else resources.workers.of(None)
+        try:
+            if pool is not None:
+                from evalcore.isolation.pool import Job
+
+                job = Job(_ENTRY, ScorerCall(self, artifact, imports))
+                return Score(*await pool.call_within(job, TIMEOUT_S))
+            function = find_callable(self.reference, imports, objects, _METHOD)
+            return await asyncio.wait_for(self.call(artifact, function), TIMEOUT_S)
+        except EvalError as error:
+            return self.fails(error)
+        except TimeoutError:
+            return self.fails(f"no score within {TIMEOUT_S:g} s")
+
+    async def call(self, artifact: Artifact, scorer: Any) -> Score:
+        """Return the score that a function or an object answers."""
+        name = self.label
+        try:
+            function = _function(scorer)
+            name = self.name or _own_name(scorer) or name
+            answer = await call_foreign(function, artifact)
+            if self.name is None and name == self.label:
+                name = _own_name(answer) or name
+            return _score(name, answer)
+        except (EvalError, ForeignError, ValueError) as error:
+            return Score(name, None, error=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerCall:
+    """One call of a scorer: which, on what, and where it may be imported from."""
+
+    scorer: CustomScorer
+    artifact: Artifact
+    imports: ImportPolicy
+
+
+async def score_in_worker(call: ScorerCall, engine: Engine) -> list[Any]:
+    """Return the fields of the score as JSON values: what a worker process runs."""
+    try:
+        function = call.imports.load(call.scorer.reference, _METHOD)
+    except EvalError as error:
+        return list(call.scorer.fails(error))
+    engine.loaded()
+    return list(await call.scorer.call(call.artifact, function))
+
+
+def _function(scorer: Any) -> Callable[..., Any]:
+    if inspect.isclass(scorer):
+        constructor: Any = scorer
+        return lambda artifact: constructor().score(artifact)
+    method: Callable[..., Any] | None = getattr(scorer, _METHOD, None)
+    function: Callable[..., Any] = method if callable(method) else scorer
+    return function
+
+
+def _own_name(scored: Any) -> str | None:
+    """Return the `name` of a scorer or of its answer, if that is a text."""
+    name = scored.get("name") if isinstance(scored, Mapping) else getattr(scored, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def _score(name: str, answer: Any) -> Score:
+    """Return the score that an answer is; raise `ValueError` if it is none."""
+    value, raw, error = _parts(answer)
+    if error is not None and value is None:
+        return Score(name, None, json_raw(raw), str(error))
+    if value is None:
+        return Score(name, None, json_raw(raw))
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"a score is a number in [0, 1], not {repr(value)[:80]}")
+    return Score(name, float(value), float(value) if raw is None else json_raw(raw))
+
+
+def _parts(answer: Any) -> tuple[Any, Any, Any]:
+    """Return the value, the raw value and the error of an answer."""
+    if isinstance(answer, Mapping):
+        if "value" not in answer and answer.get("error") is None:
+            keys = ", ".join(map(repr, answer)) or "nothing"
+            raise ValueError(f"a score is {_VALUE_KEYS}; 'value' is missing, there is {keys}")
+        raws = [answer[key] for key in _RAW_KEYS if answer.get(key) is not None]
+        return answer.get("value"), raws[0] if raws else None, answer.get("error")
+    if not isinstance(answer, int | float) and hasattr(answer, "value"):
+        raws = [raw for key in _RAW_KEYS if (raw := getattr(answer, key, None)) is not None]
+        return answer.value, raws[0] if raws else None, getattr(answer, "error", None)
+    return answer, None, None
+
+
+SCORERS: Final[Mapping[str, type[Scorer]]] = MappingProxyType(
+    {
+        "cost": CostScorer,
+        "custom": CustomScorer,
+        "latency": LatencyScorer,
+        "llm_judge": LlmJudgeScorer,
+        "similarity": SimilarityScorer,
+        "tokens": TokensScorer,
+    }
+)
+_MISSING: Final = "a scorer is a name or a mapping with 'scorer' or 'callable'"
+
+
+class ScorerSyntaxError(ValueError):
+    """A scorer is written wrongly; the message says what would work."""
+
+
+def parse_scorer(raw: object) -> ScorerSpec:
+    """Return the scorer that `raw` writes. Raises `ScorerSyntaxError`.
+
+    That is a kind (`latency`), a similarity's mode (`levenshtein`), a mapping `{scorer: kind, name,
+    parameter: value, …}` or `{callable: 'module:function', name}`. Keys may be in camelCase.
+    """
+    if isinstance(raw, str):
+        raw = {"callable": raw} if ":" in raw else {"scorer": raw}
+    if not isinstance(raw, Mapping):
+        raise ScorerSyntaxError(_MISSING)
+    written = {snake_case(str(key)).replace("-", "_"): value for key, value in raw.items()}
+    kind = _take_kind(written)
+    parameters = SCORERS[kind]
+    # Null is a parameter that is left out; a function has to be there.
+    values = {
+        key: value
+        for key, value in written.items()
+        if value is not None or key == "callable" or key not in parameters_of(parameters)
+    }
+    try:
+        return read_parameters(parameters, values, f"scorer '{kind}'").spec
+    except ParameterError as error:
+        raise ScorerSyntaxError(str(error)) from None
+
+
+@lru_cache(maxsize=256)
+def restore_scorer(spec: ScorerSpec) -> Scorer:
+    """Return a scorer of a suite or of a stored plan."""
+    params = {**spec.params, "name": spec.name} if spec.named else spec.params
+    return restore(SCORERS[spec.kind], params)
+
+
+def is_awaited(spec: ScorerSpec) -> bool:
+    """Whether a scorer has to be awaited."""
+    return restore_scorer(spec).is_awaited
+
+
+def _take_kind(written: dict[str, Any]) -> str:
+    """Take the kind out of the keys; raise `ScorerSyntaxError` if there is none."""
+    keys = [key for key in ("scorer", "type") if key in written]
+    if len(keys) > 1:
+        raise ScorerSyntaxError("'scorer' and 'type' mean the same; keep one of them")
+    if "callable" in written:
+        if keys and written.pop(keys[0]) != "custom":
+            raise ScorerSyntaxError("'callable' is a scorer of its own; remove 'scorer'")
+        return "custom"
+    if not keys:
+        raise ScorerSyntaxError(_MISSING)
+    value = written.pop(keys[0])
+    kind = snake_case(value).replace("-", "_") if isinstance(value, str) else str(value)
+    if kind in SCORERS:
+        return kind
+    modes = choices_of(parameters_of(SCORERS["similarity"])["mode"])
+    if kind in modes and "mode" not in written:
+        written["mode"] = kind
+        return "similarity"
+    raise ScorerSyntaxError(f"unknown scorer {value!r}.{suggest(kind, [*SCORERS, *modes])}")
+
+
+def scorers_table() -> str:
+    """Return the table of scorers in docs/reference/suites.md."""
+    rows = [
+        f"| `{name}` | {documented_parameters(kind, ('name', 'behaviour'))} | {documented(kind)} |"
+        for name, kind in SCORERS.items()
+    ]
+    return "\n".join(["| scorer | parameters | measures |", "|---|---|---|", *rows])
+
+
+async def score_evidence(
+    specs: Sequence[ScorerSpec],
+    evidence: Evidence,
+    case: Case,
+    *,
+    imports: ImportPolicy,
+    objects: Mapping[str, Any] = NOTHING,
+    judges: Judges = NO_JUDGES,
+    workers: Workers = NO_WORKERS,
+    thread: GradingThread | None = None,
+) -> list[dict[str, Any]]:
+    """Return `{name, value, raw, error?}` for each scorer, in their order; never raises.
+
+    A scorer that fails has value None and the reason as `error`. It suspends only for scorers that
+    are awaited, and where a `thread` runs what takes long.
+    """
+    resources = ScorerResources(imports, objects, judges, workers)
+    entries = []
+    for scorer in map(restore_scorer, specs):
+        if scorer.is_awaited:
+            score = await scorer.ask(evidence, case, resources)
+        elif thread is None:
+            score = _score_of(scorer, evidence, case)
+        else:
+            call = partial(_score_of, scorer, evidence, case)
+            score = await thread.result(f"scorer {scorer.kind}", call)
+        entries.append(score.row())
+    return entries
+
+
+def _score_of(scorer: Scorer, evidence: Evidence, case: Case) -> Score:
+    try:
+        return scorer.score(evidence, case)
+    except (ValueError, TypeError, RecursionError) as error:  # values of the target
+        return scorer.fails(f"{type(error).__name__}: {error}")

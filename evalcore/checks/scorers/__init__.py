@@ -1,1 +1,0 @@
-"""Scorers: a number from 0 to 1 for each item."""

@@ -57,7 +57,7 @@ from evalcore.prefect.publish import (
     tell,
 )
 from evalcore.redaction.redactor import cover_exception
-from evalcore.trust.globs import has_magic
+from evalcore.trust.files import has_magic
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"

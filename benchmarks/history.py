@@ -35,9 +35,8 @@ from benchmarks.measure import (
     write_section,
 )
 from benchmarks.stored_runs import FIRST_RUN, copy_run, make_run
-from evalcore.history.columns import ASSERTIONS, RUNS
-from evalcore.history.commits import commit_runs
-from evalcore.history.data_files import Partition, StagedRows
+from evalcore.history.columns import RUNS, TABLES
+from evalcore.history.files import Partition, merged_name, single_name, store_files
 from evalcore.sql.connection import open_database
 from evalcore.storage.local import LocalStore
 
@@ -47,24 +46,24 @@ LARGE_RUN_MB: Final = 700.0
 TREND_S: Final = 1.0
 DECISION_RATIO: Final = 2.5
 DECISION_MB: Final = 2_000.0
-_RUNS_AT_ONCE: Final = 500
+REVISION: Final = f"{1:016}"
 _ROWS_OF_A_RUN: Final = 200_000
 _ROUNDS: Final = 3
 
 # What a gate needs of each run and variant: shares, required scores, weighted means.
 DECIDE = """
 import json, resource, sys, time
-from evalcore.history.tables import open_history
+from evalcore.history.files import HistoryViews
 from evalcore.storage.local import LocalStore
 from pathlib import Path
 started = time.perf_counter()
-with open_history(LocalStore(Path(sys.argv[1])), tables=["assertions"]) as history:
-    rows = history.execute('''
+with HistoryViews(LocalStore(Path(sys.argv[1])), tables=["assertions"]) as history:
+    rows = history.rows('''
         SELECT run_id, variant, count(*), count(*) FILTER (outcome = 'passed'),
             count(*) FILTER (required IS NOT NULL AND score < required - 1e-9),
             sum(score * weight) / sum(weight)
         FROM assertions GROUP BY ALL ORDER BY run_id, variant
-    ''').fetchall()
+    ''')
 seconds = time.perf_counter() - started
 print(json.dumps([seconds, sum(row[2] for row in rows),
     resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6]))
@@ -146,7 +145,7 @@ def sync_command(folder: Path) -> list[str]:
 
 
 def know_runs(store: LocalStore, run: Path, count: int) -> None:
-    """Put so many runs into the store and into the table `runs`: copies of one that is there."""
+    """Put so many runs into the store and into the tables: copies of one that is there."""
     manifest = json.loads((run / "manifest.json").read_bytes())
     versions: dict[str, int] = {}
     for number in range(count):
@@ -163,26 +162,22 @@ def know_runs(store: LocalStore, run: Path, count: int) -> None:
         path = run.with_name(run_id) / "manifest.json"
         path.write_text(json.dumps(manifest | texts | {"id": run_id}), "utf-8")
     columns = ", ".join(
-        {
-            "run_id": "run_id",
-            "suite": "'nightly' AS suite",
-            "state": "'completed' AS state",
-            "ended_at": "make_timestamp(version)::TIMESTAMPTZ AS ended_at",
-        }.get(column.name, f"NULL::{column.type.duckdb} AS {column.name}")
+        f"NULL::{column.type} AS {column.name}"
         for column in RUNS.columns
-    ).replace("NULL::TIMESTAMP AS", "NULL::TIMESTAMPTZ AS")
-    ids = list(versions)
-    for first in range(0, count, _RUNS_AT_ONCE):
-        batch = {run_id: versions[run_id] for run_id in ids[first : first + _RUNS_AT_ONCE]}
-        with TemporaryDirectory(prefix="evalcore-bench-") as folder, open_database() as connection:
-            staged = {}
-            for run_id, version in batch.items():
-                source = f"(SELECT '{run_id}' AS run_id, {version} AS version)"
-                rows = f"SELECT {columns} FROM {source}"
-                path = copy_rows(connection, rows, Path(folder) / run_id)
-                month = Partition("nightly", f"{run_id[:4]}-{run_id[4:6]}")
-                staged[run_id] = StagedRows(version, month, path)
-            commit_runs(store, RUNS, staged)
+        if column.name not in {"run_id", "suite"}
+    )
+    ids = sorted(versions)
+    with TemporaryDirectory(prefix="evalcore-bench-") as folder, open_database() as connection:
+        # What a sync every night leaves: a file for each run of this month, one for each before.
+        for month in sorted({run_id[:6] for run_id in ids}):
+            path = Path(folder) / f"{month}.parquet"
+            runs = [run_id for run_id in ids if run_id.startswith(month)]
+            values = ", ".join(f"('{run}', '{versions[run]:016}-001-{month}')" for run in runs)
+            rows = f"SELECT *, {columns} FROM (VALUES {values}) AS runs(run_id, revision)"
+            copy_rows(connection, rows, path)
+            partition = Partition("nightly", f"{month[:4]}-{month[4:]}")
+            files = dict.fromkeys(TABLES, path)
+            store_files(store, partition, merged_name(month), files, lambda _: None)
 
 
 def copy_rows(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> Path:
@@ -198,9 +193,10 @@ def decide(folder: Path, sizes: Sizes) -> Row:
     for number in range(sizes.assertions // rows):
         run_id = f"20260101T{number:06}Z-000000"
         with open_database() as connection:
-            path = copy_rows(connection, assertion_rows(run_id, rows), folder / "rows.parquet")
-        staged = StagedRows(1, Partition("support", "2026-01"), path)
-        commit_runs(store, ASSERTIONS, {run_id: staged})
+            path = copy_rows(connection, assertion_rows(run_id, rows), folder / f"{run_id}.parquet")
+        files = dict.fromkeys(TABLES, path)
+        name = single_name(run_id, REVISION)
+        store_files(store, Partition("support", "2026-01"), name, files, lambda _: None)
     ours, scan = (
         [measured_inside(program, folder / "store") for _ in range(_ROUNDS)]
         for program in (DECIDE, SCAN)
@@ -227,7 +223,7 @@ def assertion_rows(run_id: str, rows: int) -> str:
     """Return a query for the assertions of a run: five for each item, every tenth failed."""
     return f"""
         SELECT
-            '{run_id}' AS run_id, 'support' AS suite, range // 5 AS item,
+            '{run_id}' AS run_id, range // 5 AS item,
             'case-' || range // 5 AS case_id,
             CASE WHEN range % 2 = 0 THEN 'a' ELSE 'b' END AS variant,
             0::BIGINT AS iteration, 'contains-' || range % 5 AS name, 'contains' AS type,
@@ -235,7 +231,7 @@ def assertion_rows(run_id: str, rows: int) -> str:
             CASE WHEN hash(range) % 10 = 0 THEN 'failed' ELSE 'passed' END AS outcome,
             CASE WHEN hash(range) % 10 = 0 THEN 0.0 ELSE 1.0 END AS score, 1.0::DOUBLE AS weight,
             CASE WHEN range % 5 = 0 THEN 0.5::DOUBLE END AS required, NULL::VARCHAR AS judge,
-            '2026-01' AS month
+            '{REVISION}' AS revision
         FROM range({rows})
     """
 

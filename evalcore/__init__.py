@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evalcore import gates
     from evalcore.capture.capturing import capture
     from evalcore.checks.scorers import Score
-    from evalcore.history.opened import History as history  # noqa: N813  (the call opens one)
+    from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.artifact import Artifact
     from evalcore.model.evidence import Evidence, Metrics
     from evalcore.model.gate import GateResult

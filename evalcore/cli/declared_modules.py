@@ -43,7 +43,7 @@ def check_modules(suite: Suite, file: str) -> None:
 
 def _mistake(reference: str, policy: ImportPolicy) -> str | None:
     try:
-        policy.check_modules(reference)
+        policy.check(reference, here=True)
     except UsageError as error:
         return str(error)
     return None

@@ -10,7 +10,7 @@ import click
 from evalcore.cli.showing import one_line
 
 if TYPE_CHECKING:
-    from evalcore.history.entering import Progress
+    from evalcore.history.sync import Progress
     from evalcore.storage.store import ObjectStore
 
 

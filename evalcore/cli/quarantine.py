@@ -119,7 +119,7 @@ def _ready(
     store: ObjectStore, entries: tuple[QuarantineEntry, ...]
 ) -> dict[QuarantineEntry, tuple[str, ...]]:
     from evalcore.cli.fresh_history import refresh
-    from evalcore.history.returning_cases import returning_cases
+    from evalcore.history.trend import returning_cases
 
     refresh(store)
     return returning_cases(store, entries)

@@ -24,7 +24,7 @@ from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.history.closed import Answer, QueryLimits
+    from evalcore.history.query import Answer, QueryLimits
 
 _FORMATS: Final = ("table", "csv", "json", "parquet")
 _TABLE_ROWS: Final = 100
@@ -73,7 +73,7 @@ def query(sql: str | None, store: str | None, no_sync: bool, **flags: Any) -> No
         sql = sys.stdin.read()
     opened = chosen_store(store)
     if sql is not None:
-        from evalcore.history.statement import parse_statement
+        from evalcore.history.query import parse_statement
 
         parse_statement(sql)  # a wrong query is told before anything is brought up to date
     if not no_sync:
@@ -96,7 +96,7 @@ def _form(named: str | None, as_json: bool, output: Path | None) -> str:
 
 
 def _limits(flags: dict[str, Any]) -> QueryLimits:
-    from evalcore.history.closed import QueryLimits
+    from evalcore.history.query import QueryLimits
 
     return QueryLimits(memory_mb=flags["memory_mb"], time_s=flags["timeout_s"])
 
@@ -110,7 +110,7 @@ def _answer(
     limit: int | None,
     output: Path | None,
 ) -> None:
-    from evalcore.history.closed import ask
+    from evalcore.history.query import ask
 
     if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UsageError(f"-o: {output} cannot be written: no such folder, or a folder itself")
@@ -195,7 +195,7 @@ def _show_schema(form: str) -> None:
                 "columns": [
                     {
                         "name": column.name,
-                        "type": column.type.duckdb,
+                        "type": column.type,
                         "unit": column.unit or None,
                         "meaning": column.meaning,
                     }
@@ -210,7 +210,7 @@ def _show_schema(form: str) -> None:
         click.echo(f"{table.name}: a row is {table.row}")
         for column in table.columns:
             unit = f"({column.unit}) " if column.unit else ""
-            click.echo(f"  {column.name:<18} {column.type.duckdb:<10} {unit}{column.meaning}")
+            click.echo(f"  {column.name:<18} {column.type:<10} {unit}{column.meaning}")
         click.echo()
     click.echo("items('RUN'): the rows of a run with outputs and evidence, one for each work item")
 

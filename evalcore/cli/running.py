@@ -20,7 +20,7 @@ from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError, resumable
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision

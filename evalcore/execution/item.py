@@ -8,7 +8,7 @@ suspends, so that it is driven without an event loop (`run_inline`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -54,12 +54,11 @@ if TYPE_CHECKING:
     import asyncio
 
     from evalcore.annotations.labels import LabelRecord
-    from evalcore.execution.calls import CallLedger, Calls, ItemCalls, Session
+    from evalcore.execution.calls import CallLedger, Calls, ItemCalls
     from evalcore.execution.judges import RunJudges
     from evalcore.execution.limits import PreventedItem, Refusal
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.targets.work import Runnable, Work
-    from evalcore.workflow.events import Event, Snapshot
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspace, Workspaces
 
@@ -229,7 +228,11 @@ class ItemRunner:
             return earlier
         running = RunningItem(item, calls, wall_clock_us())
         try:
-            finished = await self._executed(running)
+            needs_workspace = self._evidence.needs_workspace(item)
+            execute = self._run_in_workspace if needs_workspace else self._graded
+            noting = nullcontext if calls is None else running.noting_faults
+            with faults_noted_by(noting):
+                finished = await execute(running)
         except StoreError:  # no item's fault
             raise
         except EvalError as error:
@@ -241,14 +244,6 @@ class ItemRunner:
         if calls is not None:
             calls.session.raise_store_fault()
         return finished
-
-    async def _executed(self, running: RunningItem) -> FinishedItem:
-        needs_workspace = self._evidence.needs_workspace(running.item)
-        run = self._run_in_workspace if needs_workspace else self._graded
-        if running.calls is None:
-            return await run(running)
-        with faults_noted_by(running.noting_faults):
-            return await run(running)
 
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
@@ -273,11 +268,6 @@ class ItemRunner:
                 rule = self._suite.policy.score_rule
                 finished = with_results(finished, results, rule)
         return finished
-
-    def _refuse_truncated(self, evidence: Evidence) -> None:
-        """Raise `TargetError` for an answer that was cut and so is none; it is kept."""
-        if (why := self._truncation(evidence)) is not None:
-            raise TargetError("truncated", why)
 
     def _truncation(self, evidence: Evidence | None) -> str | None:
         every_cut = self._suite.policy.truncated is TruncatedPolicy.ERROR
@@ -372,7 +362,8 @@ class ItemRunner:
         if running.calls is not None:
             self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
-        self._refuse_truncated(evidence)
+        if (why := self._truncation(evidence)) is not None:  # cut, and so no answer; it is kept
+            raise TargetError("truncated", why)
         results = await self._grading.grade(running, evidence)
         return graded_item(running, evidence, results, self._suite.policy.score_rule)
 
@@ -427,17 +418,13 @@ class ItemEvidence:
 
     def stored(self, item: WorkItem) -> Evidence | None:
         """Return the evidence that needs no execution; None if the target has to answer."""
-        if item.case.fixture is not None:
-            return self._fixture(item, item.case.fixture)
+        if (fixture := item.case.fixture) is not None:
+            if item.target is not None and strips_reasoning(item.target, item.variant):
+                return without_reasoning(fixture)
+            return fixture
         reused = self._inputs.reused
         earlier = None if reused is None else reused.find(item.number)
         return None if earlier is None else earlier.evidence
-
-    def _fixture(self, item: WorkItem, fixture: Evidence) -> Evidence:
-        if item.target is None:
-            return fixture
-        strips = strips_reasoning(item.target, item.variant)
-        return without_reasoning(fixture) if strips else fixture
 
     def waits(self, item: WorkItem) -> bool:
         """Whether `obtain` may suspend: for a workspace or for the target."""
@@ -533,16 +520,6 @@ class ItemEvidence:
             self._targets[key] = target
         return target
 
-    def _run_store(self, running: RunningItem, calls: Any) -> RunStore | None:
-        """Return where the events of the item go; None if they are not kept."""
-        stores = self._inputs.run_stores
-        if stores is None:
-            return None
-        store = stores(running.item.number)
-        if running.calls is None or calls is None:
-            return store
-        return ItemRunStore(store, running.calls.session, calls.standing_still)
-
     def _work(self, running: RunningItem, calls: Any) -> Work:
         from evalcore.targets.registry import kind_facts
         from evalcore.targets.work import Work, input_messages, prompt_of
@@ -554,7 +531,8 @@ class ItemEvidence:
         messages = input_messages(case.input, any_value=any_value) if facts.reads_messages else ()
         for_blocks: dict[str, Any] = {}
         if facts.has_blocks:
-            for_blocks["run_store"] = self._run_store(running, calls)
+            stores = inputs.run_stores
+            for_blocks["run_store"] = None if stores is None else stores(item.number)
             for_blocks["check"] = self._grading.block_check(running, calls or no_provider)
         return Work(
             case=case,
@@ -574,46 +552,6 @@ class ItemEvidence:
             standing_still=nullcontext if calls is None else calls.standing_still,
             **for_blocks,
         )
-
-
-class ItemRunStore:
-    """A `RunStore` whose faults are noted in the session, which is asked once the item is done.
-
-    The item's time stands still while the store is slow.
-    """
-
-    def __init__(
-        self,
-        store: RunStore,
-        session: Session,
-        standing_still: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self._store, self._session, self._standing_still = store, session, standing_still
-
-    @contextmanager
-    def _noting_faults(self) -> Iterator[None]:
-        with self._standing_still(), self._session.noting_store_faults():
-            yield
-
-    async def append_event(self, event: Event) -> None:
-        """Keep an event; raise `StoreError`."""
-        with self._noting_faults():
-            await self._store.append_event(event)
-
-    async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot and every event before it; raise `StoreError`."""
-        with self._noting_faults():
-            await self._store.save_snapshot(snapshot)
-
-    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
-        """Return the latest snapshot; raise `StoreError`."""
-        with self._noting_faults():
-            return await self._store.load_snapshot(sequence)
-
-    async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
-        """Return the events after that number; raise `StoreError`."""
-        with self._noting_faults():
-            return await self._store.load_events(after_sequence)
 
 
 class ItemGrading:
@@ -728,8 +666,6 @@ class ItemGrading:
         self, running: RunningItem, evidence: Evidence
     ) -> Sequence[Mapping[str, Any]]:
         """Return the entries of the suite's scorers; the item's time limit does not cover them."""
-        if not self._suite.scorers:
-            return ()
         from evalcore.checks.scorers import score_evidence
 
         context, thread = self.context, None
@@ -763,7 +699,9 @@ class ItemGrading:
 
     def _asking(self, context: CheckContext, item: WorkItem, complete: Complete) -> CheckContext:
         """Return the context of checks that may ask providers and judges for the item."""
-        judges = self._run_judges().for_item(item, complete)
+        from evalcore.execution.judges import ItemJudges
+
+        judges = ItemJudges(self._run_judges(), item, complete)
         return replace(context, complete=complete, judges=judges)
 
     def _run_judges(self) -> RunJudges:

@@ -56,26 +56,8 @@ class RunJudges:
         calibrated: Callable[[str], bool] | None = None,
     ) -> None:
         self.suite, self.mode = suite, mode
-        self._context = context
-        self._calibrated = calibrated
+        self.context, self.calibrated = context, calibrated
         self._built: dict[JudgeSpec, Runnable] = {}
-
-    def for_item(self, item: WorkItem, complete: Complete) -> ItemJudges:
-        """Return what asks the judges for one work item; `complete` makes its calls."""
-        return ItemJudges(self, item, complete)
-
-    def target(self, spec: JudgeSpec, item: WorkItem) -> Target:
-        """Return the judge's target; raise `TargetError` if there is none."""
-        name = judge_name(spec.name, item.target, self.suite)
-        if name is None:
-            raise TargetError("judge", NO_JUDGE)
-        target = self.suite.targets.get(name)
-        if target is None:
-            targets = ", ".join(sorted(self.suite.targets)) or "none"
-            raise TargetError(
-                "judge", f"judge '{name}' is no target of the suite; known: {targets}"
-            )
-        return target
 
     def runnable(self, spec: JudgeSpec, target: Target) -> Runnable:
         """Return the judge, ready to answer; raise `TargetError` if it cannot be built."""
@@ -85,16 +67,37 @@ class RunJudges:
             laid_over = {name: value for name, value in config.items() if value is not None}
             variant = Variant("judge", config=laid_over)
             try:
-                self._built[key] = build(target, variant, folder=self._context.folder)
+                self._built[key] = build(target, variant, folder=self.context.folder)
             except TargetError:
                 raise
             except (EvalError, ValueError) as error:
                 raise TargetError("judge", f"judge '{target.name}': {error}") from error
         return self._built[key]
 
-    def work(self, item: WorkItem, question: JudgeQuestion, complete: Complete, kind: str) -> Work:
+
+class ItemJudges:
+    """Asks the judges of one work item (`judging.asking.Judges`)."""
+
+    def __init__(self, run: RunJudges, item: WorkItem, complete: Complete) -> None:
+        self._run, self._item, self._complete = run, item, complete
+
+    def _target(self, spec: JudgeSpec) -> Target:
+        """Return the judge's target; raise `TargetError` if there is none."""
+        suite = self._run.suite
+        name = judge_name(spec.name, self._item.target, suite)
+        if name is None:
+            raise TargetError("judge", NO_JUDGE)
+        target = suite.targets.get(name)
+        if target is None:
+            targets = ", ".join(sorted(suite.targets)) or "none"
+            raise TargetError(
+                "judge", f"judge '{name}' is no target of the suite; known: {targets}"
+            )
+        return target
+
+    def _work(self, question: JudgeQuestion, complete: Complete, kind: str) -> Work:
         """Return the question as work of a target; only models read its system message."""
-        is_model = kind_facts(kind).asks_model
+        run, item, is_model = self._run, self._item, kind_facts(kind).asks_model
         parts = [question.user] if is_model else [question.system, question.user]
         text = "\n\n".join(part for part in parts if part)
         system = {"role": "system", "content": question.system}
@@ -109,31 +112,19 @@ class RunJudges:
             item=item.number,
             prompt=text,
             messages=messages,
-            item_timeout_s=self.suite.limits.timeout_s,
+            item_timeout_s=run.suite.limits.timeout_s,
             complete=complete,
-            imports=self._context.imports,
-            folder=self._context.folder,
-            mode=self.mode,
-            objects=self._context.objects,
+            imports=run.context.imports,
+            folder=run.context.folder,
+            mode=run.mode,
+            objects=run.context.objects,
         )
-
-    def is_calibrated(self, key: str) -> bool:
-        """Whether the judge with this key is calibrated, or need not be."""
-        return self._calibrated is None or self._calibrated(key)
-
-
-class ItemJudges:
-    """Asks the judges of one work item (`judging.asking.Judges`)."""
-
-    def __init__(self, run: RunJudges, item: WorkItem, complete: Complete) -> None:
-        self._run, self._item, self._complete = run, item, complete
 
     async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:
         """Return the judge's reply; raise `TargetError` where there is none, or `SkippedError`."""
-        target = self._run.target(spec, self._item)
+        target = self._target(spec)
         runnable = self._run.runnable(spec, target)
-        judge_complete = _AsJudge(self._complete, question.schema)
-        work = self._run.work(self._item, question, judge_complete, target.kind)
+        work = self._work(question, _AsJudge(self._complete, question.schema), target.kind)
         bounded = self._run.suite.limits.timeout_s is not None
         limit_s = None if bounded else kind_facts(target.kind).item_timeout_s
         try:
@@ -177,7 +168,7 @@ class ItemJudges:
 
     def _embedding_target(self, spec: JudgeSpec) -> tuple[Target, str | None]:
         if spec.name is not None:
-            return self._run.target(spec, self._item), spec.model
+            return self._target(spec), spec.model
         for name in EMBEDDING_TARGETS:
             if name in self._run.suite.targets:
                 return self._run.suite.targets[name], spec.model
@@ -192,8 +183,9 @@ class ItemJudges:
 
     def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
         """Whether the judge may decide."""
-        target = self._run.target(spec, self._item)
-        return self._run.is_calibrated(calibration_key(target, spec, prompt_sha256))
+        target = self._target(spec)
+        calibrated = self._run.calibrated
+        return calibrated is None or calibrated(calibration_key(target, spec, prompt_sha256))
 
 
 def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:

@@ -156,19 +156,10 @@ class ReusedItems:
 
 
 def _result(entry: Mapping[str, Any]) -> AssertionResult:
-    return AssertionResult(
-        name=entry["name"],
-        type=entry["type"],
-        block=entry["block"],
+    result = AssertionResult._make(entry.get(name) for name in AssertionResult._fields)
+    return result._replace(
         outcome=Outcome(entry["outcome"]),
-        score=entry["score"],
-        weight=entry["weight"],
-        required=entry["required"],
-        actual=entry["actual"],
-        expected=entry["expected"],
         message=entry["message"] or "",
-        latency_ms=entry["latency_ms"],
-        cost_usd=entry["cost_usd"],
         details=None if entry.get("details") is None else orjson.loads(entry["details"]),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -60,28 +60,18 @@ class FinishedItem(NamedTuple):
         return self.item.number
 
 
-class ItemEnd(Protocol):
-    """What progress is told of a finished item, in whichever way it was run."""
+class FinishedElsewhere(NamedTuple):
+    """What a child process reports of an item that it has finished."""
 
-    @property
-    def number(self) -> int:
-        """Its place in the plan."""
+    number: int
+    status: State
+    outcome: Outcome | None
+    started_us: int
+    ended_us: int
 
-    @property
-    def status(self) -> State:
-        """The state in which it ended."""
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """Its outcome."""
-
-    @property
-    def started_us(self) -> int:
-        """When it began, in microseconds since the epoch."""
-
-    @property
-    def ended_us(self) -> int:
-        """When it ended."""
+ItemEnd = FinishedItem | FinishedElsewhere
+"""What progress is told of."""
 
 
 def row_metrics(row: Mapping[str, Any]) -> Metrics:
@@ -165,10 +155,8 @@ class RowEncoder:
     def __init__(self) -> None:
         self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment | None]] = {}
 
-    def encode(
-        self, finished: FinishedItem, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
-    ) -> bytes:
-        """Return the row as one line; add texts beyond `inline_bytes` to `blobs`, by SHA-256."""
+    def encode(self, finished: FinishedItem, blobs: dict[str, bytes]) -> bytes:
+        """Return the row as one line; add texts beyond `INLINE_BYTES` to `blobs`, by SHA-256."""
         case, evidence = finished.item.case, finished.evidence
         row = _item_fields(finished)
         row["assertions"] = [self._result(result) for result in finished.results]
@@ -182,7 +170,7 @@ class RowEncoder:
         if unpriced := _unpriced(evidence, finished.results):
             row["unpriced_models"] = unpriced
         if evidence is not None:
-            _add_evidence(row, evidence, blobs, inline_bytes)
+            _add_evidence(row, evidence, blobs)
             if row.get("evidence_ref") is not None:
                 # Reports read the texts of blocks from the row, and the row has not got them.
                 results = (_with_text(result, evidence) for result in finished.results)
@@ -346,9 +334,7 @@ def _metric_scores(
     return [{"name": name, "value": mean, "raw": mean} for name, mean in means.items()]
 
 
-def _add_evidence(
-    row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes], inline_bytes: int
-) -> None:
+def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:
     metrics = evidence.metrics
     if metrics is not UNMEASURED:
         if (problem := measure_problem(metrics)) is not None:
@@ -359,21 +345,19 @@ def _add_evidence(
         row |= metrics.token_parts
     if (reason := finish_reason_of(evidence)) is not None:
         row["finish_reason"] = reason
-    _add_text(row, "output", evidence.output, blobs, inline_bytes)
+    _add_text(row, "output", evidence.output, blobs)
     if evidence.outputs or evidence.details or evidence.block_metrics:
         text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()
-        _add_text(row, "evidence", text, blobs, inline_bytes)
+        _add_text(row, "evidence", text, blobs)
 
 
-def _add_text(
-    row: dict[str, Any], name: str, text: str | None, blobs: dict[str, bytes], inline_bytes: int
-) -> None:
+def _add_text(row: dict[str, Any], name: str, text: str | None, blobs: dict[str, bytes]) -> None:
     # A character has at most four bytes, so most texts need not be encoded to be measured.
-    if text is None or len(text) <= inline_bytes // 4:
+    if text is None or len(text) <= INLINE_BYTES // 4:
         row[name] = text
         return
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= inline_bytes:
+    if len(data) <= INLINE_BYTES:
         row[name] = text
         return
     import hashlib

@@ -1,6 +1,6 @@
-"""The history of a store: every ended run as rows of four Delta tables, asked through DuckDB.
+"""The history of a store: each ended run as rows of four tables of Parquet, read through DuckDB.
 
-`evalcore.history(store)` opens it (`history.opened.History`): the package can be called.
+`evalcore.history(store)` opens it (`history.query.History`): the package can be called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class _CallableModule(ModuleType):
     """The package, which opens a store's history when it is called."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from evalcore.history.opened import History
+        from evalcore.history.query import History
 
         return History(*arguments, **options)
 

@@ -1,36 +1,26 @@
 """The tables of the history and their columns, each declared once.
 
-The Delta schema, the casts of the views, `evalcore query --schema` and docs/reference/history.md
-are made from these rows.
+The files, the views, `evalcore query --schema` and docs/reference/history.md are made from these
+rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 
-class ColumnType(Enum):
-    """What a column holds: its type in Delta (as the protocol writes it) and in DuckDB."""
+class ColumnType(StrEnum):
+    """What a column holds: its type in DuckDB. A time is in UTC."""
 
-    TEXT = "string", "VARCHAR"
-    INTEGER = "long", "BIGINT"
-    NUMBER = "double", "DOUBLE"
-    FLAG = "boolean", "BOOLEAN"
-    TIME = "timestamp", "TIMESTAMP"
-    TEXTS = "string[]", "VARCHAR[]"
-
-    @property
-    def delta(self) -> str:
-        """The type in the Delta schema; `[]` stands for an array."""
-        return self.value[0]
-
-    @property
-    def duckdb(self) -> str:
-        """The type of the view's column. A time is in UTC."""
-        return self.value[1]
+    TEXT = "VARCHAR"
+    INTEGER = "BIGINT"
+    NUMBER = "DOUBLE"
+    FLAG = "BOOLEAN"
+    TIME = "TIMESTAMP"
+    TEXTS = "VARCHAR[]"
 
 
 class Column(NamedTuple):
@@ -46,32 +36,23 @@ class Column(NamedTuple):
 class HistoryTable:
     """One table: its name, what a row is, its columns in their order.
 
-    Every table is partitioned by `suite` and by `month`, which the views do not show.
+    A file has all of them but `suite`, which stands in its folder, and `REVISION`. New columns come
+    at the end: files of earlier versions lack them.
     """
 
     name: str
     row: str
     columns: tuple[Column, ...]
-    added: int = 0
-
-    def completed(self, rows: str) -> str:
-        """Return a query for rows of files with the columns that earlier versions do not write.
-
-        They are the last `added` ones.
-        """
-        if not self.added:
-            return rows
-        later = ", ".join(
-            f"NULL::{column.type.duckdb} AS {column.name}" for column in self.columns[-self.added :]
-        )
-        return f"SELECT {later} WHERE false UNION ALL BY NAME {rows}"
 
 
 TEXT, INTEGER, NUMBER = ColumnType.TEXT, ColumnType.INTEGER, ColumnType.NUMBER
 FLAG, TIME, TEXTS = ColumnType.FLAG, ColumnType.TIME, ColumnType.TEXTS
 
-MONTH: Final = Column("month", TEXT, "YYYY-MM", "Month in which the run started, in UTC.")
-PARTITIONS: Final = ("suite", MONTH.name)
+MONTH: Final = "month"
+PARTITIONS: Final = ("suite", MONTH)
+REVISION: Final = Column(
+    "revision", TEXT, "", "Which writing of the run's rows this is: the greatest one counts."
+)
 
 _RUN_ID: Final = Column("run_id", TEXT, "", "The run.")
 _SUITE: Final = Column("suite", TEXT, "", "Name of the suite.")
@@ -123,12 +104,7 @@ RUNS: Final = HistoryTable(
         Column("engine", TEXT, "", "Version of evalcore that planned the run."),
         Column("git_commit", TEXT, "", "Commit of the suite's repository."),
         Column("git_branch", TEXT, "", "Branch of the suite's repository."),
-        Column(
-            "git_dirty",
-            FLAG,
-            "",
-            "Whether tracked files of the suite's folder had changes.",
-        ),
+        Column("git_dirty", FLAG, "", "Whether tracked files of the suite's folder had changes."),
         Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
         Column("tags", TEXTS, "", "Tags of the suite."),
         Column("cached_tokens", INTEGER, "tokens", "Input tokens that caches held."),
@@ -150,7 +126,6 @@ RUNS: Final = HistoryTable(
         Column("tokens_high", NUMBER, "tokens", "Upper end of the 95 % interval of all tokens."),
         Column("part", TEXT, "", "Why the run is a partial one; null for a whole run."),
     ),
-    added=18,
 )
 GATES: Final = HistoryTable(
     "gates",
@@ -222,7 +197,7 @@ TABLES: Final[Mapping[str, HistoryTable]] = {
 def columns_table(table: HistoryTable) -> str:
     """Return the columns as a table in Markdown, for the documentation."""
     rows = (
-        f"| `{column.name}` | {column.type.duckdb} | {column.unit or '–'} | {column.meaning} |"
+        f"| `{column.name}` | {column.type} | {column.unit or '–'} | {column.meaning} |"
         for column in table.columns
     )
     return "\n".join(("| column | type | unit | holds |", "|---|---|---|---|", *rows))

@@ -1,35 +1,60 @@
-"""Compaction: small files of the tables become large ones; old raw results may go."""
+"""Compaction: the files of a month that is over become one; old raw results may go."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
-from evalcore.history.columns import HistoryTable
-from evalcore.history.delta import open_table, repeated
-from evalcore.history.dropping import OldRun, drop_results
-from evalcore.history.entering import COMMIT_ORDER, Step, ignore
-from evalcore.storage.store import ObjectStore
+import _duckdb as duckdb
+import orjson
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+from evalcore.errors import DamagedRunError, ObjectNotFoundError
+from evalcore.history.columns import REVISION, TABLES
+from evalcore.history.files import (
+    HistoryFiles,
+    HistoryViews,
+    Partition,
+    Step,
+    generation_of,
+    local_files,
+    merge_files,
+    merged_name,
+    naming_damage,
+    quoted,
+    read_history,
+    store_files,
+    unless_merged,
+)
+from evalcore.history.sync import EndedRun, ended_runs, ignore, is_current, stored_runs
+from evalcore.model.run import State
+from evalcore.sql.connection import literal_path, open_database
+from evalcore.storage.baselines import list_baselines
+from evalcore.storage.store import ObjectInfo, ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
-TARGET_BYTES: Final = 128 * 1024 * 1024
-TOMBSTONE_DAYS: Final = 7
-# A file of this share of the target is not worth rewriting.
-_FULL_SHARE: Final = 0.75
-_LEAST_FILES: Final = 2
+_MEMORY_LIMIT_MB: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedTable:
-    """What became of a table's data files: how many there were and are, how many were removed."""
+    """What became of a table's files: how many there were and are, how many were removed."""
 
     table: str
     files_before: int
     files_after: int
     removed: int
+
+
+class OldRun(NamedTuple):
+    """A run whose results were dropped, or why they were kept; `bytes` is what that frees."""
+
+    run_id: str
+    suite: str
+    bytes: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,83 +73,166 @@ def compact(
     dry_run: bool = False,
     step: Step = ignore,
 ) -> Compacted:
-    """Make large files of small ones, remove files that no version of 7 days needs; return what.
+    """Make one file of those of each suite and month that is over; return what was done.
 
     With `drop_results_before` (aware) the results of runs that ended before are deleted, if their
     rows are in the tables, counted; baselines keep theirs. Stopped anywhere, nothing is lost: the
     next call goes on. Raises `StoreError`.
     """
+    before = read_history(store)
+    listed = {table: before.listed(table) for table in TABLES.values()}
+    this_month = f"{datetime.now(UTC):%Y-%m}"
+    parts: dict[Partition, int] = {}
+    for file, _ in unless_merged(lambda: before.files(TABLES["runs"])):
+        parts[file.partition] = parts.get(file.partition, 0) + 1
+    split = [each for each, files in parts.items() if files > 1 and each.month < this_month]
+    if dry_run:
+        surplus = sum(parts[each] - 1 for each in split)
+        old = before.delete_replaced(step, dry_run=True)
+        removed = {name: count + surplus + len(split) for name, count in old.items()}
+    else:
+        for partition in split:
+            unless_merged(lambda: _merge(store, partition, step))  # noqa: B023  (called at once)
+        removed = read_history(store).delete_replaced(step)
     tables = tuple(
-        _compact_table(store, table, dry_run=dry_run, step=step) for table in COMMIT_ORDER
+        CompactedTable(
+            table.name,
+            len(files),
+            len(files) + len(split) - removed[table.name],
+            removed[table.name],
+        )
+        for table, files in listed.items()
     )
     if drop_results_before is None:
         return Compacted(tables)
-    dropped, retained = drop_results(store, drop_results_before, dry_run=dry_run, step=step)
+    dropped, retained = _drop_results(store, drop_results_before, dry_run=dry_run, step=step)
     return Compacted(tables, dropped, retained)
 
 
-def _compact_table(
-    store: ObjectStore, table: HistoryTable, *, dry_run: bool, step: Step
-) -> CompactedTable:
-    current = open_table(store, table)
-    if current is None:
-        return CompactedTable(table.name, 0, 0, 0)
-    before = len(current.file_uris())
-    if dry_run:
-        after = before - _surplus_files(current)
-        removed = repeated(
-            table, "cannot be looked at", lambda: current.vacuum(TOMBSTONE_DAYS * 24, dry_run=True)
+def _merge(store: ObjectStore, partition: Partition, step: Step) -> None:
+    """Store the rows of a suite and month in one file for each table."""
+    month = datetime.strptime(partition.month, "%Y-%m").replace(tzinfo=UTC)
+    history = read_history(store, suites=[partition.suite], since=month)
+    token = secrets.token_hex(8)
+    with temporary_folder("evalcore-history-") as folder:
+        with open_database(_MEMORY_LIMIT_MB) as database:
+            for table in TABLES.values():
+                files = [each for each, _ in history.files(table) if each.partition == partition]
+                names = {file.name for file in files}
+                paths = local_files(store, files)
+                sources = dict(zip((file.info.key for file in files), paths, strict=True))
+                with naming_damage(store, sources):
+                    merge_files(
+                        database, paths, folder / table.name, _renewed(history, names, token)
+                    )
+        step("merged")
+        written = {name: folder / name for name in TABLES}
+        store_files(store, partition, merged_name(token), written, step)
+
+
+def _renewed(history: HistoryFiles, names: Collection[str], token: str) -> str:
+    """Return what selects the rows of files that count, with a later revision."""
+    runs = {run for name in names for run in history.contents[name]}
+    live = {run: history.revisions[run] for run in runs}
+    generation = 1 + max(map(generation_of, live.values()))
+    pairs = ", ".join(f"({quoted(run)}, {quoted(revision)})" for run, revision in live.items())
+    later = f"split_part({REVISION.name}, '-', 1) || '-{generation:03}-{token}'"
+    columns = f"* REPLACE ({later} AS {REVISION.name})"
+    return f"{columns} WHERE (run_id, {REVISION.name}) IN ({pairs})"
+
+
+def _drop_results(
+    store: ObjectStore, before: datetime, *, dry_run: bool, step: Step
+) -> tuple[tuple[OldRun, ...], tuple[OldRun, ...]]:
+    """Delete the results and events of completed runs that ended before a time; return these.
+
+    The second value has the runs that keep theirs, with the reason: a baseline, or not all of its
+    rows are in the tables. Manifests, plans and reports stay.
+    """
+    baselines = {pointer.run for pointer in list_baselines(store)}
+    old = [
+        each
+        for each in ended_runs(store, list(stored_runs(store)), {})
+        if each.manifest.state is State.COMPLETED and _ended_at(each) < before
+    ]
+    suites = {each.manifest.suite for each in old}
+    revisions = read_history(store, suites=suites).revisions
+    rows = _table_rows(store, suites)
+    dropped, retained = [], []
+    for each in old:
+        run, objects = each.run, _raw_objects(each)
+        if not objects:
+            continue
+        size = sum(info.size for info in objects)
+        reason = ""
+        # The mark of an interrupted drop says that all rows were counted.
+        if not run.are_results_dropped():
+            reason = "is a baseline" if run.run_id in baselines else ""
+            reason = reason or _reason_to_keep(each, revisions.get(run.run_id), rows)
+        if reason:
+            retained.append(OldRun(run.run_id, each.manifest.suite, size, reason))
+            continue
+        dropped.append(OldRun(run.run_id, each.manifest.suite, size))
+        if dry_run:
+            continue
+        # The mark comes first: a run without a part of its results is not damaged then.
+        mark = orjson.dumps({"ended_at": each.manifest.ended_at})
+        store.put_if_absent(run.keys.results_dropped, mark)
+        step("marked dropped")
+        for info in objects:
+            store.delete(info.key)
+            step("deleted result")
+    return tuple(dropped), tuple(retained)
+
+
+def _ended_at(each: EndedRun) -> datetime:
+    return datetime.fromisoformat(each.manifest.ended_at or each.manifest.created_at)
+
+
+def _raw_objects(each: EndedRun) -> list[ObjectInfo]:
+    prefixes = (each.run.keys.results_prefix, each.run.keys.events_prefix)
+    return [info for prefix in prefixes for info in each.run.store.list(prefix)]
+
+
+def _reason_to_keep(
+    each: EndedRun, revision: str | None, rows: Mapping[str, Mapping[str, int]]
+) -> str:
+    """Return why a run keeps its results; empty if the tables have all of its rows."""
+    run = each.run
+    if revision is None:
+        return "is not in the history: `evalcore history sync` enters it"
+    if not is_current(revision, each.manifest):
+        return "has changed since it entered the history: `evalcore history sync` enters it again"
+    try:
+        expected = _result_rows(each)
+    except (DamagedRunError, ObjectNotFoundError, duckdb.Error) as error:
+        return f"has results that cannot be read: {error}"
+    stored = {table: counts.get(run.run_id, 0) for table, counts in rows.items()}
+    if stored != expected:
+        return (
+            f"has {stored['cases']} of {expected['cases']} cases and {stored['assertions']} of "
+            f"{expected['assertions']} assertions in the history: `evalcore history rebuild`"
         )
-        return CompactedTable(table.name, before, after, len(removed))
-    # Each attempt opens the table again: another process may have written meanwhile.
-    repeated(table, "cannot be compacted", lambda: _optimize(store, table))
-    step(f"optimized {table.name}")
-    removed = repeated(table, "cannot be vacuumed", lambda: _vacuum(store, table))
-    step(f"vacuumed {table.name}")
-    repeated(table, "cannot be checkpointed", lambda: _opened(store, table).create_checkpoint())
-    step(f"checkpointed {table.name}")
-    repeated(table, "has a log that cannot be shortened", lambda: _shorten_log(store, table))
-    step(f"shortened {table.name}")
-    after = len(_opened(store, table).file_uris())
-    return CompactedTable(table.name, before, after, len(removed))
+    return ""
 
 
-def _opened(store: ObjectStore, table: HistoryTable) -> DeltaTable:
-    current = open_table(store, table)
-    if current is None:
-        raise FileNotFoundError(table.name)
-    return current
+def _result_rows(each: EndedRun) -> dict[str, int]:
+    """Return how many rows the results of a run make in some tables."""
+    plan = each.manifest.plan
+    with each.run.result_files(plan) as parts, open_database() as connection:
+        items, assertions = connection.execute(
+            "SELECT count(DISTINCT item), coalesce(sum(len(assertions)), 0)::BIGINT "
+            "FROM read_parquet($files, hive_partitioning = false)",
+            {"files": [literal_path(path) for path in parts]},
+        ).fetchall()[0]
+    return {"runs": plan.variants, "cases": items // plan.iterations, "assertions": assertions}
 
 
-def _optimize(store: ObjectStore, table: HistoryTable) -> None:
-    from deltalake import WriterProperties
-
-    _opened(store, table).optimize.compact(
-        target_size=TARGET_BYTES,
-        max_concurrent_tasks=1,
-        writer_properties=WriterProperties(compression="ZSTD", compression_level=3),
-    )
-
-
-def _vacuum(store: ObjectStore, table: HistoryTable) -> list[str]:
-    return _opened(store, table).vacuum(TOMBSTONE_DAYS * 24, dry_run=False)
-
-
-def _shorten_log(store: ObjectStore, table: HistoryTable) -> None:
-    _opened(store, table).cleanup_metadata()
-
-
-def _surplus_files(current: DeltaTable) -> int:
-    """Return how many files fewer there would be: small ones of a partition become one."""
-    actions = current.get_add_actions(flatten=True)
-    columns = ("size_bytes", "partition.suite", "partition.month")
-    sizes: dict[tuple[str, str], list[int]] = {}
-    rows = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
-    for size, suite, month in rows:
-        if size < TARGET_BYTES * _FULL_SHARE:
-            sizes.setdefault((suite, month), []).append(size)
-    return sum(
-        len(small) - -(-sum(small) // TARGET_BYTES)
-        for small in sizes.values()
-        if len(small) >= _LEAST_FILES
-    )
+def _table_rows(store: ObjectStore, suites: Collection[str]) -> dict[str, dict[str, int]]:
+    """Return how many rows the tables have of each run."""
+    tables = ("runs", "cases", "assertions")
+    with HistoryViews(store, suites=suites, tables=tables) as views:
+        return {
+            table: dict(views.rows(f"SELECT run_id, count(*) FROM {table} GROUP BY run_id"))  # noqa: S608
+            for table in tables
+        }

@@ -1,15 +1,14 @@
-"""What tells two runs of a suite apart: digests of its targets, cases and judges."""
+"""What tells two runs of a suite apart: digests of its targets, cases and judges; what changed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from evalcore.model.identity import JUDGED, target_identity
-from evalcore.model.run import Plan
 from evalcore.model.suite import SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.planning.spool import decompress_frame
@@ -44,11 +43,6 @@ def target_sha256(definition: SuiteDefinition, variant: Variant) -> str:
         digest.update(name.encode())
         digest.update(target_identity(definition.targets[name], variant, code))
     return digest.hexdigest()
-
-
-def read_plan_digests(run: StoredRun, plan: Plan) -> tuple[str, bool]:
-    """Return the digest (hex) of the planned cases, and whether an assertion may ask a judge."""
-    return digest_cases(run.plan_part(number) for number in range(plan.parts))
 
 
 def digest_cases(parts: Iterable[bytes]) -> tuple[str, bool]:
@@ -89,3 +83,81 @@ def _judge_names(definition: SuiteDefinition) -> set[str]:
 def _checks(head: Mapping[str, Any]) -> Iterator[str]:
     """Yield the checks of a block's assertions (`planning.codec`): the second field of each."""
     return (str(assertion[1]) for assertion in head["assertions"])
+
+
+_COMMIT_DIGITS: Final = 7
+
+
+class Fingerprint(NamedTuple):
+    """What a variant of a run was made from; the columns of `runs` of these names."""
+
+    target: str | None
+    model: str | None
+    target_sha256: str | None
+    cases_sha256: str | None
+    judges_sha256: str | None
+    suite_sha256: str | None
+    engine: str | None
+    git_commit: str | None
+    git_dirty: bool | None
+
+
+def describe_changes(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return what changed, each in a few words; nothing where both are the same.
+
+    What only one of the runs knows (a commit, say) is no change.
+    """
+    changes = [
+        *_named("target", before.target, after.target),
+        *_named("model", before.model, after.model),
+    ]
+    if not changes and _differ(before.target_sha256, after.target_sha256):
+        changes.append("prompt, settings or code of the target")
+    if _differ(before.cases_sha256, after.cases_sha256):
+        changes.append("cases")
+    if before.judges_sha256 != after.judges_sha256:
+        changes.append("judges")
+    if not changes and _differ(before.suite_sha256, after.suite_sha256):
+        changes.append("suite file")
+    changes += _named("evalcore", before.engine, after.engine)
+    changes += _named("commit", _commit(before), _commit(after))
+    return tuple(changes)
+
+
+def _named(what: str, before: str | None, after: str | None) -> list[str]:
+    return [f"{what} {before} → {after}"] if _differ(before, after) else []
+
+
+def _differ(before: str | None, after: str | None) -> bool:
+    return before is not None and after is not None and before != after
+
+
+def _commit(run: Fingerprint) -> str | None:
+    if run.git_commit is None:
+        return None
+    return run.git_commit[:_COMMIT_DIGITS] + ("+" if run.git_dirty else "")
+
+
+def run_fingerprints(run: StoredRun) -> dict[str, Fingerprint]:
+    """Return the fingerprint of each variant of a run, by the variant's id."""
+    manifest, definition = run.manifest(), run.definition
+    parts = (run.plan_part(number) for number in range(manifest.plan.parts))
+    cases_sha256, judged = digest_cases(parts)
+    # A run that stops early has its cases in a random order: the digest is that of the suite's.
+    order = manifest.settings.get("order") or {}
+    cases_sha256 = order.get("cases_sha256", cases_sha256)
+    git = manifest.settings.get("git") or {}
+    fingerprints = {}
+    for variant in definition.variants:
+        fingerprints[variant.id] = Fingerprint(
+            target=variant.target or definition.default_target,
+            model=variant_model(definition, variant),
+            target_sha256=target_sha256(definition, variant),
+            cases_sha256=cases_sha256,
+            judges_sha256=judges_sha256(definition, judged=judged),
+            suite_sha256=manifest.source.get("sha256"),
+            engine=manifest.engine.get("evalcore"),
+            git_commit=git.get("commit"),
+            git_dirty=git.get("dirty"),
+        )
+    return fingerprints

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from evalcore.errors import StoreError
-from evalcore.history.columns import HistoryTable
-from evalcore.history.delta import create_table, open_table, repeated
-from evalcore.history.entering import COMMIT_ORDER, Entrance, Progress, Step, ignore
-from evalcore.history.known_runs import ended_runs, known_runs, stored_runs, unknown_runs
-from evalcore.history.locations import HISTORY_PREFIX, log_prefix, table_prefix
-from evalcore.history.run_rows import manifest_version
-from evalcore.history.unreadable_files import remove_unreadable_files
+from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
+from evalcore.history.columns import TABLES
+from evalcore.history.files import (
+    HISTORY_PREFIX,
+    HistoryFiles,
+    Partition,
+    Step,
+    delete_unreadable,
+    later_revision,
+    merge_files,
+    merged_name,
+    partition_suite,
+    read_history,
+    single_name,
+    store_files,
+)
+from evalcore.history.rows import is_ended, write_run_rows
+from evalcore.model.run import Manifest, State
+from evalcore.sql.connection import open_database
+from evalcore.storage.layout import (
+    REOPENED_PREFIX,
+    RUNS_PREFIX,
+    NameKey,
+    RunKeys,
+    run_created_at,
+    runs_prefix,
+)
+from evalcore.storage.runs import CALIBRATION, StoredRun
 from evalcore.storage.store import ObjectStore
+from evalcore.trust.machine_faults import temporary_folder
 
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
+# What is staged together on disk.
+_BATCH_RUNS: Final = 100
+_BATCH_ITEMS: Final = 200_000
+_STAGERS: Final = 4
+_READERS: Final = 16
+_MEMORY_LIMIT_MB: Final = 256
+# The end of the version of a run that can still be resumed.
+_OPEN: Final = "o"
+
+Progress = Callable[[int, int], None]
+"""Called with how many runs are done, and how many there are."""
+
+
+def ignore(*_: object) -> None:
+    """Take what is reported of progress or steps, and do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,94 +78,247 @@ class Synced:
     damaged: Mapping[str, str] = field(default_factory=dict)
 
 
+class EndedRun(NamedTuple):
+    """A run that has ended."""
+
+    run: StoredRun
+    manifest: Manifest
+
+    @property
+    def partition(self) -> Partition:
+        """Where its rows stand."""
+        return Partition(partition_suite(self.manifest.suite), self.manifest.created_at[:7])
+
+
+def version_of(manifest: Manifest) -> str:
+    """Return the version of an ended run: the microseconds of its end, and `o` if it is resumable.
+
+    A run that is resumed ends again, later. Revisions of its rows begin with it.
+    """
+    ended = datetime.fromisoformat(manifest.ended_at or manifest.created_at)
+    is_final = manifest.state is State.COMPLETED
+    return f"{round(ended.timestamp() * 1_000_000):016}{'' if is_final else _OPEN}"
+
+
+def is_current(revision: str | None, manifest: Manifest) -> bool:
+    """Whether rows of this revision are those of the run as it is now."""
+    return revision is not None and revision.partition("-")[0] == version_of(manifest)
+
+
 def sync(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore) -> Synced:
     """Bring the tables up to date with every run that has ended; return what was done.
 
-    Several processes may do so at once, and die anywhere: each run enters exactly once. A run whose
+    Several processes may do so at once, and die anywhere: each run counts exactly once. A run whose
     rows do not add up is left out, as is one that is executed at the moment. A rebuild that was
     interrupted is done first. Raises `StoreError`.
     """
     if next(iter(store.list(_REBUILDING)), None) is not None:
         return rebuild(store, progress=progress, step=step)
-    in_tables = known_runs(store)
+    history = read_history(store)
+    # A completed run that is in the tables never changes, unless it was reopened.
+    reopened = {info.key.rpartition("/")[2] for info in store.list(REOPENED_PREFIX)}
+
+    def is_settled(run_id: str) -> bool:
+        version = history.revisions.get(run_id, _OPEN).partition("-")[0]
+        return not version.endswith(_OPEN) and run_id not in reopened
+
+    unsettled = [keys for keys in stored_runs(store) if not is_settled(keys.run_id)]
     damaged: dict[str, str] = {}
     ended = [
         each
-        for each in ended_runs(store, unknown_runs(store, in_tables), damaged)
-        if each.run.run_id not in in_tables
-        or in_tables[each.run.run_id].version != manifest_version(each.manifest)
+        for each in ended_runs(store, unsettled, damaged)
+        if not is_current(history.revisions.get(each.run.run_id), each.manifest)
     ]
     step("listed")
-    if ended:
-        _create_tables(store, step)
-    entered = Entrance(store, progress, step).enter(ended, damaged)
-    return Synced(
-        added=tuple(run for run in entered if run not in in_tables),
-        replaced=tuple(run for run in entered if run in in_tables),
-        total=len(in_tables.keys() | set(entered)),
-        damaged=damaged,
-    )
+    entered = _enter(store, ended, damaged, progress, step)
+    synced = _synced(history, entered, damaged)
+    if synced.replaced:
+        read_history(store).delete_replaced(step)
+    return synced
 
 
 def rebuild(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore) -> Synced:
     """Make the rows of every run anew from its results; return what was done.
 
-    Rows that cannot be made anew stay, unless the table itself is unreadable: then it is emptied
-    first. Interrupted anywhere, the next sync ends it. Raises `StoreError`.
+    Rows that cannot be made anew stay; files that cannot be read go, and those of another layout.
+    Interrupted anywhere, the next sync ends it. Raises `StoreError`.
     """
     store.put_if_absent(_REBUILDING, b"")
     step("marked")
-    for table in COMMIT_ORDER:
-        _mend(store, table)
-        step(f"mended {table.name}")
-    _create_tables(store, step)
-    in_tables = known_runs(store)
+    delete_unreadable(store)
+    step("deleted unreadable")
+    history = read_history(store)
     damaged: dict[str, str] = {}
-    candidates = sorted(stored_runs(store), key=lambda keys: keys.run_id)
     ended = [
         each
-        for each in ended_runs(store, candidates, damaged)
+        for each in ended_runs(store, list(stored_runs(store)), damaged)
         if not each.run.are_results_dropped()
     ]
     step("listed")
-    entered = Entrance(store, progress, step, anew=True).enter(ended, damaged)
+    entered = _enter(store, ended, damaged, progress, step, before=history)
+    read_history(store).delete_replaced(step)
     store.delete(_REBUILDING)
     step("unmarked")
+    unchanged = tuple(sorted(history.revisions.keys() - set(entered)))
+    return replace(_synced(history, entered, damaged), unchanged=unchanged)
+
+
+class _Entry(NamedTuple):
+    """A run that enters: the revision of its rows, and the file that it may share with others."""
+
+    ended: EndedRun
+    revision: str
+    name: str
+
+
+def _enter(
+    store: ObjectStore,
+    ended: Sequence[EndedRun],
+    damaged: dict[str, str],
+    progress: Progress,
+    step: Step,
+    *,
+    before: HistoryFiles | None = None,
+) -> list[str]:
+    """Write the rows of runs; return the runs that entered.
+
+    The reasons of those whose rows do not add up are added to `damaged`. A run that goes on
+    meanwhile is left out. The rows count instead of those that were there `before`.
+    """
+    entered: list[str] = []
+    done = 0
+    for batch in _batches(ended):
+        with temporary_folder("evalcore-history-") as folder:
+            files: dict[tuple[str, Partition], list[Mapping[str, Path]]] = {}
+            entries = _entries(batch, before)
+            for entry, staged in zip(entries, _stage_all(entries, folder, damaged), strict=True):
+                if staged is not None:
+                    files.setdefault((entry.name, entry.ended.partition), []).append(staged)
+                    entered.append(entry.ended.run.run_id)
+                done += 1
+                progress(done, len(ended))
+            step("staged")
+            for (name, partition), sources in files.items():
+                tables = sources[0] if len(sources) == 1 else _merged(sources, folder / name)
+                store_files(store, partition, name, tables, step)
+    return entered
+
+
+def _batches(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:
+    batch: list[EndedRun] = []
+    items = 0
+    for each in ended:
+        size = each.manifest.plan.items
+        if batch and (len(batch) >= _BATCH_RUNS or items + size > _BATCH_ITEMS):
+            yield batch
+            batch, items = [], 0
+        batch.append(each)
+        items += size
+    if batch:
+        yield batch
+
+
+def _entries(batch: Sequence[EndedRun], before: HistoryFiles | None) -> list[_Entry]:
+    """Return where the rows of runs go: those of a month that is over share a file."""
+    this_month = f"{datetime.now(UTC):%Y-%m}"
+    tokens = {partition: secrets.token_hex(8) for partition in {each.partition for each in batch}}
+    together = Counter(each.partition for each in batch)
+    entries = []
+    for each in batch:
+        run_id, version, token = each.run.run_id, version_of(each.manifest), tokens[each.partition]
+        if before is not None or (
+            together[each.partition] > 1 and each.partition.month < this_month
+        ):
+            old = None if before is None else before.revisions.get(run_id)
+            entries.append(_Entry(each, later_revision(old, version, token), merged_name(token)))
+        else:
+            entries.append(_Entry(each, version, single_name(run_id, version)))
+    return entries
+
+
+def _merged(sources: Sequence[Mapping[str, Path]], folder: Path) -> dict[str, Path]:
+    folder.mkdir()
+    files = {table: folder / f"{table}.parquet" for table in TABLES}
+    with open_database(_MEMORY_LIMIT_MB) as database:
+        for table, target in files.items():
+            merge_files(database, [staged[table] for staged in sources], target)
+    return files
+
+
+def _stage_all(
+    entries: Sequence[_Entry], folder: Path, damaged: dict[str, str]
+) -> Iterator[Mapping[str, Path] | None]:
+    """Yield the rows of each run by table, in their order; a few are made at the same time."""
+
+    def stage(number: int) -> Mapping[str, Path] | None:
+        run_folder = folder / str(number)
+        run_folder.mkdir()
+        return _staged(entries[number], run_folder, damaged)
+
+    if len(entries) == 1:
+        yield stage(0)
+        return
+    with ThreadPoolExecutor(min(_STAGERS, os.cpu_count() or 1)) as stagers:
+        yield from stagers.map(stage, range(len(entries)))
+
+
+def _staged(entry: _Entry, folder: Path, damaged: dict[str, str]) -> Mapping[str, Path] | None:
+    """Return a run's rows; None if it is damaged, deleted, or goes on at the moment."""
+    run, manifest = entry.ended
+    try:
+        files = write_run_rows(run, manifest, entry.revision, folder)
+        return files if version_of(run.manifest()) == version_of(manifest) else None
+    except ObjectNotFoundError:
+        return None
+    except DamagedRunError as error:
+        with suppress(EvalError):
+            if run.manifest() != manifest:
+                return None
+        damaged[run.run_id] = "; ".join(map(str, error.damages[:3]))
+        return None
+
+
+def _synced(before: HistoryFiles, entered: Sequence[str], damaged: Mapping[str, str]) -> Synced:
     return Synced(
-        added=tuple(run for run in entered if run not in in_tables),
-        replaced=tuple(run for run in entered if run in in_tables),
-        unchanged=tuple(sorted(in_tables.keys() - set(entered))),
-        total=len(in_tables.keys() | set(entered)),
+        added=tuple(run for run in entered if run not in before.revisions),
+        replaced=tuple(run for run in entered if run in before.revisions),
+        total=len(before.revisions.keys() | set(entered)),
         damaged=damaged,
     )
 
 
-def _create_tables(store: ObjectStore, step: Step) -> None:
-    for table in COMMIT_ORDER:
-        create_table(store, table)
-        step(f"created {table.name}")
+def stored_runs(store: ObjectStore) -> Iterator[RunKeys]:
+    """Yield the keys of every run in the store, at the cost of one listing for each suite."""
+    for suite in store.list_folders(RUNS_PREFIX):
+        for run_id in store.list_folders(runs_prefix(NameKey(suite))):
+            if run_created_at(run_id) is not None:
+                yield RunKeys(NameKey(suite), run_id)
 
 
-def _mend(store: ObjectStore, table: HistoryTable) -> None:
-    """Take files that are gone or unreadable out of the table's log; empty a table whose log is
-    unreadable.
+def ended_runs(
+    store: ObjectStore, candidates: Sequence[RunKeys], damaged: dict[str, str]
+) -> list[EndedRun]:
+    """Return those of the runs that have ended, oldest first.
+
+    What cannot be read is added to `damaged`: the reason by the run's id.
     """
-    try:
-        current = open_table(store, table)
-    except StoreError:
-        # A store that is away for a while makes no table unreadable: its log has to be there.
-        log = [info.key for info in store.list(log_prefix(table.name))]
-        for key in log:
-            store.get(key)
+
+    def read(keys: RunKeys) -> EndedRun | None:
+        run = StoredRun(store, keys)
         try:
-            current = open_table(store, table)
-        except StoreError:
-            # The log goes first, newest first: what is left is no table, or an older one.
-            for key in reversed(log):
-                store.delete(key)
-            for info in list(store.list(table_prefix(table.name))):
-                store.delete(info.key)
-            return
-    if current is not None:
-        remove_unreadable_files(store, table)
-        repeated(table, "cannot be mended", current.repair)
+            manifest = run.manifest()
+        except ObjectNotFoundError:
+            return None  # deleted meanwhile, or never begun
+        except DamagedRunError as error:
+            damaged[keys.run_id] = str(error.damages[0])
+            return None
+        is_listed = is_ended(manifest) and CALIBRATION not in manifest.settings
+        return EndedRun(run, manifest) if is_listed else None
+
+    in_order = sorted(candidates, key=lambda keys: keys.run_id)
+    if len(in_order) < _READERS:
+        ended = list(map(read, in_order))
+    else:
+        with ThreadPoolExecutor(_READERS) as readers:
+            ended = list(readers.map(read, in_order))
+    return [each for each in ended if each is not None]

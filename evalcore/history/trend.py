@@ -1,51 +1,23 @@
-"""A suite over its runs: the trend of a figure, a case's outcomes, flaky cases."""
+"""A suite over its runs: the trend of a figure, a case's outcomes, flaky cases, earlier runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
-from evalcore.history.changes import Fingerprint, describe_changes
-from evalcore.history.locations import partition_suite
-from evalcore.history.tables import open_history
-from evalcore.history.unreadable_files import damage_located
+from evalcore.history.files import HistoryViews, partition_suite, quoted
+from evalcore.history.fingerprints import Fingerprint, describe_changes
 from evalcore.mistakes.wording import did_you_mean
+from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
 from evalcore.storage.layout import suite_key
 from evalcore.storage.store import ObjectStore
-
-
-class RunPoint(NamedTuple):
-    """A row of `history_trend.sql`: one variant of one run."""
-
-    run_id: str
-    started_at: datetime
-    variant: str
-    decision: str
-    score: float | None
-    score_low: float | None
-    score_high: float | None
-    pass_rate: float | None
-    pass_rate_low: float | None
-    pass_rate_high: float | None
-    cases: int
-    passed_cases: int
-    p50_latency_ms: float | None
-    p50_latency_low_ms: float | None
-    p50_latency_high_ms: float | None
-    cost_usd: float | None
-    cost_low_usd: float | None
-    cost_high_usd: float | None
-    tokens: int | None
-    tokens_low: float | None
-    tokens_high: float | None
-    part: str | None
-    fingerprint: Fingerprint
 
 
 class CaseOutcome(NamedTuple):
@@ -97,7 +69,8 @@ class FlipRate(NamedTuple):
     @property
     def interval(self) -> tuple[float, float] | None:
         """The ends of the interval; None without a chance."""
-        return wilson_ends(self.flips, self.chances)
+        interval = wilson(self.flips, self.chances) if self.chances else None
+        return None if interval is None else (interval.low, interval.high)
 
 
 class FlakyCase(NamedTuple):
@@ -114,21 +87,16 @@ class FlakyCase(NamedTuple):
     runs: FlipRate
 
 
-def wilson_ends(successes: int, trials: int) -> tuple[float, float] | None:
-    """Return the 95 % interval (Wilson) of a share; None without trials."""
-    if not trials:
-        return None
-    interval = wilson(successes, trials)
-    return None if interval is None else (interval.low, interval.high)
+class _RunPoint(NamedTuple):
+    """A row of `history_trend.sql`: a figure of a variant in a run, and its interval's ends."""
 
-
-_VALUES: Final[Mapping[Metric, Callable[[RunPoint], float | None]]] = {
-    Metric.SCORE: lambda point: point.score,
-    Metric.PASS_RATE: lambda point: point.pass_rate,
-    Metric.LATENCY: lambda point: point.p50_latency_ms,
-    Metric.COST: lambda point: point.cost_usd,
-    Metric.TOKENS: lambda point: point.tokens,
-}
+    run_id: str
+    started_at: datetime
+    variant: str
+    decision: str
+    figure: tuple[float | None, float | None, float | None]
+    part: str | None
+    fingerprint: Fingerprint
 
 
 class SuiteHistory:
@@ -149,19 +117,17 @@ class SuiteHistory:
         assertion_tables: bool = False,
     ) -> None:
         opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
-        tables = {name for name, is_opened in opened.items() if is_opened}
-        self._connection = open_history(store, suites=[suite], since=since, tables=tables)
-        self._store = store
+        tables = [name for name, is_opened in opened.items() if is_opened]
+        self._views = HistoryViews(store, suites=[suite], since=since, tables=tables)
         self.suite = suite
-        if not self._has_runs():
+        if not self._views.paths:
             self.suite = _similar_suite(store, suite)
-            self._connection.close()
-            self._connection = open_history(store, suites=[self.suite], since=since, tables=tables)
-        self._since = since
+            self._views.close()
+            self._views = HistoryViews(store, suites=[self.suite], since=since, tables=tables)
 
     def close(self) -> None:
         """Close the database."""
-        self._connection.close()
+        self._views.close()
 
     def __enter__(self) -> SuiteHistory:
         return self
@@ -171,30 +137,31 @@ class SuiteHistory:
 
     def trend(self, metric: Metric = Metric.SCORE, variant: str | None = None) -> Trend:
         """Return the trend of a figure, of all variants or of one; raises `UsageError`."""
-        points = self._points(variant)
         last: dict[str, Fingerprint] = {}
-        trend_points, partial = [], []
-        for point in points:
+        points: list[TrendPoint] = []
+        partial: list[TrendPoint] = []
+        for point in self._points(metric, variant):
             before = last.get(point.variant)
             changes = () if before is None else describe_changes(before, point.fingerprint)
-            low, high = _bounds(metric, point)
-            trend_point = TrendPoint(
-                point.run_id,
-                point.started_at,
-                point.variant,
-                _VALUES[metric](point),
-                low,
-                high,
-                point.decision,
-                changes,
-                point.part,
+            value, low, high = point.figure
+            if metric is Metric.TOKENS and value is not None:
+                value = int(value)
+            (points if point.part is None else partial).append(
+                TrendPoint(
+                    point.run_id,
+                    point.started_at,
+                    point.variant,
+                    value,
+                    low,
+                    high,
+                    point.decision,
+                    changes,
+                    point.part,
+                )
             )
-            if point.part is not None:
-                partial.append(trend_point)
-                continue
-            last[point.variant] = point.fingerprint
-            trend_points.append(trend_point)
-        return Trend(self.suite, metric, tuple(trend_points), tuple(partial))
+            if point.part is None:
+                last[point.variant] = point.fingerprint
+        return Trend(self.suite, metric, tuple(points), tuple(partial))
 
     def case(self, case_id: str, variant: str | None = None) -> tuple[CaseHistory, ...]:
         """Return a case's outcomes for each of its groups and variants; raises `UsageError`."""
@@ -205,7 +172,8 @@ class SuiteHistory:
         if not outcomes:
             raise UsageError(self._unknown_case(case_id, variant))
         fingerprints = {
-            (point.run_id, point.variant): point.fingerprint for point in self._points(variant)
+            (point.run_id, point.variant): point.fingerprint
+            for point in self._points(Metric.SCORE, variant)
         }
         kinds = dict.fromkeys((outcome.case_group, outcome.variant) for outcome in outcomes)
         return tuple(
@@ -230,12 +198,16 @@ class SuiteHistory:
 
         Only with the history opened for its table `assertions`.
         """
-        with damage_located(self._store):
-            return suite_assertion_counts(self._connection, partition_suite(self.suite), runs)
+        with self._views.naming_damage():
+            connection = self._views.connection
+            return suite_assertion_counts(connection, partition_suite(self.suite), runs)
 
-    def _points(self, variant: str | None) -> list[RunPoint]:
-        rows = self._rows("history_trend")
-        points = list(run_points(rows))
+    def _points(self, metric: Metric, variant: str | None) -> list[_RunPoint]:
+        rows = self._rows("history_trend", metric=str(metric))
+        points = [
+            _RunPoint._make((row[0], _utc(row[1]), *row[2:6], Fingerprint(*row[6:])))
+            for row in rows
+        ]
         if variant is None:
             return points
         chosen = [point for point in points if point.variant == variant]
@@ -248,17 +220,12 @@ class SuiteHistory:
             )
         return chosen
 
-    def _has_runs(self) -> bool:
-        return bool(self._rows("history_trend"))
-
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        values = {"suite": partition_suite(self.suite), **parameters}
-        with damage_located(self._store):
-            return self._connection.execute(query_text(query), values).fetchall()
+        suite = partition_suite(self.suite)
+        return self._views.rows(query_text(query), suite=suite, **parameters)
 
     def _unknown_case(self, case_id: str, variant: str | None) -> str:
-        with damage_located(self._store):
-            rows = self._connection.execute("SELECT DISTINCT case_id FROM cases").fetchall()
+        rows = self._views.rows("SELECT DISTINCT case_id FROM cases")
         hint = did_you_mean(case_id, [row[0] for row in rows])
         of = "" if variant is None else f" in variant '{variant}'"
         return f"the runs of suite '{self.suite}' have no case '{case_id}'{of}.{hint}"
@@ -266,8 +233,8 @@ class SuiteHistory:
 
 def _similar_suite(store: ObjectStore, suite: str) -> str:
     """Return the suite of the history that shares its key with this name; raise `UsageError`."""
-    with open_history(store, tables={"runs"}) as connection, damage_located(store):
-        rows = connection.execute("SELECT DISTINCT suite FROM runs ORDER BY 1").fetchall()
+    with HistoryViews(store, tables=["runs"]) as views:
+        rows = views.rows("SELECT DISTINCT suite FROM runs ORDER BY 1")
     suites = [str(row[0]) for row in rows]
     if suite in suites:
         return suite  # it has runs, of an earlier time
@@ -279,34 +246,8 @@ def _similar_suite(store: ObjectStore, suite: str) -> str:
     raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {existing}")
 
 
-def run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:
-    """Yield the rows of `history_trend.sql`."""
-    plain = len(RunPoint._fields) - 2
-    for run_id, started_at, *values in rows:
-        *prints, part = values[plain - 2 :]
-        figures = values[: plain - 2]
-        fingerprint = Fingerprint._make(prints)
-        yield RunPoint._make((run_id, _utc(started_at), *figures, part, fingerprint))
-
-
 def _utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC)
-
-
-def _bounds(metric: Metric, point: RunPoint) -> tuple[float | None, float | None]:
-    match metric:
-        case Metric.SCORE:
-            return point.score_low, point.score_high
-        case Metric.PASS_RATE if point.pass_rate_low is not None:
-            return point.pass_rate_low, point.pass_rate_high
-        case Metric.PASS_RATE:  # rows of earlier versions have no ends
-            return wilson_ends(point.passed_cases, point.cases) or (None, None)
-        case Metric.LATENCY:
-            return point.p50_latency_low_ms, point.p50_latency_high_ms
-        case Metric.COST:
-            return point.cost_low_usd, point.cost_high_usd
-        case Metric.TOKENS:
-            return point.tokens_low, point.tokens_high
 
 
 def _case_history(
@@ -330,3 +271,139 @@ def _case_history(
         changes=describe_changes(before, after),
         same_work=None if None in works else works[0] == works[1],
     )
+
+
+class LatestRun(NamedTuple):
+    """The newest run of a suite that has ended: all variants together.
+
+    `before` is the decision of the run before it, None for the first. `changes` says in short texts
+    what differs between the two.
+    """
+
+    run_id: str
+    decision: str
+    before: str | None
+    changes: tuple[str, ...]
+
+
+def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
+    """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
+    with HistoryViews(store, tables=["runs"]) as views:
+        rows = views.rows(query_text("history_latest"))
+    suites: dict[str, list[tuple[Any, ...]]] = {}
+    for suite, *point in rows:
+        suites.setdefault(suite, []).append(tuple(point))
+    return {suite: _latest(points) for suite, points in suites.items()}
+
+
+def _latest(points: list[tuple[Any, ...]]) -> LatestRun:
+    newest, _, decision, *_ = points[-1]
+    earlier = {point[1]: point for point in points if point[0] != newest}
+    changes: dict[str, None] = {}
+    for run_id, variant, _, *after in points:
+        if run_id == newest and variant in earlier:
+            before = Fingerprint(*earlier[variant][3:])
+            changes |= dict.fromkeys(describe_changes(before, Fingerprint(*after)))
+    decisions = [point[2] for point in points if point[0] != newest]
+    return LatestRun(newest, decision, decisions[-1] if decisions else None, tuple(changes))
+
+
+def returning_cases(
+    store: ObjectStore,
+    entries: Sequence[QuarantineEntry],
+    *,
+    suites: Collection[str] | None = None,
+    runs: int = READY_AFTER_RUNS,
+) -> dict[QuarantineEntry, tuple[str, ...]]:
+    """Return the entries whose case passed in the last `runs` runs that had it in quarantine.
+
+    The values are the names of the suites in which it did. The history is not brought up to date.
+    """
+    if not entries:
+        return {}
+    cases = [entry.case for entry in entries]
+    with HistoryViews(store, suites=suites, tables=["runs", "cases"]) as views:
+        rows = views.rows(query_text("returning_cases"), cases=cases, most=runs)
+    ready: dict[QuarantineEntry, tuple[str, ...]] = {}
+    for entry in entries:
+        names = tuple(s for s, case in rows if case == entry.case and entry.applies_to(s))
+        if names:
+            ready[entry] = names
+    return ready
+
+
+class CaseVariances(NamedTuple):
+    """Of the last `runs` runs with the same cases: the variance of one iteration around its case's
+    mean, and that of the true difference over cases since the work changed; None if not known.
+
+    A change that moved no case differently from the others (one that was taken back, a comment)
+    does not show how changes scatter: the difference is not known then, and not 0.
+    """
+
+    runs: int = 0
+    noise: float | None = None
+    difference: float | None = None
+
+
+def read_case_variances(store: ObjectStore, suite: str, cases_sha256: str) -> CaseVariances:
+    """Return the variances that the history of a suite shows."""
+    with HistoryViews(store, suites=[suite], tables=["runs", "cases"]) as views:
+        ((runs, noise, observed, iterations),) = views.rows(
+            query_text("case_variances"), suite=partition_suite(suite), cases_sha256=cases_sha256
+        )
+    difference = observed or None
+    if difference is not None and noise is not None:
+        difference = max(0.0, difference - 2 * noise / iterations)
+    return CaseVariances(runs, noise, difference)
+
+
+CASES_FILE = "past_cases"
+RUNS_FILE = "past_runs"
+
+
+class ComparedWork(NamedTuple):
+    """What runs have to share to be compared: the suite's name, its cases and judges, and whether
+    answers come from recordings.
+    """
+
+    suite: str
+    cases_sha256: str
+    judges_sha256: str | None
+    replayed: bool
+
+
+class ListedRun(NamedTuple):
+    """A run of the history, and why it cannot be compared; None if it can."""
+
+    run_id: str
+    reason: str | None
+
+
+class PastRows:
+    """The tables of the history of one suite, as they are at this moment; a context."""
+
+    def __init__(self, store: ObjectStore, suite: str) -> None:
+        self._suite = partition_suite(suite)
+        self._views = HistoryViews(store, suites=[suite], tables=["runs", "cases"])
+
+    def __enter__(self) -> PastRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._views.close()
+
+    def comparable(self, work: ComparedWork) -> Iterator[ListedRun]:
+        """Yield the suite's runs, newest first."""
+        parameters = work._asdict() | {"suite": self._suite}
+        yield from map(
+            ListedRun._make, self._views.rows(query_text("comparable_runs"), **parameters)
+        )
+
+    def write(self, run_ids: list[str], folder: Path) -> dict[str, Path]:
+        """Write the rows of these runs (oldest first) as Parquet files; return them by name."""
+        files = {name: folder / f"{name}.parquet" for name in (RUNS_FILE, CASES_FILE)}
+        for name, path in files.items():
+            target = quoted(str(path))
+            copied = f"COPY ({query_text(name)}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
+            self._views.rows(copied, run_ids=run_ids, suite=self._suite)
+        return files

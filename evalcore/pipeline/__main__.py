@@ -23,9 +23,8 @@ import orjson
 
 from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.rates import ConcurrencyShare
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import process_worker
+from evalcore.execution.worker import ShardReceipt, process_worker
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,

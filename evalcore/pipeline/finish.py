@@ -18,7 +18,7 @@ from evalcore.analytics.integrity import (
     whole_parts,
 )
 from evalcore.errors import ObjectNotFoundError, RunConflictError
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode

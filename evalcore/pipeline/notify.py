@@ -128,8 +128,7 @@ def report_links(view: RunView, viewer_url: str | None) -> Iterator[tuple[str, s
 def _changes(view: RunView, before: Manifest | None) -> tuple[str, ...]:
     if before is None:
         return ()
-    from evalcore.history.changes import describe_changes
-    from evalcore.history.run_fingerprints import run_fingerprints
+    from evalcore.history.fingerprints import describe_changes, run_fingerprints
 
     earlier = run_fingerprints(open_run(view.run.store, before.suite, before.id))
     changes: dict[str, None] = {}

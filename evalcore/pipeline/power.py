@@ -111,9 +111,9 @@ def _clusters(suite: Suite) -> int | None:
 
 
 def _variances(suite: Suite, store: ObjectStore) -> tuple[float, float, tuple[str, str]]:
-    from evalcore.history.case_variances import read_case_variances
     from evalcore.history.fingerprints import digest_cases
     from evalcore.history.sync import sync
+    from evalcore.history.trend import read_case_variances
 
     sync(store)
     cases_sha256, _ = digest_cases(suite.cases.parts())

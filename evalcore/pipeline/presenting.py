@@ -132,7 +132,7 @@ def _facts(case: Case | None) -> CaseFacts:
     return CaseFacts(shown_text(case.input), expected, case.tags, question)
 
 
-_HISTORY_LOG: Final = "history/runs/_delta_log/"
+_HISTORY_RUNS: Final = "history/runs/"
 _MOST_POINTS: Final = 365
 
 
@@ -144,7 +144,7 @@ def run_trend(store: ObjectStore, report: Report, *, whole: bool) -> Trend | Non
     The history is taken as it is: a report does not bring it up to date. What cannot be read is
     left out, the report does not depend on it.
     """
-    if next(iter(store.list(_HISTORY_LOG)), None) is None:
+    if next(iter(store.list(_HISTORY_RUNS)), None) is None:
         return None
     from evalcore.history.trend import SuiteHistory
 

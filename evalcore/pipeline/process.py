@@ -12,22 +12,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from evalcore.errors import EvalError
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.row import FinishedElsewhere, ItemEnd
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Stopped
+from evalcore.execution.worker import ShardReceipt, Stopped
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
 from evalcore.trust.process_privacy import hide_process
-
-if TYPE_CHECKING:
-    from evalcore.execution.row import ItemEnd
 
 _COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline")
 _END_S: Final = 5.0
@@ -42,16 +39,6 @@ class ProcessDiedError(EvalError):
 
     def __str__(self) -> str:
         return self.how
-
-
-class FinishedElsewhere(NamedTuple):
-    """What a process reports of an item that it has finished (an `ItemEnd`)."""
-
-    number: int
-    status: State
-    outcome: Outcome | None
-    started_us: int
-    ended_us: int
 
 
 class Told(NamedTuple):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
-from evalcore.history.known_runs import KnownRun, known_runs
-from evalcore.history.run_rows import is_ended, manifest_version
+from evalcore.history.files import read_history
+from evalcore.history.rows import is_ended
+from evalcore.history.sync import is_current
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.storage.baselines import list_baselines
@@ -71,14 +72,14 @@ def plan_prune(
     old = [run for run in rule.select(listed) if chosen_key in {None, _key(run)}]
     ids = {run.id for run in old}
     needed = _needed(store, listed, ids)
-    in_tables = known_runs(store)
+    revisions = read_history(store).revisions
 
     def removal(run: Listed) -> Removal:
         stored = StoredRun(store, RunKeys(_key(run), run.id))
         if isinstance(run, UnreadableRun):
             return Removal(stored, run.suite, "", "its manifest is damaged; delete it by its id")
         reason = needed.get(run.id) or _own_reason(stored, run, now)
-        if not reason and not _is_known(in_tables, run):
+        if not reason and not is_current(revisions.get(run.id), run):
             reason = _NOT_IN_HISTORY
         return Removal(stored, run.suite, run.created_at, reason)
 
@@ -93,7 +94,7 @@ def plan_deletion(
     What has ended stays unless the history has it. What has not (interrupted, damaged) goes.
     """
     needed = _needed(store, list(list_all_runs(store)), {run.run_id for run in runs})
-    in_tables = known_runs(store)
+    revisions = read_history(store).revisions
 
     def removal(run: StoredRun) -> Removal:
         try:
@@ -101,7 +102,11 @@ def plan_deletion(
         except (DamagedRunError, ObjectNotFoundError):
             return Removal(run, run.keys.suite, "", needed.get(run.run_id, ""))
         reason = needed.get(run.run_id) or _own_reason(run, manifest, now)
-        if not reason and is_ended(manifest) and not _is_known(in_tables, manifest):
+        if (
+            not reason
+            and is_ended(manifest)
+            and not is_current(revisions.get(manifest.id), manifest)
+        ):
             reason = _NOT_IN_HISTORY
         return Removal(run, manifest.suite, manifest.created_at, reason)
 
@@ -147,11 +152,6 @@ def _own_reason(run: StoredRun, manifest: Manifest, now: datetime) -> str:
     if manifest.state is State.RUNNING and not is_interrupted(run, manifest, now=now):
         return _RUNNING
     return ""
-
-
-def _is_known(in_tables: Mapping[str, KnownRun], manifest: Manifest) -> bool:
-    entry = in_tables.get(manifest.id)
-    return entry is not None and entry.version == manifest_version(manifest)
 
 
 def _key(run: Listed) -> NameKey:

@@ -329,8 +329,8 @@ def _as_before(run: StoredRun) -> FrozenPast:
 
 def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPast:
     from evalcore.history.fingerprints import digest_cases, judges_sha256
-    from evalcore.history.past_runs import ComparedWork, PastRows
     from evalcore.history.sync import sync
+    from evalcore.history.trend import ComparedWork, PastRows
 
     synced = sync(store)
     definition = suite.definition

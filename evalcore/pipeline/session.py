@@ -20,10 +20,18 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
+from evalcore.execution.worker import (
+    Key,
+    OpenRun,
+    Progress,
+    RunShards,
+    ShardReceipt,
+    Stopped,
+    Worker,
+    process_worker,
+)
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, RunConflictError
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.lease import HeldLease
 from evalcore.pipeline.run_observer import tell_stop

@@ -43,7 +43,6 @@ class CaseSpool:
         self._encoder = CaseEncoder()
         self._end = 0
         self._count = 0
-        self._case_bytes = 0
 
     def append(self, case: Case) -> None:
         """Add a case at the end; raise `TypeError` for a value that JSON cannot hold."""
@@ -65,11 +64,6 @@ class CaseSpool:
         for block in self._blocks:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
-
-    def mean_bytes(self) -> float:
-        """Return how many bytes a case has in the plan before it is compressed, on average."""
-        self._flush()
-        return self._case_bytes / max(1, self._count)
 
     def checks(self) -> frozenset[str]:
         """Return the names of the checks that the cases' assertions are evaluated by."""
@@ -112,7 +106,6 @@ class CaseSpool:
                 f"{count} cases in a row come to more than {limit} MiB; put what is "
                 "large in them into files"
             )
-        self._case_bytes += len(block)
         self._write(compress_frame(block))
 
 

@@ -24,8 +24,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
 from evalcore.errors import StoreError, UsageError, WorkersFailedError
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.pipeline.executors import Ended, InlineExecutor
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError

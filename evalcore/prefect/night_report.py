@@ -11,8 +11,7 @@ from typing import Any
 
 from prefect.client.schemas.objects import State
 
-from evalcore.history.returning_cases import returning_cases
-from evalcore.history.trend import CaseHistory, SuiteHistory
+from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.notification import NotifyOn, NotifyPolicy

@@ -15,8 +15,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, StoreError
 from evalcore.execution.rates import FIRST
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
 from evalcore.pipeline.executors import Ended

@@ -21,7 +21,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.history.run_items import Relation as DuckDBPyRelation
+    from evalcore.history.query import Relation as DuckDBPyRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SuiteReport:
 
         The columns are those of the store's rows (docs/reference/store.md).
         """
-        from evalcore.history.run_items import item_relation
+        from evalcore.history.query import item_relation
 
         return item_relation(self.run)
 

@@ -13,8 +13,7 @@ from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import load
 from evalcore.suites.suite_module import SUFFIX, load_module_suites
-from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.root_modules import root_modules
+from evalcore.trust.imports import ImportPolicy, root_modules
 
 
 @dataclass(frozen=True, slots=True)

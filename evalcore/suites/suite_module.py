@@ -17,8 +17,7 @@ from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.importable_names import with_importable_names
 from evalcore.trust.calls import text_of_error
-from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.root_modules import root_modules
+from evalcore.trust.imports import ImportPolicy, root_modules
 
 SUFFIX: Final = ".py"
 _SUITES: Final = "suites"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +15,7 @@ from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.answers import (
@@ -27,6 +26,9 @@ from evalcore.targets.answers import (
 )
 from evalcore.targets.function_context import (
     COMPLETE,
+    FLOW_MORE,
+    FLOW_NAMES,
+    FLOW_ORDER,
     CountedCalls,
     FlowContext,
     alive,
@@ -50,13 +52,12 @@ from evalcore.targets.nodes import (
     TargetAnswer,
     as_nodes,
     as_wrapper,
+    names_one,
     read_node_flow,
-    register_call,
 )
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Answering, Message, Work, input_messages, prompt_of
-from evalcore.trust.imports import ImportPolicy
+from evalcore.targets.work import Answering, Work, input_messages, prompt_of
 from evalcore.trust.local_objects import find_callable
 from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
@@ -77,16 +78,7 @@ class FlowCall:
 
     options: dict[str, Any]
     name: str
-    case: Case
-    variant: Variant
-    iteration: int
-    item: int
-    prompt: str
-    messages: tuple[Message, ...]
-    folder: Path
-    imports: ImportPolicy
-    mode: str
-    workspace: Path | None
+    work: Work
 
 
 _KIND: Final = "flow"
@@ -177,20 +169,8 @@ class FlowTarget(Answering):
 
     async def _answer_in_worker(self, work: Work, workers: WorkerPool) -> Evidence:
         """Return the answer of a flow whose functions run in a worker process."""
-        call = FlowCall(
-            options=self._options.model_dump(exclude={"providers"}),
-            name=self._context.name,
-            case=work.case,
-            variant=work.variant,
-            iteration=work.iteration,
-            item=work.item,
-            prompt=work.prompt,
-            messages=work.messages,
-            folder=work.folder,
-            imports=work.imports,
-            mode=work.mode,
-            workspace=work.workspace,
-        )
+        options = self._options.model_dump(exclude={"providers"})
+        call = FlowCall(options, self._context.name, work.alone())
 
         async def answer(question: str, value: Any) -> Any:
             if question == COMPLETE:
@@ -245,7 +225,9 @@ class FlowTarget(Answering):
         if target is not None:
             return await self.answered(target, work)
         if callable(flow):
-            arguments, keywords = arguments_for(flow, context)
+            arguments, keywords = arguments_for(
+                flow, context.arguments(), FLOW_ORDER, FLOW_NAMES, FLOW_MORE
+            )
             returned = await called(_KIND, flow, *arguments, **keywords)
             return await self._executed(returned, context, work, depth + 1)
         return returned_evidence(flow)
@@ -281,13 +263,18 @@ class FlowTarget(Answering):
         work: Work,
     ) -> Evidence:
         """Return what the nodes of a flow leave."""
-        if primary is not None and not flow.has_output(primary):
-            nodes = ", ".join(node.id for node in flow.nodes)
+        ids = [node.id for node in flow.nodes]
+        if primary is not None and not names_one(primary, ids):
+            nodes = ", ".join(ids)
             raise AnswerError(f"the primary output '{primary}' is no node; nodes: {nodes}")
         registry = NodeRegistry()
         if wrapper.get("register") is not None:
-            arguments, keywords = register_call(wrapper["register"], registry, work.mode)
-            await called(_KIND, wrapper["register"], *arguments, **keywords)
+            register, values = wrapper["register"], {"registry": registry, "mode": work.mode}
+            if not callable(register):
+                raise AnswerError("'register' is a function register(registry, mode)")
+            names = {name: name for name in values}
+            arguments, keywords = arguments_for(register, values, [*values], names)
+            await called(_KIND, register, *arguments, **keywords)
 
         async def ask(question: NodeQuestion) -> TargetAnswer | None:
             return await self.answered_node(question, work)
@@ -404,22 +391,10 @@ class _FlowInWorker(FlowTarget):
     """A flow whose model calls and targets are asked of the engine."""
 
     def __init__(self, call: FlowCall, engine: Engine) -> None:
-        super().__init__(FlowOptions(**call.options), BuildContext(call.name, call.folder, {}))
+        super().__init__(FlowOptions(**call.options), BuildContext(call.name, call.work.folder, {}))
         self._engine = engine
-        self.work = Work(
-            case=call.case,
-            variant=call.variant,
-            iteration=call.iteration,
-            item=call.item,
-            prompt=call.prompt,
-            messages=call.messages,
-            folder=call.folder,
-            imports=call.imports,
-            mode=call.mode,
-            workspace=call.workspace,
-            complete=complete_in_worker(engine),
-            run_store=_EngineRunStore(engine),
-        )
+        complete, store = complete_in_worker(engine), _EngineRunStore(engine)
+        self.work = replace(call.work, complete=complete, run_store=store)
 
     def _function(self, work: Work) -> Any:
         function = super()._function(work)

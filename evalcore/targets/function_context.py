@@ -163,6 +163,10 @@ class FlowContext(Mapping[str, Any]):
         """The case's input."""
         return self.case_input
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the values that a flow's functions may take as parameters."""
+        return {"context": self, **{name: getattr(self, name) for name in _ARGUMENTS}}
+
     @property
     def config(self) -> Mapping[str, Any]:
         """The configuration: a target's with the variant's over it, a flow's is the variant's."""
@@ -233,7 +237,8 @@ _ITEMS: Final = (
 )
 
 
-_NAMES: Final = {
+# What parameters of a flow's functions are called, and which value of the context each is.
+FLOW_NAMES: Final = {
     "case_input": "case_input",
     "input": "case_input",
     "inputs": "case_input",
@@ -245,50 +250,52 @@ _NAMES: Final = {
     "case_id": "case_id",
     "iteration": "iteration",
 }
-_IN_ORDER: Final = ("case_input", "variant", "mode")
-_BY_KEYWORD: Final = ("case_input", "variant", "mode", "context")
+_ARGUMENTS: Final = ("case_input", "variant", "mode", "config", "case_id", "iteration")
+FLOW_ORDER: Final = ("case_input", "variant", "mode")
+FLOW_MORE: Final = (*FLOW_ORDER, "context")
 
 
 def arguments_for(
-    function: Callable[..., Any], context: FlowContext
+    function: Callable[..., Any],
+    values: Mapping[str, Any],
+    in_order: Sequence[str],
+    names: Mapping[str, str],
+    more: Sequence[str] = (),
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a call of a flow's function.
+    """Return the arguments of a call of a function of a suite.
 
-    Parameters named `case_input` (or `input`, `inputs`), `variant`, `mode`, `context`, `config`,
-    `case_id`, `iteration` get that, in any order; the others get the input, the variant and the
-    mode, in this order, unless they have defaults. `**more` gets the first four by name.
+    Parameters that `names` has get the value of that name, in any order; the others, and `*rest`,
+    get those `in_order`, unless they have defaults. `**more` gets the values `more` by name.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # written in C, without a signature
-        return [context.case_input], {}
-    named = {_NAMES[each.name] for each in parameters if each.name in _NAMES}
-    rest = [name for name in _IN_ORDER if name not in named]
+        return [values[in_order[0]]], {}
+    given = {names[each.name] for each in parameters if each.name in names}
+    waiting = [name for name in in_order if name not in given]
+    takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters)
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     skipped = False
     for parameter in parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            continue
         if parameter.kind is parameter.VAR_KEYWORD:
-            bound = {name for name in _IN_ORDER if name not in rest} | named
-            keywords |= {name: _of(context, name) for name in _BY_KEYWORD if name not in bound}
-            continue
-        name = _NAMES.get(parameter.name)
-        if name is None:
-            if parameter.default is not parameter.empty or not rest:
+            given.update(name for name in in_order if name not in waiting)
+            keywords |= {name: values[name] for name in more if name not in given}
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            if not takes_more:
+                positional += [values[name] for name in waiting]
+                waiting = []
+        else:
+            name = names.get(parameter.name)
+            if name is None and (parameter.default is not parameter.empty or not waiting):
                 skipped = True
                 continue
-            name = rest.pop(0)
-        if parameter.kind is parameter.KEYWORD_ONLY or skipped:
-            keywords[parameter.name] = _of(context, name)
-        else:
-            positional.append(_of(context, name))
+            value = values[waiting.pop(0) if name is None else name]
+            if parameter.kind is parameter.KEYWORD_ONLY or skipped:
+                keywords[parameter.name] = value
+            else:
+                positional.append(value)
     return positional, keywords
-
-
-def _of(context: FlowContext, name: str) -> Any:
-    return context if name == "context" else getattr(context, name)
 
 
 def context_of(

@@ -7,12 +7,17 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from inspect import Parameter, isclass, signature
+from inspect import isclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+from pydantic import Field, ValidationError
+
+from evalcore.declared.base import Declared
 from evalcore.errors import TargetError
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.shape_errors import explain
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import path_text, suggest
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request, SkippedError
 from evalcore.model.own_copy import own_copy, plain_value
@@ -23,7 +28,7 @@ from evalcore.targets.answers import (
     sum_metrics,
     with_primary,
 )
-from evalcore.targets.function_context import FlowContext
+from evalcore.targets.function_context import FlowContext, arguments_for
 from evalcore.trust.calls import ForeignError, call_foreign
 from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
 from evalcore.workflow.definition import BlockCondition
@@ -46,7 +51,10 @@ from evalcore.workflow.values import (
 When = Callable[[Look], bool]
 """Whether the condition holds for what stands at its paths."""
 
-_COMBINED: Final = ("and", "or")
+_FORMS: Final = (
+    "a condition is {eval_key, operator, value}, {combinator, conditions}, {equals: {var, value}}, "
+    "{and: […]}, {or: […]} or {not: …}"
+)
 
 
 def read_when(raw: Any, where: str) -> When:
@@ -56,60 +64,34 @@ def read_when(raw: Any, where: str) -> When:
     `{equals: {var, value}}` with any operator, `{and: […]}`, `{or: […]}`, `{not: …}`.
     """
     if isinstance(raw, list | tuple):
-        return _all([read_when(each, f"{where}[{n}]") for n, each in enumerate(raw)])
-    if not isinstance(raw, Mapping) or not raw:
-        raise AnswerError(f"{where}: {_FORMS}")
-    named = {"eval_key" if key == "evalKey" else str(key): value for key, value in raw.items()}
-    if "operator" in named:
-        return _comparison(named, where)
-    if "conditions" in named:
-        return _group(named, where)
-    if len(named) != 1:
-        raise AnswerError(f"{where}: {_FORMS}; it has {', '.join(named)}")
-    ((word, inner),) = named.items()
+        raw = {"and": raw}
+    named = dict(raw) if isinstance(raw, Mapping) else {}
+    if "conditions" in named and set(named) <= {"combinator", "conditions"}:
+        named = {named.get("combinator") or "and": named["conditions"]}
+    if "operator" in named and set(named) <= {"eval_key", "evalKey", "operator", "value"}:
+        path = named.get("eval_key", named.get("evalKey"))
+        return _comparison(path, named["operator"], named.get("value"), where)
+    word, inner = next(iter(named.items())) if len(named) == 1 else ("", None)
     if word == "not":
         condition = read_when(inner, f"{where}.not")
         return lambda look: not condition(look)
-    if word in _COMBINED:
-        return _group({"combinator": word, "conditions": inner}, where)
+    if word in ("and", "or") and isinstance(inner, list | tuple):
+        conditions = [read_when(each, f"{where}[{n}]") for n, each in enumerate(inner)]
+        combined = any if word == "or" and conditions else all
+        return lambda look: combined(condition(look) for condition in conditions)
     if word in OPERATORS and isinstance(inner, Mapping) and set(inner) <= {"var", "value"}:
-        comparison = {"eval_key": inner.get("var"), "operator": word, "value": inner.get("value")}
-        return _comparison(comparison, where)
-    raise AnswerError(f"{where}: {_FORMS}; unknown: '{word}'")
+        return _comparison(inner.get("var"), word, inner.get("value"), where)
+    raise AnswerError(f"{where}: {_FORMS}; unknown: '{', '.join(map(str, named)) or raw}'")
 
 
-_FORMS: Final = (
-    "a condition is {eval_key, operator, value}, {combinator, conditions}, {equals: {var, value}}, "
-    "{and: […]}, {or: […]} or {not: …}"
-)
-
-
-def _comparison(raw: Mapping[str, Any], where: str) -> When:
-    unknown = sorted(set(raw) - {"eval_key", "operator", "value"})
-    if unknown:
-        raise AnswerError(f"{where}: unknown key '{unknown[0]}'; {_FORMS}")
-    condition = BlockCondition.model_construct(**raw)
-    if condition.operator not in OPERATORS:
-        hint = suggest(condition.operator, OPERATORS)
-        raise AnswerError(f"{where}: unknown operator '{condition.operator}'.{hint}")
-    if condition.eval_key is not None and not isinstance(condition.eval_key, str):
-        raise AnswerError(f"{where}: a path is a text, not {condition.eval_key!r}")
+def _comparison(path: Any, operator: Any, value: Any, where: str) -> When:
+    if operator not in OPERATORS:
+        hint = suggest(operator, OPERATORS)
+        raise AnswerError(f"{where}: unknown operator '{operator}'.{hint}")
+    if path is not None and not isinstance(path, str):
+        raise AnswerError(f"{where}: a path is a text, not {path!r}")
+    condition = BlockCondition.model_construct(eval_key=path, operator=operator, value=value)
     return lambda look: condition_holds(condition, look)
-
-
-def _group(raw: Mapping[str, Any], where: str) -> When:
-    unknown = sorted(set(raw) - {"combinator", "conditions"})
-    combinator, written = raw.get("combinator") or "and", raw["conditions"]
-    if unknown or combinator not in _COMBINED or not isinstance(written, list | tuple):
-        raise AnswerError(f"{where}: {_FORMS}")
-    conditions = [read_when(each, f"{where}[{n}]") for n, each in enumerate(written)]
-    if combinator == "and" or not conditions:
-        return _all(conditions)
-    return lambda look: any(condition(look) for condition in conditions)
-
-
-def _all(conditions: list[When]) -> When:
-    return lambda look: all(condition(look) for condition in conditions)
 
 
 _PATH: Final = r"(?:\.[\w-]+|\[\d+\])*"
@@ -192,31 +174,47 @@ PRIMARY_KEYS: Final = (
 )
 WRAPPER_KEYS: Final = ("flow", "register", *PRIMARY_KEYS)
 NO_INPUT: Final = object()
-_FLOW_KEYS: Final = ("name", "description", "nodes", "edges")
-_NODE_KEYS: Final = ("id", "type", "input", "config", "description", "policy")
-_EDGE_KEYS: Final = ("from", "to", "when")
-_POLICY_KEYS: Final = ("timeout_ms", "continue_on_error", "retry")
-_RETRY_KEYS: Final = ("max_attempts", "backoff_ms")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_Milliseconds = Annotated[float, Field(ge=0, lt=1e9)]
+_Text = Annotated[str, Field(min_length=1)]
 
 
-class NodePolicy(NamedTuple):
+class NodeRetry(Declared):
+    """How often a node is tried."""
+
+    max_attempts: int = Field(default=1, ge=1)
+    backoff_ms: _Milliseconds = 0.0
+
+
+class NodePolicy(Declared):
     """How often a node is tried and how long; whether the flow goes on when it fails."""
 
-    timeout_s: float | None = None
-    attempts: int = 1
-    backoff_s: float = 0.0
+    timeout_ms: _Milliseconds | None = None
     continue_on_error: bool = False
+    retry: NodeRetry = NodeRetry()
 
 
-class Node(NamedTuple):
+class Node(Declared):
     """A node. `input` is `NO_INPUT` where none is written."""
 
-    id: str
-    type: str
-    input: Any
-    config: Mapping[str, Any]
-    policy: NodePolicy
+    id: _Text
+    type: _Text
+    input: Any = NO_INPUT
+    config: dict[str, Any] = Field(default_factory=dict)
+    description: Any = None
+    policy: NodePolicy = NodePolicy()
+
+
+class _WrittenEdge(Declared):
+    source: _Text = Field(validation_alias="from")
+    target: _Text = Field(validation_alias="to")
+    when: Any = None
+
+
+class _WrittenFlow(Declared):
+    name: str = "flow"
+    description: Any = None
+    nodes: Annotated[list[Node], Field(min_length=1)]
+    edges: list[_WrittenEdge] = Field(default_factory=list)
 
 
 class Edge(NamedTuple):
@@ -239,9 +237,10 @@ class NodeFlow:
     into: Mapping[str, tuple[Edge, ...]]
     references: References
 
-    def has_output(self, path: str) -> bool:
-        """Whether a path (`node`, `node.field`) begins with a node's id."""
-        return any(path == node.id or path.startswith(f"{node.id}.") for node in self.nodes)
+
+def names_one(path: str, ids: Iterable[str]) -> bool:
+    """Whether a path (`node`, `node.field`) begins with one of these ids."""
+    return any(path == name or path.startswith(f"{name}.") for name in ids)
 
 
 def as_wrapper(value: Any) -> Mapping[str, Any] | None:
@@ -259,101 +258,62 @@ def as_wrapper(value: Any) -> Mapping[str, Any] | None:
 
 def as_nodes(value: Any) -> Mapping[str, Any] | None:
     """Return a flow of nodes as a mapping; None if the value is none."""
-    flow = _mapping(value, _FLOW_KEYS)
-    return flow if flow is not None and ("nodes" in flow or "edges" in flow) else None
+    flow = _members(value, _WrittenFlow)
+    return flow if isinstance(flow, Mapping) and ("nodes" in flow or "edges" in flow) else None
 
 
 def read_node_flow(raw: Mapping[str, Any]) -> NodeFlow:
     """Return the flow that a mapping describes; raise `AnswerError` that says what is wrong."""
-    flow = _checked(raw, _FLOW_KEYS, "the flow")
-    name = str(flow.get("name") or "flow")
-    written = flow.get("nodes")
-    if not isinstance(written, list | tuple) or not written:
-        raise AnswerError(f"flow '{name}': 'nodes' is a list of {{id, type, input}}, not empty")
-    nodes = [_node(raw_node, position) for position, raw_node in enumerate(written)]
-    _check_ids(nodes)
-    edges = _edges(flow.get("edges"), nodes)
-    ordered = _in_order(nodes, edges)
-    references = References([node.id for node in nodes])
-    _check_references(ordered, edges, references)
-    into = {node.id: tuple(edge for edge in edges if edge.target == node.id) for node in nodes}
-    return NodeFlow(name, tuple(ordered), into, references)
-
-
-def _node(raw: Any, position: int) -> Node:
-    where = f"nodes[{position}]"
-    mapping = _mapping(raw, _NODE_KEYS)
-    if mapping is None:
-        raise AnswerError(f"{where} is a mapping {{id, type, input}}, not {type(raw).__name__}")
-    node = _checked(mapping, _NODE_KEYS, where)
-    for key in ("id", "type"):
-        if not isinstance(node.get(key), str) or not node[key].strip():
-            raise AnswerError(f"{where}: '{key}' is required: a text")
-    where = f"node '{node['id']}'"
-    config = node.get("config")
-    if config is not None and not isinstance(config, Mapping):
-        raise AnswerError(f"{where}: 'config' is a mapping")
-    policy = _policy(node, where)
-    return Node(node["id"], node["type"], node.get("input", NO_INPUT), dict(config or {}), policy)
-
-
-def _policy(node: Mapping[str, Any], where: str) -> NodePolicy:
-    written = node.get("policy")
-    if written is None:
-        return NodePolicy()
-    if not isinstance(written, Mapping):
-        raise AnswerError(f"{where}: 'policy' is a mapping of {', '.join(_POLICY_KEYS)}")
-    policy = _checked(written, _POLICY_KEYS, f"{where}: policy")
-    retry = policy.get("retry") or {}
-    if not isinstance(retry, Mapping):
-        raise AnswerError(f"{where}: policy.retry is a mapping of {', '.join(_RETRY_KEYS)}")
-    retry = _checked(retry, _RETRY_KEYS, f"{where}: policy.retry")
-    attempts = retry.get("max_attempts", 1)
-    if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
-        raise AnswerError(f"{where}: policy.retry.max_attempts is a whole number from 1 on")
-    backoff_ms = _milliseconds(retry.get("backoff_ms", 0), f"{where}: policy.retry.backoff_ms")
-    timeout_ms = policy.get("timeout_ms")
-    timeout_s = None
-    if timeout_ms is not None:
-        timeout_s = _milliseconds(timeout_ms, f"{where}: policy.timeout_ms") / 1000
-    return NodePolicy(timeout_s, attempts, backoff_ms / 1000, bool(policy.get("continue_on_error")))
-
-
-def _milliseconds(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise AnswerError(f"{where} is a number of milliseconds")
-    return float(value)
-
-
-def _check_ids(nodes: Iterable[Node]) -> None:
-    ids = [node.id for node in nodes]
+    written = dict(raw)
+    for key, shape in (("nodes", Node), ("edges", _WrittenEdge)):
+        if isinstance(written.get(key), list | tuple):
+            written[key] = [_members(each, shape) for each in written[key]]
+    try:
+        flow = adapter(_WrittenFlow).validate_python(written)
+    except ValidationError as error:
+        loc, message = next(iter(explain(error, written, _WrittenFlow)))
+        raise AnswerError(f"{path_text(loc) or 'the flow'}: {message}") from None
+    nodes, ids = flow.nodes, [node.id for node in flow.nodes]
     for name in ids:
         if ids.count(name) > 1:
             raise AnswerError(f"two nodes have the id '{name}'; ids are unique")
-
-
-def _edges(written: Any, nodes: list[Node]) -> list[Edge]:
-    """Return the edges; without any each node follows the one before it in the list."""
-    if not written:
-        return [Edge(a.id, b.id, None) for a, b in pairwise(nodes)]
-    if not isinstance(written, list | tuple):
-        raise AnswerError("'edges' is a list of {from, to, when}")
-    ids = [node.id for node in nodes]
-    edges = []
-    for position, raw in enumerate(written):
+    # Without any edge each node follows the one before it in the list.
+    edges = [Edge(a, b, None) for a, b in pairwise(ids)] if not flow.edges else []
+    for position, edge in enumerate(flow.edges):
         where = f"edges[{position}]"
-        mapping = _mapping(raw, _EDGE_KEYS)
-        if mapping is None:
-            raise AnswerError(f"{where} is a mapping {{from, to, when}}, not {type(raw).__name__}")
-        edge = _checked(mapping, _EDGE_KEYS, where)
-        for key in ("from", "to"):
-            if edge.get(key) not in ids:
-                hint = suggest(edge.get(key), ids)
-                raise AnswerError(f"{where}: '{key}' names no node: {edge.get(key)!r}.{hint}")
-        when = edge.get("when")
-        condition = None if when is None else read_when(when, f"{where}.when")
-        edges.append(Edge(edge["from"], edge["to"], condition))
-    return edges
+        for key, name in (("from", edge.source), ("to", edge.target)):
+            if name not in ids:
+                raise AnswerError(f"{where}: '{key}' names no node: {name!r}.{suggest(name, ids)}")
+        when = None if edge.when is None else read_when(edge.when, f"{where}.when")
+        edges.append(Edge(edge.source, edge.target, when))
+    ordered = _in_order(nodes, edges)
+    references = References(ids)
+    _check_references(ordered, edges, references)
+    into = {name: tuple(edge for edge in edges if edge.target == name) for name in ids}
+    return NodeFlow(flow.name, tuple(ordered), into, references)
+
+
+def _members(value: Any, shape: type[Declared]) -> Any:
+    """Return a mapping, or the attributes of an object, without null; other values as they are."""
+    if isinstance(value, Mapping):
+        members = dict(value)
+    elif isinstance(value, str | int | list | tuple | type) or value is None:
+        return value
+    else:
+        keys = [*shape.model_fields, "from_", "to"]
+        members = {key.rstrip("_"): getattr(value, key) for key in keys if hasattr(value, key)}
+        members = {key: member for key, member in members.items() if member is not None}
+    return {
+        key: _plain_part(member)
+        for key, member in members.items()
+        if member is not None or key == "input"
+    }
+
+
+def _plain_part(member: Any) -> Any:
+    if isinstance(member, tuple):
+        return list(member)
+    return dict(member) if isinstance(member, Mapping) else member
 
 
 def _in_order(nodes: list[Node], edges: list[Edge]) -> list[Node]:
@@ -394,43 +354,18 @@ def _check_references(nodes: list[Node], edges: list[Edge], references: Referenc
             )
 
 
-def _mapping(value: Any, keys: Iterable[str]) -> Mapping[str, Any] | None:
-    """Return a mapping, or the attributes of an object that has some of these."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, str | list | tuple | type) or value is None:
-        return None
-    members = {key: getattr(value, key) for key in (*keys, "from_") if hasattr(value, key)}
-    if "from_" in members:
-        members.setdefault("from", members["from_"])
-        del members["from_"]
-    return {key: member for key, member in members.items() if member is not None} or None
-
-
-def _checked(raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:
-    """Return a mapping with its keys in snake case; raise `AnswerError` for an unknown one."""
-    named: dict[str, Any] = {}
-    for key, value in raw.items():
-        name = _HUMP.sub(r"_\1", str(key)).lower()
-        if name not in keys:
-            raise AnswerError(f"{where}: unknown key '{key}'.{suggest(name, keys)}")
-        named[name] = value
-    return named
-
-
 _FORM: Final = (
     "registry.register(node) takes an object with 'type' and 'run(input, *, context)', or a type "
     "and a function"
 )
-_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-_CONTEXT_NAMES: Final = ("context", "ctx")
+_RUN_NAMES: Final = {"input": "input", "context": "context", "ctx": "context"}
 
 
 class NodeRegistry:
     """The types of nodes of one work item. The last registration of a type wins."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Callable[..., Any]] = {}
+        self.runs: dict[str, Callable[..., Any]] = {}
 
     def register(self, node: Any, run: Any = None) -> None:
         """Register a node: an object (or mapping) with `type` and `run`, or a type and a function.
@@ -445,65 +380,7 @@ class NodeRegistry:
             raise TypeError(f"{_FORM}; {node.__name__} is a class: pass an instance")
         if not isinstance(type_, str) or not type_ or not callable(function):
             raise TypeError(f"{_FORM}; it got {_described(node)}")
-        self._runs[type_] = function
-
-    def find(self, type_: str) -> Callable[..., Any] | None:
-        """Return what runs nodes of a type; None if nothing is registered for it."""
-        return self._runs.get(type_)
-
-    def __contains__(self, type_: object) -> bool:
-        return type_ in self._runs
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._runs)
-
-
-def register_call(register: Any, registry: NodeRegistry, mode: str) -> tuple[list[Any], Any]:
-    """Return the arguments of a factory's `register(registry, mode)`; the mode may be left out."""
-    if not callable(register):
-        raise AnswerError("'register' is a function register(registry, mode)")
-    parameters = _parameters(register)
-    if parameters is None:
-        return [registry, mode], {}
-    if "mode" in _names(parameters, Parameter.KEYWORD_ONLY):
-        return [registry], {"mode": mode}
-    takes_all = bool(_names(parameters, Parameter.VAR_POSITIONAL))
-    positional = _names(parameters, *_POSITIONAL)
-    return [registry, mode][: 2 if takes_all else max(1, len(positional))], {}
-
-
-def node_arguments(
-    run: Callable[..., Any], value: Any, context: Any
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return what to call a node's `run` with: the input, and the context if it takes one."""
-    parameters = _parameters(run)
-    if parameters is None:
-        return [value], {}
-    names = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
-    keywords = {name: context for name in names if name in _CONTEXT_NAMES}
-    if not keywords and _names(parameters, Parameter.VAR_KEYWORD):
-        keywords = {"context": context}
-    positional = _names(parameters, *_POSITIONAL)
-    own = [name for name in positional if name not in keywords]
-    if not own:
-        if "input" in _names(parameters, Parameter.KEYWORD_ONLY):
-            return [], {**keywords, "input": value}
-        return ([value] if _names(parameters, Parameter.VAR_POSITIONAL) else []), keywords
-    if positional[0] in keywords:  # `run(context, input)`
-        return [], {**keywords, own[0]: value}
-    return [value], keywords
-
-
-def _parameters(function: Callable[..., Any]) -> list[Parameter] | None:
-    """Return a function's parameters; None for one in C without a signature."""
-    try:
-        return list(signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return None
-
-
-def _names(parameters: Iterable[Parameter], *kinds: object) -> list[str]:
-    return [parameter.name for parameter in parameters if parameter.kind in kinds]
+        self.runs[type_] = function
 
 
 def _described(node: Any) -> str:
@@ -634,7 +511,6 @@ class NodeExecution:
         self._errors: dict[str, list[str]] = {}
         self._metrics: dict[str, Metrics] = {}
         self._durations: dict[str, Metrics] = {}
-        self._invocations: dict[str, int] = {}
         case_input = context.case_input
         inputs = case_input if isinstance(case_input, Mapping) else {"input": case_input}
         self._state = WorkflowState(inputs)
@@ -707,7 +583,6 @@ class NodeExecution:
         return look
 
     async def _run_node(self, node: Node) -> None:
-        self._invocations[node.id] = 1
         await self._log.add(EventType.BLOCK_STARTED, node.id, type=node.type)
         started = time.perf_counter()
         try:
@@ -731,18 +606,19 @@ class NodeExecution:
 
     async def _attempts(self, node: Node) -> _Answer:
         policy, attempt = node.policy, 1
+        timeout_s = None if policy.timeout_ms is None else policy.timeout_ms / 1000
         while True:
             try:
-                async with asyncio.timeout(policy.timeout_s) as scope:
+                async with asyncio.timeout(timeout_s) as scope:
                     return await self._answer(node)
             except TimeoutError:
                 if not scope.expired():
                     raise
-                message = f"no output within {policy.timeout_s:g} s (policy.timeout_ms)"
+                message = f"no output within {timeout_s:g} s (policy.timeout_ms)"
                 error = NodeFailedError("timeout", f"{_named(node)}: {message}")
             except NodeFailedError as failed:
                 error = failed
-            if attempt >= policy.attempts or error.kind in _NEVER_SURVIVED:
+            if attempt >= policy.retry.max_attempts or error.kind in _NEVER_SURVIVED:
                 raise error
             message = f"attempt {attempt}: {error.message}"
             self._errors.setdefault(node.id, []).append(message)
@@ -750,7 +626,7 @@ class NodeExecution:
                 EventType.BLOCK_RETRIED, node.id, attempt=attempt, message=error.message
             )
             attempt += 1
-            await asyncio.sleep(policy.backoff_s)
+            await asyncio.sleep(policy.retry.backoff_ms / 1000)
 
     async def _answer(self, node: Node) -> _Answer:
         """Return a node's output; raise `NodeFailedError`, or `SkippedError` as it is."""
@@ -758,10 +634,11 @@ class NodeExecution:
         try:
             # What a node changes is no output of another one, nor the input of a second attempt.
             value = own_copy(self._input(node))
-            run = self._registry.find(node.type)
+            run = self._registry.runs.get(node.type)
             if run is None:
                 return await self._ask_target_of(node, value)
-            arguments, keywords = node_arguments(run, value, self._context_of(node, calls))
+            values = {"input": value, "context": self._context_of(node, calls)}
+            arguments, keywords = arguments_for(run, values, ["input"], _RUN_NAMES, ["context"])
             returned = await call_foreign(run, *arguments, **keywords)
             if isinstance(returned, Evidence):
                 return _answered(returned, measured=not calls.count)
@@ -792,7 +669,7 @@ class NodeExecution:
             for call in answer.calls:
                 await log_call(self._log, call)
             return _answered(answer.evidence, measured=not answer.calls)
-        types = ", ".join(self._registry) or "nothing"
+        types = ", ".join(self._registry.runs) or "nothing"
         raise NodeFailedError(
             _KIND,
             f"node '{node.id}': nothing runs nodes of type '{node.type}' (registered: {types}); "
@@ -827,26 +704,23 @@ class NodeExecution:
     def _evidence(self, primary_output: str | None) -> Evidence:
         outputs = self._state.outputs
         ran = {node.id: outputs[node.id] for node in self._flow.nodes if node.id in outputs}
-        name = None if primary_output is None else primary_output
-        if name is not None and not any(
-            name == node or name.startswith(f"{node}.") for node in ran
-        ):
-            raise AnswerError(f"primary output: node '{name}' was skipped, so it has no output")
+        if primary_output is not None and not names_one(primary_output, ran):
+            skipped = f"node '{primary_output}' was skipped, so it has no output"
+            raise AnswerError(f"primary output: {skipped}")
         # Each as `{output}`: what a node returns may have that key itself.
         evidence = block_evidence({node: {"output": value} for node, value in ran.items()})
         measured = {**self._durations, **self._metrics, **by_block(self._calls)}
-        # In the order of the flow, whichever of them was first this time.
-        order = [node.id for node in self._flow.nodes]
-        ran_times = {node: self._invocations[node] for node in order if node in self._invocations}
-        details = {**evidence.details, "invocations": ran_times}
+        details = {**evidence.details, "invocations": dict.fromkeys(ran, 1)}
         if self._errors:
+            # In the order of the flow, whichever of them was first this time.
+            order = [node.id for node in self._flow.nodes]
             details["errors"] = [text for node in order for text in self._errors.get(node, ())]
         if self._calls:
             details["calls"] = [call.as_json() for call in self._calls]
         evidence = evidence._replace(
             metrics=self._sums(), block_metrics=measured or NOTHING, details=details
         )
-        return evidence if name is None else with_primary(evidence, name)
+        return evidence if primary_output is None else with_primary(evidence, primary_output)
 
     def _sums(self) -> Metrics:
         """Return what targets measured that call no provider; the engine adds the calls' sums.

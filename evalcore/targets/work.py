@@ -146,6 +146,21 @@ class Work:
     workers: Workers = NO_WORKERS
     standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
 
+    def alone(self) -> Work:
+        """Return the work without what it has of this process."""
+        return Work(
+            self.case,
+            self.variant,
+            self.iteration,
+            self.item,
+            self.prompt,
+            self.messages,
+            self.folder,
+            self.imports,
+            mode=self.mode,
+            workspace=self.workspace,
+        )
+
 
 class Runnable(Protocol):
     """A target with its options, ready to answer any number of items at the same time."""

@@ -6,23 +6,30 @@ import importlib
 import importlib.util
 import inspect
 import re
+import symtable
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import PathFinder
+from os import scandir
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any, Final
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.mistakes.wording import suggest
-from evalcore.trust.declared_names import declared_names
-from evalcore.trust.missing_modules import is_installed, missing_modules
-from evalcore.trust.root_modules import locate, root_modules
+from evalcore.trust.calls import is_installed_file
 
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _REFERENCE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})")
 _MISSING: Final = object()
+# With these a module can have names that its text does not bind.
+_DYNAMIC: Final = re.compile(
+    r"import\s+\*|\b(?:__dict__|__getattr__|exec|global|globals|locals|modules|setattr|vars)\b"
+)
 NO_COMMANDS: Final = (
     "this process starts no programs for a plan that it cannot trust; "
     "EVALCORE_ALLOW_COMMANDS=1 allows it"
@@ -76,50 +83,25 @@ class ImportPolicy:
             self._check_origin(function, reference)
             return function
 
-    def check(self, reference: str) -> None:
+    def check(self, reference: str, *, here: bool = False) -> None:
         """Raise `UsageError` if there is surely no such callable; nothing is imported.
 
-        That is so if there is no module of that name, or if the text of a module below a root shows
-        that the name is not in it. What trust does not grant is left to `load`.
+        That is so if there is no module of that name, or if the text of a module below a root does
+        not bind the name. An allowed module may be installed where the suite runs, unless that is
+        `here`. What trust does not grant is left to `load`.
         """
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             return
-        name, attributes = match.groups()
-        root = self._root_of(name)
-        if root is None:
-            refusal = None if self.allows(name) else self._refusal(reference, name)
+        root, top = self._root_of(match[1]), match[1].partition(".")[0]
+        if root is not None:
+            _check_bound(root, match[1], match[2].partition(".")[0], reference)
+        elif not self.allows(match[1]):
+            refusal = self._refusal(reference, match[1])
             if isinstance(refusal, UsageError):
                 raise refusal
-            return
-        file = locate(root, name)
-        if file is not None and file.name != "__init__.py":
-            _check_declared(file, attributes.partition(".")[0], reference)
-
-    def check_modules(self, reference: str) -> None:
-        """Raise `UsageError` if importing the callable surely fails; nothing is imported.
-
-        Beside what `check` finds that is so for a module, allowed or imported by the callable's
-        own, that is not installed.
-        """
-        match = _REFERENCE.fullmatch(reference)
-        if match is None:
-            return
-        self.check(reference)
-        name = match[1]
-        root, top = self._root_of(name), name.partition(".")[0]
-        if root is None:
-            if not is_installed(top):
-                raise UsageError(f"{reference}: there is no module '{top}'; install it")
-            return
-        file = locate(root, name)
-        if file is None:
-            return
-        roots = [path.resolve() for path in self.roots]
-        for missing in missing_modules(name, file, roots):
-            position = f"{missing.file.name}:{missing.line}"
-            message = f"{reference}: {position} imports '{missing.name}', {missing.reason}"
-            raise UsageError(message)
+        elif here and not _is_installed(top):
+            raise UsageError(f"{reference}: there is no module '{top}'; install it")
 
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
@@ -157,7 +139,7 @@ class ImportPolicy:
         where = " or ".join(dict.fromkeys(str(root.resolve()) for root in self.roots))
         top = name.partition(".")[0]
         if top not in sys.stdlib_module_names and (
-            any(locate(root.resolve(), top) for root in self.roots) or not is_installed(top)
+            any(locate(root.resolve(), top) for root in self.roots) or not _is_installed(top)
         ):
             hint = _did_you_mean(name, self._module_names())
             return UsageError(f"{reference}: there is no module '{name}' below {where}.{hint}")
@@ -194,18 +176,24 @@ def _loading(reference: str) -> Iterator[None]:
         raise UsageError(message) from error
 
 
-def _check_declared(file: Path, name: str, reference: str) -> None:
+def _check_bound(root: Path, module: str, name: str, reference: str) -> None:
     """Raise `UsageError` if a module's text shows that it does not have the name."""
+    file = locate(root, module)
+    if file is None or file.suffix != ".py" or file.name == "__init__.py":
+        return
     try:
-        declared = declared_names(file.read_bytes())
+        source = file.read_text("utf-8")
+        symbols = symtable.symtable(source, str(file), "exec").get_symbols()
     except (SyntaxError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UsageError(f"{reference}: importing '{file.stem}' would fail: {what}") from error
     except OSError:
         return
-    if declared is not None and name not in declared.names:
-        hint = _did_you_mean(name, declared.functions)
-        raise UsageError(f"{reference}: '{file.stem}' has no '{name}'.{hint}")
+    bound = [symbol for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
+    if _DYNAMIC.search(source) or name in {symbol.get_name() for symbol in bound}:
+        return
+    hint = _did_you_mean(name, (each.get_name() for each in bound if each.is_namespace()))
+    raise UsageError(f"{reference}: '{file.stem}' has no '{name}'.{hint}")
 
 
 def _callable_in(
@@ -239,3 +227,176 @@ def _callable_in(
 
 def _did_you_mean(name: str, names: Iterable[str]) -> str:
     return suggest(name, (public for public in names if not public.startswith("_")), most=10)
+
+
+def locate(root: Path, name: str) -> Path | None:
+    """Return the file of module `name` below `root` (resolved), or the folder of a namespace.
+
+    Nothing is imported. None if there is no such file, or if it or a package on the way to it
+    leads outside `root` through a symbolic link.
+    """
+    *packages, last = name.split(".")
+    folder = root
+    for package in packages:
+        folder = folder / package
+        if not folder.is_dir() or not _is_inside(folder / "__init__.py", root):
+            return None
+    files = (folder / last / "__init__.py", folder / f"{last}.py")
+    file = next((file for file in files if file.is_file()), folder / last)
+    exists = file in files or file.is_dir()
+    return file if exists and _is_inside(file, root) else None
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root)
+
+
+def _is_installed(top: str) -> bool:
+    """Whether Python would find a module of this name; nothing is imported to know it."""
+    if top in sys.modules or top in sys.stdlib_module_names:
+        return True
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+class RootModules:
+    """The modules of every root that this process has loaded from, each root with its own names.
+
+    Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one root
+    is being loaded, its roots come first on `sys.path`, and modules of other roots and of the code
+    that runs the suite are out of sight; afterwards they stand in `sys.modules` again. An import
+    inside a function finds modules of every root loaded so far, after everything installed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._modules: dict[Path, dict[str, ModuleType]] = {}
+        self._versions: dict[str, tuple[int, int] | None] = {}
+
+    def load(self, name: str, root: Path, siblings: Sequence[Path]) -> ModuleType:
+        """Return module `name`, which `locate` found below `root`; load it once per root.
+
+        What it imports is looked for below `root`, then below `siblings` (both resolved), then
+        where Python looks. Exceptions of the module go through.
+        """
+        with self._lock:
+            if (known := self._modules.setdefault(root, {}).get(name)) is not None:
+                return known
+            loaded, file = sys.modules.get(name), locate(root, name)
+            if loaded is not None and file is not None and _is_from(loaded, file):
+                return loaded
+            with self._in_sight(name.partition(".")[0], list(dict.fromkeys([root, *siblings]))):
+                return importlib.import_module(name)
+
+    def forget_changed(self) -> None:
+        """Forget the modules of each root of which a file was written since it was loaded."""
+        with self._lock:
+            for own in self._modules.values():
+                if any(self._versions.get(name) != _version(own[name]) for name in own):
+                    for name, module in own.items():
+                        if sys.modules.get(name) is module:
+                            del sys.modules[name]
+                    own.clear()
+
+    @contextmanager
+    def _in_sight(self, top: str, roots: list[Path]) -> Iterator[None]:
+        path, writes_bytecode = list(sys.path), sys.dont_write_bytecode
+        others = [str(root) for root in self._modules if root not in roots]
+        hidden = {
+            name: sys.modules[name]
+            for own in (own for root, own in self._modules.items() if root not in roots)
+            for name, module in own.items()
+            if sys.modules.get(name) is module
+        }
+        strangers = _strangers(top, roots)
+        hidden |= {
+            name: module
+            for name, module in sys.modules.items()
+            if name.partition(".")[0] in strangers
+        }
+        for name in hidden:
+            del sys.modules[name]
+        for root in reversed(roots):
+            sys.modules.update(self._modules.get(root, {}))
+        sys.path[:] = [*map(str, roots), *(entry for entry in path if entry not in others)]
+        # Of two versions that are saved within a second, Python would execute the first's bytecode.
+        sys.dont_write_bytecode = True
+        importlib.invalidate_caches()
+        before = dict(sys.modules)
+        try:
+            yield
+        finally:
+            sys.dont_write_bytecode = writes_bytecode
+            sys.path[:] = [*path, *(str(root) for root in roots if str(root) not in path)]
+            for name, module in list(sys.modules.items()):
+                if before.get(name) is module:
+                    continue
+                home = next((root for root in roots if _is_below(module, root)), None)
+                if home is not None:
+                    self._modules.setdefault(home, {})[name] = module
+                    self._versions[name] = _version(module)
+                    own_top = name.partition(".")[0]
+                    # The engine imports what it needs when it needs it: nothing hides that.
+                    if own_top in strangers or _is_found_elsewhere(own_top, path, roots):
+                        del sys.modules[name]
+            sys.modules.update(hidden)
+
+
+def _strangers(top: str, roots: Sequence[Path]) -> set[str]:
+    """Return the packages in `sys.modules` that hide those of the roots.
+
+    That is the one of the same name as the module that is loaded, and where a root has its own each
+    that is not installed but loaded by the test or the notebook that runs a suite.
+    """
+    names = {top}
+    for root in roots:
+        with suppress(OSError), scandir(root) as entries:  # gone, or not to be listed
+            names.update(entry.name.removesuffix(".py") for entry in entries)
+    found = set()
+    for name in (names & sys.modules.keys()) - {"__main__"}:
+        file = next((file for root in roots if (file := locate(root, name))), None)
+        present = sys.modules[name]
+        if file is not None and not _is_from(present, file):
+            own_file = getattr(present, "__file__", None)
+            is_of_user = own_file is not None and not is_installed_file(own_file)
+            if name == top or (is_of_user and file.is_file()):
+                found.add(name)
+    return found
+
+
+def _is_found_elsewhere(top: str, path: Sequence[str], roots: Sequence[Path]) -> bool:
+    outside = [entry for entry in path if Path(entry or ".").resolve() not in roots]
+    spec = PathFinder.find_spec(top, outside)
+    return spec is not None and spec.has_location
+
+
+def _is_below(module: ModuleType, root: Path) -> bool:
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
+    if not isinstance(file, str) or is_installed_file(file):
+        return False
+    return Path(file).resolve().is_relative_to(root)
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        return Path(file).resolve() == path.resolve()
+    return str(path) in list(getattr(module, "__path__", ()))
+
+
+def _version(module: ModuleType) -> tuple[int, int] | None:
+    """Return what changes when a module's file is written; None for a namespace, and if gone."""
+    file = getattr(module, "__file__", None)
+    with suppress(OSError):
+        if file is not None:
+            status = Path(file).stat()
+            return status.st_mtime_ns, status.st_size
+    return None
+
+
+@cache
+def root_modules() -> RootModules:
+    """Return the one of this process: `sys.modules`, which it completes, is the process's too."""
+    return RootModules()

@@ -140,7 +140,9 @@ class Behaviours:
         if not isinstance(name, str):
             return None
         if name not in self._files:
-            self._files[name] = _digest(Path(name))
+            from evalcore.trust.code_digests import digest_of_file
+
+            self._files[name] = digest_of_file(Path(name))
         return self._files[name]
 
 
@@ -151,14 +153,6 @@ def _parts_of(value: Any) -> Sequence[Any] | None:
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
     return [value.__func__, value.__self__] if inspect.ismethod(value) else None
-
-
-def _digest(path: Path) -> str | None:
-    if path.suffix != ".py" or not path.is_file():
-        return None
-    from evalcore.trust.code_digests import CodeDigests
-
-    return CodeDigests(path.parent).digest_of_file(path)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -95,9 +95,9 @@ class HistorySync:
                 self._synced = version
 
     def _unknown_items(self) -> int:
-        from evalcore.history.known_runs import known_runs
+        from evalcore.history.files import read_history
 
-        entered = known_runs(self._store)
+        entered = read_history(self._store).revisions
         return sum(
             run.manifest.plan.items
             for run in self._catalogue.runs()

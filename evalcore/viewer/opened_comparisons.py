@@ -167,8 +167,7 @@ def _end(run: StoredRun) -> str | None:
 
 def _open(sides: tuple[Side, Side]) -> OpenedComparison:
     from evalcore.analytics.compare import keep_pairs, read_moves, read_scatter
-    from evalcore.history.changes import describe_changes
-    from evalcore.history.run_fingerprints import run_fingerprints
+    from evalcore.history.fingerprints import describe_changes, run_fingerprints
     from evalcore.pipeline.compare import open_compared
 
     was, now = sides

@@ -29,8 +29,7 @@ from evalcore.viewer.trend_pictures import TrendPictures
 
 if TYPE_CHECKING:
     from evalcore.analytics.assertions import AssertionCounts
-    from evalcore.history.latest_runs import LatestRun
-    from evalcore.history.trend import CaseHistory, SuiteHistory
+    from evalcore.history.trend import CaseHistory, LatestRun, SuiteHistory
 
 # Imported before the first page needs them: together they take as long as its answer.
 _NEEDED_BY_PAGES: Final = (
@@ -147,7 +146,7 @@ class Site:
 
     def latest_runs(self) -> Mapping[str, LatestRun]:
         """Return the newest ended run of each suite by the suite's name in the history."""
-        from evalcore.history.latest_runs import latest_runs
+        from evalcore.history.trend import latest_runs
 
         store, version = self.history_store or self.store, self.catalogue.version()
         if not self.syncing.update():

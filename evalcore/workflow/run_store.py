@@ -11,12 +11,10 @@ import orjson
 
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import ObjectStore
-from evalcore.trust.machine_faults import retried_async
+from evalcore.trust.machine_faults import waited_out
 from evalcore.workflow.events import Event, EventType, Snapshot
 
 _SEGMENT_EVENTS: Final = 500
-# Beside the store's own repetitions: what an execution did and cost is in its events.
-_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -64,9 +62,10 @@ class ObjectRunStore:
     """A `RunStore` below a prefix of an object store, such as `runs/…/events/000012/`.
 
     Events stand in segments of JSON lines, snapshots are one object each; all are written once,
-    from a thread, and again after a pause if the store fails; `StoreError` if it stays away. An
-    item that is executed again (its worker was killed) writes beside what was there: every
-    execution has a folder of its own, named by its time, and the last one is read.
+    from a thread, and again after a pause if the store fails (the item's time stands still);
+    `StoreError` if it stays away. An item that is executed again (its worker was killed) writes
+    beside what was there: every execution has a folder of its own, named by its time, and the last
+    one is read.
     """
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
@@ -89,12 +88,12 @@ class ObjectRunStore:
 
     async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
         """Return the latest snapshot of the last execution."""
-        stored = await _in_thread(self._read, "snapshot-")
+        stored = await asyncio.to_thread(self._read, "snapshot-")
         return _latest([Snapshot(**orjson.loads(data)) for data in stored], sequence)
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events of the last execution that were written, after that number."""
-        segments = await _in_thread(self._read, "events-")
+        segments = await asyncio.to_thread(self._read, "events-")
         events = (Event(**orjson.loads(line)) for data in segments for line in data.splitlines())
         return tuple(event for event in events if event.sequence > after_sequence)
 
@@ -112,7 +111,7 @@ class ObjectRunStore:
         if self._execution is None:
             self._execution = f"{time.time_ns():020d}"
         key = f"{self._prefix}{self._execution}/{name}"
-        await retried_async(lambda: _in_thread(self._store.put_if_absent, key, data), _RETRIES_S)
+        await waited_out(lambda: asyncio.to_thread(self._store.put_if_absent, key, data))
 
     def _read(self, kind: str) -> list[bytes]:
         execution = self._execution
@@ -127,10 +126,6 @@ class ObjectRunStore:
 def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | None:
     earlier = [s for s in snapshots if sequence is None or s.sequence <= sequence]
     return max(earlier, key=lambda snapshot: snapshot.sequence, default=None)
-
-
-async def _in_thread(function: Any, *arguments: Any) -> Any:
-    return await asyncio.to_thread(function, *arguments)
 
 
 _LONGEST_TEXT: Final = 8_000

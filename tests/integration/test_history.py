@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import pytest
 
 import evalcore.storage.s3 as s3_module
-from evalcore.history.columns import TABLES as TABLES_BY_NAME
 from evalcore.history.compaction import compact
-from evalcore.history.files import table_files
 from evalcore.history.sync import rebuild, sync
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
@@ -28,40 +29,156 @@ from tests.support.history_stores import (
     case_of,
     complete_run,
     count_rows,
+    end_run,
     expected_rows,
     kill_at,
     rows_of,
+    steps_of,
+    stop_run,
     suite_of,
 )
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.support.shell import evalcore
 
 CASES = (case_of(0), case_of(1, passes=False))
-TABLES = ("assertions", "cases", "gates", "runs")
-_CREATED = [f"created {table}" for table in TABLES]
-_COMMITTED = ["staged", *(f"committed {table}" for table in TABLES)]
-_MENDED = [f"mended {table}" for table in TABLES]
+_TABLES = ("assertions", "cases", "gates", "runs")
+_STORED = ["staged", *(f"stored {table}" for table in _TABLES)]
+_DELETED = [f"deleted from {table}" for table in _TABLES]
 STEPS = {
-    "sync": ["listed", *_CREATED, *_COMMITTED],
-    "rebuild": ["marked", *_MENDED, *_CREATED, "listed", *_COMMITTED, "unmarked"],
-    "compact": [
-        f"{verb} {table}"
-        for table in TABLES
-        for verb in ("optimized", "vacuumed", "checkpointed", "shortened")
-    ]
-    + ["marked dropped", "deleted result"],
+    "sync": ["listed", *_STORED, *_DELETED],
+    "rebuild": ["marked", "deleted unreadable", "listed", *_STORED, *_DELETED, "unmarked"],
+    "compact": ["merged", *_STORED[1:], *_DELETED, "marked dropped", "deleted result"],
 }
 
 
-def steps_of(action: str) -> list[Any]:
-    """Return the steps of an action; the nightly tests alone have those of the middle tables.
+def kills(operation: str) -> list[Any]:
+    """Return the steps of an operation; the nightly tests alone have those of the middle tables.
 
     What is done to the first and to the last table is done to those between them.
     """
     return [
-        pytest.param(step, marks=pytest.mark.extended) if step.endswith(TABLES[1:-1]) else step
-        for step in STEPS[action]
+        pytest.param(step, marks=pytest.mark.extended) if step.endswith(_TABLES[1:-1]) else step
+        for step in STEPS[operation]
     ]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A store, and its completed runs.
+
+    Of one suite and month, two stand in a file each and two share one. One of each kind was resumed
+    since. A run of another suite, and two that will share a file, have not entered.
+    """
+    folder = tmp_path_factory.mktemp("prepared")
+    store = LocalStore(folder / "store")
+    stopped, runs = [], []
+    for day in range(2):
+        stopped.append(stop_run(store, suite_of(CASES, name="a"), day=day))
+        if day == 0:
+            sync(store)
+        runs.append(complete_run(store, suite_of(CASES, name="a"), day=day + 2))
+        sync(store)
+    for run in stopped:
+        end_run(store, run, day=5)
+    new = [complete_run(store, suite_of(CASES, name="b"), day=20)]
+    new += [complete_run(store, suite_of(CASES, name="c"), day=day) for day in range(2)]
+    return folder / "store", [*runs, *stopped, *new]
+
+
+def copied(prepared: Path, target: Path) -> LocalStore:
+    shutil.copytree(prepared, target)
+    return LocalStore(target)
+
+
+@pytest.mark.parametrize("operation", STEPS)
+def test_the_table_has_every_step(
+    operation: str, prepared: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    store = copied(prepared[0], tmp_path / "store")
+    if operation != "sync":
+        sync(store)
+    assert sorted(steps_of(operation, store)) == sorted(STEPS[operation])
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("step", kills("sync"))
+def test_a_sync_that_is_killed_is_ended_by_the_next(
+    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
+) -> None:
+    store = copied(prepared[0], tmp_path / "store")
+    before = all_rows(store)
+    assert kill_at("sync", str(tmp_path / "store"), step) == -9
+    for table, rows in all_rows(store).items():
+        if step in _STORED[:-1]:
+            assert rows == before[table]  # what is not committed does not count
+    sync(store)
+    assert count_rows(store) == expected_rows(store, prepared[1])
+    assert foreign_counts(store) == count_rows(store)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("step", kills("rebuild"))
+def test_a_rebuild_that_is_killed_is_ended_by_the_next_sync(
+    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
+) -> None:
+    store = copied(prepared[0], tmp_path / "store")
+    sync(store)
+    (torn, *_) = (tmp_path / "store" / "history" / "cases").rglob("*.parquet")
+    torn.write_bytes(b"torn")
+    assert kill_at("rebuild", str(tmp_path / "store"), step) == -9
+    sync(store)
+    assert count_rows(store) == expected_rows(store, prepared[1])
+    assert foreign_counts(store) == count_rows(store)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("step", kills("compact"))
+def test_a_compaction_that_is_killed_loses_and_doubles_nothing(
+    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
+) -> None:
+    store, runs = copied(prepared[0], tmp_path / "store"), prepared[1]
+    sync(store)
+    expected, before = expected_rows(store, runs), all_rows(store)
+    assert kill_at("compact", str(tmp_path / "store"), step) == -9
+    assert all_rows(store) == before
+    assert foreign_counts(store) == expected
+    for file in (tmp_path / "store" / "history").rglob("*.parquet"):
+        os.utime(file, (0, 0))  # what a process that died has stored goes after a day
+    compacted = compact(store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC))
+    assert [table.files_after for table in compacted.tables] == [3] * 4
+    assert sync(store).added == ()
+    assert all_rows(store) == before
+    assert compacted.retained == ()
+    assert not any(find_run(store, run).written_shards() for run in runs)
+    assert rebuild(store).unchanged == tuple(sorted(runs))
+    assert all_rows(store) == before
+
+
+def foreign_counts(store: LocalStore) -> dict[str, Counter[str]]:
+    """Return how many rows runs have for an engine that reads the files as the reference says."""
+    folder = store.url.removeprefix("file://") + "/history"
+    with duckdb.connect() as connection:
+        for table in ("runs", "gates", "cases", "assertions"):
+            rows = (
+                f"read_parquet('{folder}/{table}/*/*/*.parquet', hive_partitioning = true, "
+                "hive_types_autocast = false)"
+            )
+            counts = (
+                "QUALIFY revision = max(revision) OVER (PARTITION BY run_id)"
+                if table == "runs"
+                else "SEMI JOIN runs USING (run_id, revision)"
+            )
+            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM {rows} {counts}")
+        return {
+            table: Counter(
+                dict(
+                    connection.execute(
+                        f"SELECT run_id, count(*) FROM {table} GROUP BY run_id"
+                    ).fetchall()
+                )
+            )
+            for table in ("runs", "gates", "cases", "assertions")
+        }
 
 
 def make_runs(store: ObjectStore, count: int = 2) -> list[str]:
@@ -70,75 +187,6 @@ def make_runs(store: ObjectStore, count: int = 2) -> list[str]:
         complete_run(store, suite_of(CASES, name="ab"[day % 2]), day=10 * day)
         for day in range(count)
     ]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Two stores with the same runs, one of them synced, and the runs."""
-    folder = tmp_path_factory.mktemp("prepared")
-    new, synced = LocalStore(folder / "new"), LocalStore(folder / "synced")
-    runs = make_runs(new)
-    shutil.copytree(folder / "new", folder / "synced")
-    sync(synced)
-    # A second file of the same partition: there is something to be compacted.
-    last = complete_run(synced, suite_of(CASES, name="a"), day=1)
-    sync(synced)
-    return folder, [*runs, last]
-
-
-def copied(prepared: Path, target: Path) -> LocalStore:
-    shutil.copytree(prepared, target)
-    return LocalStore(target)
-
-
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("step", steps_of("sync"))
-def test_a_sync_that_is_killed_is_ended_by_the_next(
-    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
-) -> None:
-    folder, runs = prepared
-    store = copied(folder / "new", tmp_path / "store")
-    runs = runs[:2]
-    assert kill_at("sync", str(tmp_path / "store"), step) == -9
-    sync(store)
-    assert count_rows(store) == expected_rows(store, runs)
-
-
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("step", steps_of("rebuild"))
-def test_a_rebuild_that_is_killed_is_ended_by_the_next_sync(
-    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
-) -> None:
-    folder, runs = prepared
-    store = copied(folder / "synced", tmp_path / "store")
-    # An unreadable table is what a rebuild begins anew.
-    log = store.local_path("history/cases/_delta_log/00000000000000000000.json")
-    assert log is not None
-    log.write_text("no log")
-    assert kill_at("rebuild", str(tmp_path / "store"), step) == -9
-    sync(store)
-    assert count_rows(store) == expected_rows(store, runs)
-
-
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("step", steps_of("compact"))
-def test_a_compaction_that_is_killed_loses_and_doubles_nothing(
-    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
-) -> None:
-    folder, runs = prepared
-    store = copied(folder / "synced", tmp_path / "store")
-    expected = expected_rows(store, runs)
-    before = all_rows(store)
-    assert kill_at("compact", str(tmp_path / "store"), step) == -9
-    assert count_rows(store) == expected
-    compacted = compact(store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC))
-    assert sync(store).added == ()
-    assert all_rows(store) == before
-    assert compacted.retained == ()
-    assert not any(find_run(store, run).written_shards() for run in runs)
-    assert len(files_of(store, "cases")) == 2
-    assert rebuild(store).unchanged == tuple(sorted(runs))
-    assert all_rows(store) == before
 
 
 def test_several_that_sync_at_once_enter_each_run_once(tmp_path: Path) -> None:
@@ -160,11 +208,6 @@ def test_a_sync_during_compactions_and_rebuilds_loses_nothing(tmp_path: Path) ->
         for future in [threads.submit(action, store) for action in actions]:
             future.result()
     assert count_rows(store) == expected_rows(store, runs)
-
-
-def files_of(store: LocalStore, table: str) -> list[str]:
-    """Return the data files that the newest version of a table names."""
-    return [file.key for file in table_files(store, TABLES_BY_NAME[table])]
 
 
 # S3

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from evalcore.history.closed import QueryLimits, ask
-from evalcore.history.statement import QueryError
+from evalcore.history.query import QueryError, QueryLimits, ask
 from evalcore.history.sync import sync
 from evalcore.storage.address import open_store
 from tests.support.history_runs import run_outputs

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 from filelock import FileLock
 
-from evalcore.history.tables import open_history
+from evalcore.history.files import HistoryViews
 from evalcore.model.evidence import TOKEN_PARTS
 from evalcore.storage.local import LocalStore
 from tests.support.reports import stable_report
@@ -330,11 +330,11 @@ def test_what_a_stored_run_executed_is_reused(store: Store) -> None:
 def test_stored_runs_enter_the_history_as_their_reports_say(store: Store) -> None:
     ended = store("history", "sync", "--json")
     assert (ended.code, ended.report["damaged"]) == (0, {}), ended
-    with open_history(LocalStore(store.root)) as history:
+    with HistoryViews(LocalStore(store.root)) as history:
         for name in RUNS:
             report = expected()["runs"][name]["report"]
             counts = ", ".join(f"sum({name})::BIGINT" for name in report["counts"])
-            row = history.execute(
+            row = history.connection.execute(
                 f"SELECT {counts} FROM runs WHERE run_id = $1", [expected()["runs"][name]["run"]]
             ).fetchone()
             assert row == tuple(report["counts"].values()), name

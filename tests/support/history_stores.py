@@ -15,8 +15,8 @@ from duckdb import DuckDBPyConnection
 
 from evalcore.history.columns import TABLES
 from evalcore.history.compaction import compact
+from evalcore.history.files import HistoryViews
 from evalcore.history.sync import rebuild, sync
-from evalcore.history.tables import open_history
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.gate import GateSpec
@@ -121,8 +121,8 @@ def rows_of(store: ObjectStore, table: str) -> Rows:
 
 def all_rows(store: ObjectStore, tables: Collection[str] = tuple(TABLES)) -> dict[str, Rows]:
     """Return all rows of several tables of the history, by their names."""
-    with open_history(store, tables=tables) as connection:
-        return {table: _rows(connection, table) for table in tables}
+    with HistoryViews(store, tables=tables) as views:
+        return {table: _rows(views.connection, table) for table in tables}
 
 
 def _rows(connection: DuckDBPyConnection, table: str) -> Rows:

@@ -13,11 +13,11 @@ P = ParamSpec("P")
 def start_process(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> BaseProcess:
     """Start a function of a module in a process of its own; arguments are pickled.
 
-    A test process has threads (of DuckDB, Delta Lake, earlier tests), which a fork of it would
+    A test process has threads (of DuckDB, earlier tests), which a fork of it would
     not survive: the processes are forked from a clean one that has imported what takes long.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deltalake", "duckdb", "evalcore.history.compaction"])
+    context.set_forkserver_preload(["duckdb", "evalcore.history.compaction"])
     process = context.Process(target=function, args=args, kwargs=kwargs)
     process.start()
     return process

@@ -5,7 +5,6 @@ WITH checked AS (
 )
 SELECT
     getvariable('run').run_id AS run_id,
-    getvariable('run').suite AS suite,
     item, case_id, variant, iteration::BIGINT AS iteration,
     a.name AS name, a.type AS type, a.block AS block, a.outcome AS outcome,
     a.score AS score, a.weight AS weight, a.required AS required,
@@ -13,5 +12,5 @@ SELECT
         json_extract_string(a.details, '$.votes[*].judge')
         || json_extract_string(a.details, '$.judges[*]')
     )), ','), '') END AS judge,
-    getvariable('run').month AS month
+    getvariable('run').revision AS revision
 FROM checked

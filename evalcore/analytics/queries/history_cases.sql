@@ -1,6 +1,6 @@
 -- A run's rows of the history's table `cases`, over the tables `items` and `cases`. A case that is
 -- for the targets of other variants has no row.
--- The variable `run` has `run_id`, `suite` and `month` of each row, `variants` and `iterations` of the
+-- The variable `run` has `run_id` and `revision` of each row, `variants` and `iterations` of the
 -- plan, `quarantined`: ids of cases, and
 -- `cluster` is the metadata key by which cases belong together, and `cluster_path` its JSON path;
 -- both are empty without one. A digest of work is NULL where an item has no execution key.
@@ -37,12 +37,11 @@ summed AS (
 )
 SELECT
     getvariable('run').run_id AS run_id,
-    getvariable('run').suite AS suite,
     case_id, case_group, variant, score, passed,
     iterations, passed_iterations, blocked, errors, latency_ms, cost_usd, tokens,
     work_sha256, cluster,
     list_contains(getvariable('run').quarantined, case_id) AS quarantined,
-    getvariable('run').month AS month
+    getvariable('run').revision AS revision
 FROM cases
 JOIN summed USING (case_number, variant_number)
 JOIN keyed USING (case_number, variant_number)

@@ -2,7 +2,6 @@
 -- The columns mean what they mean in `history_cases.sql`: change both.
 SELECT
     getvariable('run').run_id AS run_id,
-    getvariable('run').suite AS suite,
     cases.case_id, cases.case_group, cases.variant, cases.score, cases.passed,
     items.counted::BIGINT AS iterations,
     items.passed::BIGINT AS passed_iterations,
@@ -18,7 +17,7 @@ SELECT
         CASE WHEN getvariable('run').cluster = 'group' THEN stored.case_group END
     ) END AS cluster,
     list_contains(getvariable('run').quarantined, cases.case_id) AS quarantined,
-    getvariable('run').month AS month
+    getvariable('run').revision AS revision
 FROM cases
 JOIN items USING (case_number, variant_number)
 JOIN (

@@ -17,7 +17,7 @@ from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.suite_query import ChosenRuns, SuiteQuery
 
 if TYPE_CHECKING:
-    from evalcore.history.latest_runs import LatestRun
+    from evalcore.history.trend import LatestRun
 
 router = APIRouter()
 _MOST_POINTS: Final = 40
@@ -129,7 +129,7 @@ def _changes(trend: Trend) -> Iterator[tuple[Any, str]]:
 def _suite_line(
     site: Site, key: str, runs: list[RunEntry], latest: Mapping[str, LatestRun]
 ) -> dict[str, Any]:
-    from evalcore.history.locations import partition_suite
+    from evalcore.history.files import partition_suite
 
     whole = [run for run in runs if not run.part and not run.is_filtered]
     values = [run.figures.pass_rate for run in reversed(whole[:_MOST_POINTS])]

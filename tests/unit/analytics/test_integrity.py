@@ -16,8 +16,7 @@ import pytest
 
 from evalcore.analytics.integrity import check_run, verify_run, whole_parts
 from evalcore.errors import DamagedRunError, ResultsDroppedError, StoreError
-from evalcore.history.closed import ask
-from evalcore.history.run_items import item_relation
+from evalcore.history.query import ask, item_relation
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run, view_run

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalcore.cli.query import _converse, query
-from evalcore.history.closed import QueryLimits
+from evalcore.history.query import QueryLimits
 from evalcore.storage.local import LocalStore
 
 

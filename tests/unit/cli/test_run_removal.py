@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from evalcore.cli.baseline import baseline
 from evalcore.cli.runs import runs
-from evalcore.history.closed import ask
+from evalcore.history.query import ask
 from evalcore.model.run import State
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs

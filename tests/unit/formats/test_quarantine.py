@@ -15,8 +15,8 @@ from evalcore.cli.main import cli
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.parts.quarantine_edits import add_entry, remove_entry
 from evalcore.formats.parts.quarantine_file import read_quarantine
-from evalcore.history.returning_cases import returning_cases
 from evalcore.history.sync import sync
+from evalcore.history.trend import returning_cases
 from evalcore.model.quarantine import QuarantineEntry
 from evalcore.storage.local import LocalStore
 

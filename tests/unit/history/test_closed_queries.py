@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.history.closed import QueryLimits, ask
-from evalcore.history.statement import QueryError, parse_statement
+from evalcore.history.query import QueryError, QueryLimits, ask, parse_statement
 from evalcore.history.sync import sync
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs

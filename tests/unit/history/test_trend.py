@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from evalcore.cli.history import history
 from evalcore.errors import UsageError
-from evalcore.history.changes import Fingerprint, describe_changes
-from evalcore.history.latest_runs import latest_runs
+from evalcore.history.fingerprints import Fingerprint, describe_changes
 from evalcore.history.sync import sync
-from evalcore.history.trend import SuiteHistory
+from evalcore.history.trend import SuiteHistory, latest_runs
 from evalcore.model.trend import Metric
 from evalcore.report.charts import sparkline
 from evalcore.storage.local import LocalStore

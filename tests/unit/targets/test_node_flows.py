@@ -231,8 +231,8 @@ def test_the_primary_output_is_the_node_that_is_named_else_the_last_that_ran() -
 
 
 MISTAKES = {
-    "no nodes": ({"flow": {"name": "f", "nodes": []}}, "'nodes' is a list"),
-    "nodes of another kind": ({"flow": {"nodes": {"a": 1}}}, "'nodes' is a list"),
+    "no nodes": ({"flow": {"name": "f", "nodes": []}}, "^nodes: must not be empty"),
+    "nodes of another kind": ({"flow": {"nodes": {"a": 1}}}, "^nodes: expected a list"),
     "a key of the flow": ({"flow": {"nodes": [node("a")], "steps": 1}}, "unknown key 'steps'"),
     "a key beside it": ({**nodes(node("a")), "primary": "a"}, "unknown key 'primary' beside"),
     "a key of a node": (nodes(node("a", inputs=1)), "unknown key 'inputs'. Did you mean 'input'"),
@@ -240,9 +240,9 @@ MISTAKES = {
         nodes(node("a"), node("b"), edges=[{"from": "a", "to": "b", "if": 1}]),
         "unknown key 'if'",
     ),
-    "no id": (nodes({"type": "say"}), "nodes.0.: 'id' is required"),
-    "no type": (nodes({"id": "a"}), "nodes.0.: 'type' is required"),
-    "no mapping": (nodes("a"), "nodes.0. is a mapping"),  # type: ignore[arg-type]
+    "no id": (nodes({"type": "say"}), "^nodes.0..id: is required"),
+    "no type": (nodes({"id": "a"}), "^nodes.0..type: is required"),
+    "no mapping": (nodes("a"), "^nodes.0.: expected a mapping"),  # type: ignore[arg-type]
     "an id twice": (nodes(node("a"), node("a")), "two nodes have the id 'a'"),
     "from nowhere": (nodes(node("a"), edges=[edge("x", "a")]), "'from' names no node: 'x'"),
     "to nowhere": (
@@ -293,9 +293,9 @@ MISTAKES = {
     "policy": (nodes(node("a", policy={"tries": 1})), "unknown key 'tries'"),
     "attempts": (
         nodes(node("a", policy={"retry": {"maxAttempts": 0}})),
-        "max_attempts is a whole number",
+        "retry.maxAttempts: must be at least 1",
     ),
-    "config": (nodes(node("a", config=1)), "'config' is a mapping"),
+    "config": (nodes(node("a", config=1)), "config: expected a mapping"),
     "no JSON": (nodes(node("a"), run=lambda value: object()), "node 'a' .say.: what JSON cannot"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from evalcore.model.code_names import code_names
 from evalcore.suites.local_names import LocalNames
 from evalcore.trust.code_digests import CodeDigests
-from evalcore.trust.imported_names import imported_names
 from evalcore.trust.local_objects import Behaviours
 
 
@@ -29,193 +29,139 @@ def write(folder: Path, name: str, text: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("text", "package", "expected"),
-    [
-        ("import a.b, c", "", {"a.b", "c"}),
-        ("from a import b", "", {"a", "a.b"}),
-        ("from . import b", "p.q", {"p.q", "p.q.b"}),
-        ("from .x import y", "p", {"p.x", "p.x.y"}),
-        ("from .. import z", "p.q", {"p", "p.z"}),
-        ("from ... import z", "p", {"z"}),
-        ("def f():\n    import inner", "", {"inner"}),
-        ("import importlib\nimportlib.import_module('a.b')", "", {"importlib", "a.b"}),
-        ("from importlib import import_module as m", "", {"importlib", "importlib.import_module"}),
-        ("__import__('a')", "", {"a"}),
-        ("import_module('.x', __package__)", "p", {"p.x"}),
-        ("import_module(name)", "p", set()),
-        ("from p import *", "", {"p"}),
-        ("__all__ = ['x']", "p", {"p.x"}),
-        ("no python at all", "", set()),
-        ("\0", "", set()),
-    ],
-)
-def test_imports_are_read_from_the_text(text: str, package: str, expected: set[str]) -> None:
-    assert imported_names(text.encode(), package) == expected
-
-
-MODULES = {
-    "own.py": "import helper\nfrom pkg.sub import deep\nimport yaml, json\n",
-    "helper.py": "def f():\n    import lazy\n",
-    "lazy.py": "import own\n",  # a circle
-    "pkg/__init__.py": "from .base import thing\n",
-    "pkg/base.py": "thing = 1\n",
-    "pkg/sub/__init__.py": "",
-    "pkg/sub/deep.py": "from .. import late\n",
-    "pkg/late.py": "",
-    "pkg/alone.py": "",
-    "unrelated.py": "",
+FILES = {
+    ".gitignore": "*_generated.py\n/build/\n!kept_generated.py\n",
+    "own.py": "import helper\n",
+    "pkg/deep/helper.py": "",
+    "kept_generated.py": "",
+    "pkg/build/inner.py": "",
+    "pkg/.gitignore": "local.py\n",
+    "local.py": "",
+}
+LEFT_OUT = {
+    "a_generated.py": "",
+    "build/out.py": "",
+    "pkg/local.py": "",
+    "pkg/__pycache__/own.py": "",
+    ".hidden/own.py": "",
+    "node_modules/own.py": "",
+    "environment/pyvenv.cfg": "",
+    "environment/lib/own.py": "",
+    "data.json": "{}",
+    "notes.pyx": "",
 }
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_a_module_counts_with_all_that_it_imports_below_the_root(tmp_path: Path, name: str) -> None:
-    for each, text in MODULES.items():
-        write(tmp_path, each, text)
-    before = digest(tmp_path, {"callable": "own:run"})
-    write(tmp_path, name, MODULES[name] + "# changed\n")
-    after = digest(tmp_path, {"callable": "own:run"})
-    assert (after == before) is (name in {"pkg/alone.py", "unrelated.py"})
+def write_all(folder: Path) -> Path:
+    for name, text in {**FILES, **LEFT_OUT}.items():
+        write(folder, name, text)
+    return folder
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sys.path.insert(0, 'lib')",
-        "sys.path.append(str(Path(__file__).parent / 'lib'))",
-        "sys.path[:0] = []\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))",
-    ],
-)
-def test_a_folder_that_a_module_puts_on_the_path_is_looked_into(tmp_path: Path, text: str) -> None:
-    write(tmp_path, "own.py", f"import os, sys\n{text}\nimport deep\n")
-    write(tmp_path, "lib/deep.py", "import deeper\n")
-    write(tmp_path, "lib/deeper.py", "x = 1\n")
-    before = digest(tmp_path, {"callable": "own:run"})
-    write(tmp_path, "lib/deeper.py", "x = 2\n")
-    assert digest(tmp_path, {"callable": "own:run"}) != before
+def changed_by(folder: Path, named: dict[str, Any], names: Iterable[str]) -> set[str]:
+    """Return the files whose change changes the digest of what is named."""
+    before, changed = digest(folder, named), set()
+    for name in names:
+        text = (folder / name).read_text()
+        write(folder, name, f"{text}# changed\n")
+        if digest(folder, named) != before:
+            changed.add(name)
+        write(folder, name, text)
+    assert digest(folder, named) == before
+    return changed
 
 
-def test_what_is_installed_does_not_count(tmp_path: Path) -> None:
-    write(tmp_path, ".venv/lib/python3/site-packages/other.py", "x = 1")
-    assert digest(tmp_path, {"callable": "other:run"}) is None
-    assert digest(tmp_path, {"callable": "json:loads"}) is None
-    assert digest(tmp_path, {"callable": "evalcore.version:run"}) is None
+def test_a_function_counts_with_all_python_below_the_root(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    named = {"callable": "own:run"}
+    python = {name for name in FILES if name.endswith(".py")}
+    assert changed_by(tmp_path, named, [*python, *LEFT_OUT]) == python
+    before = digest(tmp_path, named)
+    (tmp_path / "pkg" / "deep" / "helper.py").rename(tmp_path / "pkg" / "helper.py")
+    assert digest(tmp_path, named) != before
 
 
-def test_what_is_installed_in_place_from_below_the_root_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_root_is_that_of_the_suite_s_repository(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    write(tmp_path, ".git/HEAD")
+    suite = tmp_path / "evals"
+    write(suite, "mine.py")
+    before = digest(suite, {"callable": "mine:run"})
+    write(tmp_path, "pkg/deep/helper.py", "x = 2\n")
+    assert digest(suite, {"callable": "mine:run"}) != before
+
+
+def test_a_module_below_the_current_folder_counts_with_that_folder(tmp_path: Path) -> None:
+    suite, current = tmp_path / "suite", tmp_path / "current"
+    write(suite, "a.py")
+    write(current, "there.py")
+    write(current, "beside.py")
+    (name,) = code_names({"callable": "there:run"})
+    before = CodeDigests(suite, current).digest(name)
+    write(current, "beside.py", "x = 1\n")
+    assert CodeDigests(suite, current).digest(name) != before
+
+
+def test_links_that_lead_round_in_a_circle_or_out_of_the_root_are_not_followed(
+    tmp_path: Path,
 ) -> None:
-    write(tmp_path, "src/in_place/__init__.py", "from in_place import inner\n")
-    write(tmp_path, "src/in_place/inner.py", "x = 1\n")
-    assert digest(tmp_path, {"callable": "in_place:run"}) is None
-    monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    before = digest(tmp_path, {"callable": "in_place:run"})
-    write(tmp_path, "src/in_place/inner.py", "x = 2\n")
-    assert before != digest(tmp_path, {"callable": "in_place:run"}) is not None
-
-
-def test_a_module_that_leads_out_of_the_root_does_not_count(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    outside = write(tmp_path, "outside.py", "x = 1")
-    root.mkdir()
-    (root / "linked.py").symlink_to(outside)
-    assert digest(root, {"callable": "linked:run"}) is None
+    root = write_all(tmp_path / "root")
+    before = digest(root, {"callable": "own:run"})
+    write(tmp_path, "outside/other.py")
+    (root / "pkg" / "loop").symlink_to(root)
+    (root / "outside").symlink_to(tmp_path / "outside")
+    assert digest(root, {"callable": "own:run"}) == before
 
 
 def test_the_place_of_a_checkout_does_not_count(tmp_path: Path) -> None:
-    digests = set()
-    for place in ("one", "two"):
-        for each, text in MODULES.items():
-            write(tmp_path / place, each, text)
-        digests.add(digest(tmp_path / place, {"callable": "own:run"}))
-    assert len(digests) == 1
+    one, two = (write_all(tmp_path / place) for place in ("one", "two"))
+    assert digest(one, {"callable": "own:run"}) == digest(two, {"callable": "own:run"})
+
+
+def test_without_python_below_the_root_there_is_no_digest(tmp_path: Path) -> None:
+    assert digest(tmp_path, {"callable": "json:loads"}) is None
+    assert digest(tmp_path, {"command": ["python", "-c", "print(1)"]}) is None
+
+
+PROGRAMS = {"grader.py": "", "words.py": "", "run.sh": "python grader.py", "settings.json": "{}"}
 
 
 @pytest.mark.parametrize(
     ("command", "named"),
     [
         (["python", "grader.py"], {"grader.py", "words.py"}),
-        ("python grader.py --flag", {"grader.py", "words.py"}),
+        ("bash -c 'python grader.py | tee settings.json'", {"grader.py", "words.py"}),
+        ("python grader.py 2>>run.sh", {"grader.py", "words.py"}),
         ("./run.sh", {"run.sh", "grader.py", "words.py"}),
-        ("bash -c 'python grader.py | tee out'", {"grader.py", "words.py"}),
-        ("cd inner && python tool.py", {"inner/tool.py", "inner/near.py"}),
-        (["bash", "-c", "cd inner; exec python 'tool.py'"], {"inner/tool.py", "inner/near.py"}),
-        (["python", "-m", "package.run"], {"package/__init__.py", "package/run.py"}),
-        (["python", "-m", "package"], {"package/__init__.py", "package/__main__.py"}),
-        (["python", "-c", "import words; print(1)"], {"words.py"}),
-        (["python", "{prompt}", "--config=settings.json"], {"settings.json"}),
+        (["python", "-m", "grader"], {"grader.py", "words.py"}),
         (["pytest", "grader.py::test_it"], {"grader.py", "words.py"}),
-        (["with space.py"], {"with space.py", "words.py"}),
-        (["bun", "run", "grade.ts"], {"grade.ts", "lib/score.ts"}),
-        (["./program"], {"program", "words.py"}),
-        ("cat grader.py > unnamed.py", {"grader.py", "words.py"}),
-        ("./program 2>>unnamed.py >'settings.json' | tee -a unnamed.py", {"program", "words.py"}),
-        (["sh", "-c", "echo call >> unnamed.py; cat words.py 2>&1"], {"words.py"}),
-        ("sort settings.json > words.py && cat words.py", {"settings.json", "words.py"}),
-        ("python grader.py '->' settings.json", {"grader.py", "words.py", "settings.json"}),
+        (
+            ["node", "{prompt}", "--config=settings.json"],
+            {"settings.json", "grader.py", "words.py"},
+        ),
         (["echo", "hello"], set()),
         (["cat", "/etc/passwd"], set()),
         ("echo 'an open quote", set()),
     ],
     ids=lambda value: str(value) if isinstance(value, str | list) else "files",
 )
-def test_a_command_counts_with_the_files_that_it_names(
+def test_a_command_counts_with_the_files_among_its_words_and_python(
     tmp_path: Path, command: Any, named: set[str]
 ) -> None:
-    files = {
-        "grader.py": "import words",
-        "words.py": "",
-        "run.sh": "#!/bin/sh\npython grader.py\n",
-        "inner/tool.py": "import near",
-        "inner/near.py": "",
-        "package/__init__.py": "",
-        "package/run.py": "",
-        "package/__main__.py": "",
-        "settings.json": "{}",
-        "with space.py": "import words",
-        "grade.ts": 'import { score } from "./lib/score"\n',
-        "lib/score.ts": "",
-        "program": "#!/usr/bin/env python3\nimport words\n",
-        "unnamed.py": "",
-    }
-    for name, text in files.items():
+    for name, text in PROGRAMS.items():
         write(tmp_path, name, text)
-    before = digest(tmp_path, {"command": command})
-    counted = set()
-    for name, text in files.items():
-        write(tmp_path, name, f"{text}\n")
-        if digest(tmp_path, {"command": command}) != before:
-            counted.add(name)
-        write(tmp_path, name, text)
-    assert counted == named
+    assert changed_by(tmp_path, {"command": command}, PROGRAMS) == named
 
 
 def test_a_command_is_looked_for_in_its_own_folder_too(tmp_path: Path) -> None:
-    write(tmp_path, "there/run.py", "x = 1")
-    before = digest(tmp_path, {"command": ["python", "run.py"], "cwd": "there"})
-    assert before is not None
-    assert digest(tmp_path, {"command": ["python", "run.py"]}) is None
+    write(tmp_path, "there/run.sh", "x")
+    assert digest(tmp_path, {"command": ["./run.sh"], "cwd": "there"}) is not None
+    assert digest(tmp_path, {"command": ["./run.sh"]}) is None
 
 
 def test_arguments_of_a_server_are_words_of_its_command(tmp_path: Path) -> None:
-    write(tmp_path, "server.py")
-    assert digest(tmp_path, {"command": "python", "args": ["server.py"]}) is not None
-
-
-def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each, text in MODULES.items():
-        write(tmp_path, each, text)
-    read: list[Path] = []
-    plain = Path.read_bytes
-
-    def counted(path: Path) -> bytes:
-        read.append(path)
-        return plain(path)
-
-    monkeypatch.setattr(Path, "read_bytes", counted)
-    digests = CodeDigests(tmp_path, tmp_path)
-    digests.digests(f"python {name}" for name in ("own", "helper", "pkg.alone"))
-    assert len(read) == len(set(read)) > 5
+    write(tmp_path, "server.js")
+    assert digest(tmp_path, {"command": "node", "args": ["server.js"]}) is not None
 
 
 def test_a_function_counts_with_its_module(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from evalcore.errors import (
     UsageError,
 )
 from evalcore.gates.over_time import PastGate
-from evalcore.gates.table import restore_gate
+from evalcore.gates.registry import restore_gate
 from evalcore.model.code_names import code_identity
 from evalcore.model.identity import (
     METADATA_APART_SINCE,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.table import parse_gate_options
+from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code

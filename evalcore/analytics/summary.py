@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from evalcore.analytics.compare import Comparer, ComparisonPlan
+from evalcore.analytics.gate_tables import PastTables, open_past
 from evalcore.analytics.named import first_value, query_text, read_rows, run_query
-from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of

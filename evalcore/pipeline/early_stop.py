@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.gate_tables import executed_iterations, read_round
 from evalcore.analytics.integrity import whole_parts
-from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
@@ -242,7 +242,7 @@ def open_tables(
 
 
 def _take(gates: SequentialGates, tables: Aggregates) -> None:
-    from evalcore.analytics.sequential import sequential_values
+    from evalcore.analytics.gate_tables import sequential_values
 
     rules = [gate.rule for gate in gates.gates.values()]
     compared: list[str] = []

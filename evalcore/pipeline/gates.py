@@ -28,7 +28,7 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.summary import Aggregates
 
 _WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`

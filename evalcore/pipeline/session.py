@@ -486,7 +486,7 @@ class RunSession:
         written = self._run.written_shards()
         if not written:
             return NOTHING_SPENT, 0.0
-        from evalcore.analytics.progress import used_by
+        from evalcore.analytics.results import used_by
 
         manifest = self._run.manifest()
         shards = {shard for shard in written if shard < manifest.plan.shards}

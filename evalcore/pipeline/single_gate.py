@@ -23,7 +23,7 @@ from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables, PastVariant
+    from evalcore.analytics.gate_tables import PastTables, PastVariant
     from evalcore.analytics.summary import Aggregates
 
 
@@ -86,7 +86,7 @@ def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
 
 def _past(question: GateQuestion, policy: Policy) -> PastTables:
     """Return the earlier runs of a question; their work is taken for the same."""
-    from evalcore.analytics.past import PastTables, past_rows
+    from evalcore.analytics.gate_tables import PastTables, past_rows
 
     by_iterations: dict[int, list[tuple[int, GivenRun]]] = {}
     for number, run in enumerate(question.history, 1):
@@ -114,7 +114,7 @@ def _join(
     One database for all of them: a database for each would take 20 ms. Each variant is named by
     its index in the list.
     """
-    from evalcore.analytics.past import PastVariant
+    from evalcore.analytics.gate_tables import PastVariant
 
     columns = [
         PastVariant(number, run.name, variant)

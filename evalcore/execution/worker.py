@@ -1,5 +1,7 @@
 """The worker of a process: one event loop in a thread of its own, and the runs open in it.
 
+A shard comes out of the plan (`RunShards.open`), its items run, and its rows go into the store.
+
 Concurrency belongs to the run, not to the shard: the items of the next shard start while the last
 ones of the shard before drain. An item counts from when it leaves the queue, so that nothing
 that waits for a shard or for a commit holds a place.
@@ -10,19 +12,41 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import orjson
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.execution.calls import Calls, RunCallContext, Session
+from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner, run_inline
-from evalcore.execution.row import FinishedItem, ItemEnd, ended_item
-from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
+from evalcore.execution.row import (
+    FinishedItem,
+    ItemEnd,
+    RowEncoder,
+    ended_item,
+    error_row,
+    storable_item,
+    without_evidence,
+)
+from evalcore.model.run import Plan
+from evalcore.model.suite import Case
 from evalcore.observability.events import Observer, ShardBegun, ShardCommitted
-from evalcore.planning.expand import WorkItem
+from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
+from evalcore.planning.spool import PlanPart
+from evalcore.redaction.redactor import PROCESS
+from evalcore.storage.layout import blob_key
+from evalcore.storage.runs import StoredRun
+from evalcore.storage.store import transfer
+from evalcore.trust.machine_faults import temporary_folder
+
+if TYPE_CHECKING:
+    from evalcore.execution.reused_items import ReusedItems
 
 T = TypeVar("T")
 Key = tuple[str, str, int]
@@ -46,17 +70,172 @@ class Stopped(NamedTuple):
     reason: str = "stopped"
 
 
-class _RunningShard:
-    """A shard whose items run; `done` says whether all of them have ended."""
-
-    __slots__ = ("begun", "done", "shard")
-
-    def __init__(self, shard: OpenShard, done: asyncio.Future[bool]) -> None:
-        self.shard, self.done = shard, done
-        self.begun = False
+# Blobs beyond this are written before their shard is complete.
+_MOST_BLOB_BYTES = 16 * 1024 * 1024
 
 
-_Task = tuple[_RunningShard, int, WorkItem]
+class ShardReceipt(NamedTuple):
+    """A committed shard. Times in seconds since the epoch.
+
+    `committed` is False if another process's rows were there first: this copy was discarded.
+    `ended` is how the item of a shard of a single one ended: its outcome, else its status.
+    """
+
+    shard: int
+    items: int
+    started_at: float
+    committed_at: float
+    committed: bool
+    ended: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class OpenShard:
+    """A shard whose items are being run: its rows so far, in the order of its items.
+
+    `context` holds the context variables of the call that the shard belongs to. `begun` says
+    whether an item of it has, `done` whether all have ended; it is set in the event loop.
+    """
+
+    number: int
+    items: list[WorkItem]
+    started_at: float
+    lines: list[bytes]
+    missing: int
+    context: Context = field(default_factory=copy_context)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    begun: bool = False
+    done: asyncio.Future[bool] | None = None
+
+    def end(self, *, complete: bool) -> None:
+        """Say whether all items have ended, once."""
+        if self.done is not None and not self.done.done():
+            self.done.set_result(complete)
+
+
+class RunShards:
+    """Opens and commits the shards of one run.
+
+    `plan` may be replaced by the one that the pilot settled. `open` blocks and is called by one
+    thread at a time; `commit` blocks and is safe in several threads; `record` belongs to the
+    thread of the event loop.
+    """
+
+    def __init__(self, run: StoredRun, plan: Plan, reused: ReusedItems | None = None) -> None:
+        self.run, self.plan = run, plan
+        self._reused = reused
+        self._expander = Expander(run.definition)
+        self._encoder = RowEncoder()
+        self._last_part: tuple[int, PlanPart] | None = None
+        self._reading = threading.Lock()
+
+    def open(self, number: int, context: Context) -> OpenShard:
+        """Return a shard with its items; raise `DamagedRunError`."""
+        plan = self.plan
+        with self._reading:
+            if self._reused is not None:
+                self._reused.prepare(plan.shard_items(number))
+            started_at = time.time()
+            items = expand_shard(self._expander, plan, number, self._cases(number))
+        return OpenShard(number, items, started_at, [b""] * len(items), len(items), context=context)
+
+    def _cases(self, number: int) -> list[Case]:
+        """Return the cases of a shard; the last part is kept, the next shard may begin in it."""
+        plan, run = self.plan, self.run
+        numbers = cases_of_shard(plan, number)
+        parts = range(numbers.start // plan.part_cases, (numbers.stop - 1) // plan.part_cases + 1)
+        wanted = [part for part in parts if self._last_part is None or part != self._last_part[0]]
+        if run.store.is_remote and len(wanted) > 1:
+            data = dict(zip(wanted, transfer(run.store, run.plan_part, wanted), strict=True))
+        else:
+            data = {}
+        cases: list[Case] = []
+        for part in parts:
+            if self._last_part is None or self._last_part[0] != part:
+                opened = run.opened_part(part, plan, opened=True, data=data.pop(part, None))
+                self._last_part = part, opened
+            first = part * plan.part_cases
+            start, stop = max(numbers.start - first, 0), min(numbers.stop - first, plan.part_cases)
+            cases.extend(run.cases_of(part, self._last_part[1], slice(start, stop)))
+        return cases
+
+    def record(
+        self, shard: OpenShard, position: int, finished: FinishedItem, *, is_planned: bool = False
+    ) -> None:
+        """Keep the row of a finished item.
+
+        `is_planned` says that all in it comes from the plan, which holds no secret in an encoded
+        form.
+        """
+        encode = self._encoder.encode
+        try:
+            line = encode(finished, shard.blobs)
+        except (TypeError, ValueError):
+            # A check gave what JSON cannot hold: half of a surrogate pair, a foreign object.
+            finished = storable_item(finished)
+            try:
+                line = encode(finished, shard.blobs)
+            except (TypeError, ValueError) as error:
+                reason = f"the evidence cannot be stored: {error}"
+                finished, is_planned = without_evidence(finished, reason), False
+                line = encode(finished, shard.blobs)
+        self.keep(shard, position, PROCESS.line(line, encoded=not is_planned))
+
+    def keep(self, shard: OpenShard, position: int, line: bytes) -> None:
+        """Keep the row of an item as it is to be stored."""
+        shard.lines[position] = line
+        shard.missing -= 1
+
+    def has_large_blobs(self, shard: OpenShard) -> bool:
+        """Whether the blobs of a shard should be written before its last item ends."""
+        return bool(shard.blobs) and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES
+
+    def store_blobs(self, shard: OpenShard) -> None:
+        """Write the blobs that the shard has so far, and let go of them; raise `StoreError`."""
+        for digest, data in tuple(shard.blobs.items()):
+            self.run.store.put_if_absent(blob_key(digest), data)
+            shard.blobs.pop(digest, None)
+
+    def commit(self, shard: OpenShard) -> ShardReceipt:
+        """Write a shard's blobs, then its rows, once; raise `StoreError`.
+
+        The rows are created only if there are none: this alone makes results exactly-once.
+        """
+        from evalcore.sql.rows import RowsError, write_rows
+
+        self.store_blobs(shard)
+        with temporary_folder() as folder:
+            path = folder / "rows.parquet"
+            try:
+                write_rows(shard.lines, path)
+            except RowsError:
+                _mend(shard)
+                write_rows(shard.lines, path)
+            etag = self.run.store.put_if_absent(self.run.keys.result(shard.number), path)
+        return ShardReceipt(
+            shard.number,
+            len(shard.lines),
+            shard.started_at,
+            time.time(),
+            etag is not None,
+            _end_of(shard.lines[0]) if len(shard.lines) == 1 else "",
+        )
+
+
+def _end_of(line: bytes) -> str:
+    row = orjson.loads(line)
+    return str(row.get("outcome") or row["status"])
+
+
+def _mend(shard: OpenShard) -> None:
+    """Put errors in the places of the rows that cannot be written: the others are sound."""
+    from evalcore.sql.rows import unwritable_rows
+
+    for position, reason in unwritable_rows(shard.lines).items():
+        shard.lines[position] = error_row(shard.lines[position], reason)
+
+
+_Task = tuple[OpenShard, int, WorkItem]
 
 
 class OpenRun:
@@ -85,10 +264,9 @@ class OpenRun:
         self._progress = progress
         self._observer = observer
         self._closing = closing
-        self._context: RunCallContext | None = None
-        self._session: Session | None = None
+        self._calls: Calls | None = None
         self._queue: deque[_Task] = deque()
-        self._running: set[_RunningShard] = set()
+        self._running: set[OpenShard] = set()
         self._items: set[asyncio.Task[None]] = set()
         # Items begin at the loop's next turn, or when providers take calls again.
         self._growth: asyncio.Handle | None = None
@@ -141,7 +319,7 @@ class OpenRun:
     @property
     def limit(self) -> int | None:
         """How many items may run at once; None before one had to wait."""
-        return None if self._context is None else self._context.limits.window.limit
+        return None if self._calls is None else self._calls.context.limits.window.limit
 
     def close(self) -> None:
         """Stop what runs, wait for its end, close connections, return what limits lent."""
@@ -208,45 +386,45 @@ class OpenRun:
 
     async def _run_items(self, shard: OpenShard, items: tuple[tuple[int, WorkItem], ...]) -> bool:
         """Run items of a shard; return whether all have ended. Raises what the store raised."""
-        running = _RunningShard(shard, self.worker.loop.create_future())
-        self._running.add(running)
+        done: asyncio.Future[bool] = self.worker.loop.create_future()
+        shard.done = done
+        self._running.add(shard)
         try:
             ran, is_prepared = 0, False
             for position, item in items:
-                if running.done.done():
+                if done.done():
                     break
-                if self._reason is not None or (self._drained and not running.begun):
+                if self._reason is not None or (self._drained and not shard.begun):
                     return False
                 if self._runner.waits(item):
                     if not is_prepared:
                         # Shards that begin together pass here in their order.
                         await self._prepare()
                         is_prepared = True
-                    self._queue.append((running, position, item))
+                    self._queue.append((shard, position, item))
                     continue
-                running.begun = True
+                shard.begun = True
                 finished = shard.context.run(run_inline, self._runner.run(item))
-                self._record(running, position, finished, is_planned=True)
+                self._record(shard, position, finished, is_planned=True)
                 if (ran := ran + 1) % _ITEMS_PER_TURN == 0:
                     self._grow()
                     await self._store_large_blobs(shard)
                     await asyncio.sleep(0)
             self._grow()
-            return await running.done
+            return await done
         finally:
-            self._running.discard(running)
+            self._running.discard(shard)
 
     async def _prepare(self) -> None:
         async with self._preparing:
-            if self._context is None:
-                self._session = Session()
-                self._context = await self.worker.in_thread(self._make_context)
+            if self._calls is None:
+                self._calls = Calls(await self.worker.in_thread(self._make_context))
 
     def _grow(self) -> None:
         """Let items of the queue begin, as many as may run at once."""
-        if self._context is None or self._reason is not None or self._growth is not None:
+        if self._calls is None or self._reason is not None or self._growth is not None:
             return
-        limits, starts = self._context.limits, 0
+        limits, starts = self._calls.context.limits, 0
         while self._queue and (held_s := limits.gates.held_s) <= 0:
             if len(self._items) >= limits.window.limit:
                 limits.window.note_full()
@@ -265,7 +443,7 @@ class OpenRun:
 
     def _start(self, task: _Task) -> None:
         task[0].begun = True
-        context = task[0].shard.context.copy()
+        context = task[0].context.copy()
         serving = self.worker.loop.create_task(self._serve(task), context=context)
         self._items.add(serving)
 
@@ -281,53 +459,43 @@ class OpenRun:
 
     async def _serve(self, task: _Task) -> None:
         """Run an item and record it."""
-        if self._context is None or self._session is None:
-            raise RuntimeError("an item began before its run was prepared")
-        running, position, item = task
-        calls = Calls(self._context, self._session)
-        finished = await self._runner.run(item, calls)
-        self._record(running, position, finished)
-        await self._store_large_blobs(running.shard)
+        shard, position, item = task
+        finished = await self._runner.run(item, self._calls)
+        self._record(shard, position, finished)
+        await self._store_large_blobs(shard)
 
     async def _store_large_blobs(self, shard: OpenShard) -> None:
         if self.shards.has_large_blobs(shard):
             await self.worker.in_thread(lambda: self.shards.store_blobs(shard))
 
     def _record(
-        self,
-        running: _RunningShard,
-        position: int,
-        finished: FinishedItem,
-        *,
-        is_planned: bool = False,
+        self, shard: OpenShard, position: int, finished: FinishedItem, *, is_planned: bool = False
     ) -> None:
-        shard = running.shard
         self.shards.record(shard, position, finished, is_planned=is_planned)
         if self._progress is not None:
             self._progress(finished)
         if self._observer is not None:
             self._observer.tell(ended_item(shard.number, finished))
-        if shard.missing == 0 and not running.done.done():
-            running.done.set_result(True)
+        if shard.missing == 0:
+            shard.end(complete=True)
 
     def _stop(self, reason: str) -> None:
         self._reason = self._reason or reason
         self._cancel_items()
-        for running in self._running:
-            if not running.done.done():
-                running.done.set_result(False)
+        for shard in self._running:
+            shard.end(complete=False)
 
     def _fail(self, error: BaseException) -> None:
         """End all shards that run with this error; they may be executed again."""
         if isinstance(error, StoreError):
             error.under_item = True
         self._cancel_items()
-        for running in self._running:
-            if not running.done.done():
-                running.done.set_exception(error)
-        if self._session is not None and self._context is not None:
-            # The next calls begin without the fault that this session has met.
-            ended, self._session = self._session, Session()
+        for shard in self._running:
+            if shard.done is not None and not shard.done.done():
+                shard.done.set_exception(error)
+        if self._calls is not None:
+            # The next calls begin without the fault that these have met.
+            ended, self._calls = self._calls, Calls(self._calls.context)
             self.worker.loop.create_task(ended.close())
 
     def _cancel_items(self) -> None:
@@ -339,9 +507,8 @@ class OpenRun:
 
     def _drop_queued(self) -> None:
         self._drained = True
-        for running in {running for running, _, _ in self._queue}:
-            if not running.begun and not running.done.done():
-                running.done.set_result(False)
+        for shard in {shard for shard, _, _ in self._queue if not shard.begun}:
+            shard.end(complete=False)
         self._queue = deque(task for task in self._queue if task[0].begun)
 
     async def _end(self) -> None:
@@ -353,8 +520,8 @@ class OpenRun:
             await asyncio.wait(self._items)
         while self._open_calls:  # commits
             await asyncio.sleep(0.01)
-        if self._session is not None:
-            await self._session.close()
+        if self._calls is not None:
+            await self._calls.close()
 
 
 class Worker:

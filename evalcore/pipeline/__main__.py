@@ -23,9 +23,8 @@ import orjson
 
 from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.rates import ConcurrencyShare
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import process_worker
+from evalcore.execution.worker import ShardReceipt, process_worker
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,
@@ -34,7 +33,7 @@ from evalcore.pipeline.session import (
     options_of,
     run_item,
 )
-from evalcore.trust.process_privacy import hide_process
+from evalcore.trust.processes import hide_process
 
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd

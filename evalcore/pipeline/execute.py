@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.early_stop import stop_rule_of
 from evalcore.pipeline.executors import AloneExecutor, Executor, InlineExecutor, ProcessExecutor
@@ -27,13 +26,13 @@ from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
 from evalcore.pipeline.states import require_epoch, resume_run
-from evalcore.planning.shards import MAX_SHARDS, PILOT_ITEMS, settle, shard_size
+from evalcore.planning.shards import PILOT_ITEMS, settle, shard_size
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import at_once
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from evalcore.pipeline.early_stop import RoundRule, StopRule
+    from evalcore.pipeline.early_stop import StopRule
 
 MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
@@ -71,7 +70,7 @@ class _Coordinator:
         self._latencies: list[float] = []
         self._report = options.progress
         self._options = replace(options, progress=self._note)
-        self._rule: StopRule | RoundRule | None = None
+        self._rule: StopRule | None = None
         self._todo: deque[int] = deque()
         # Shards below it may be executed: they are in `todo`, in flight or written.
         self._allowed = 0
@@ -380,7 +379,6 @@ def settle_plan(run: StoredRun, latency_s: float, epoch: int) -> Plan:
             latency_s=latency_s,
             workers=now.settings.get("workers", 1),
             single_items=False,
-            max_shards=now.settings.get("max_shards", MAX_SHARDS),
         )
         settings = {**now.settings, "latency_s": latency_s}
         return replace(now, plan=settle(plan, size), settings=settings)

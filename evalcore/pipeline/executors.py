@@ -17,9 +17,8 @@ from evalcore.checks.registry import AWAITED
 from evalcore.errors import EvalError, UsageError
 from evalcore.execution.limits import most_processes
 from evalcore.execution.rates import FIRST, ConcurrencyShare
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.stopper import Stopper
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.isolation.pool import total_memory
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite

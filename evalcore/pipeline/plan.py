@@ -31,15 +31,12 @@ from evalcore.pipeline.reuse import (
     kept_evidence_settings,
     prepare_reuse,
 )
-from evalcore.pipeline.run_observer import check_observers, warn_on_standard_error
+from evalcore.pipeline.states import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
-    MAX_SHARD_ITEMS,
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
     count_shards,
     has_single_items,
-    most_shards,
-    most_task_items,
     plan_rounds,
     shard_size,
 )
@@ -134,8 +131,6 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
             items, is_instant=instant, rate=concurrency / latency_s if latency_s else None
         ),
         min_items=1 if options.single_items else _least_items(suite),
-        max_shards=_most_shards(items, definition, options),
-        max_items=_most_items(suite, options),
     )
     plan = Plan(
         items=items,
@@ -150,19 +145,6 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         settled=not pilot,
     )
     return plan_rounds(plan) if by_round else plan
-
-
-def _most_shards(items: int, definition: SuiteDefinition, options: PlanOptions) -> int:
-    instant = is_instant(definition)
-    return most_shards(items, single_items=options.single_items, is_instant=instant)
-
-
-def _most_items(suite: Suite, options: PlanOptions) -> int:
-    cases = suite.cases
-    is_small = options.single_items and is_instant(suite.definition)
-    if not is_small or not isinstance(cases, CaseSpool):
-        return MAX_SHARD_ITEMS
-    return most_task_items(cases.mean_bytes())
 
 
 def _least_items(suite: Suite) -> int:
@@ -272,7 +254,6 @@ def _first_manifest(
             "concurrency": definition.limits.concurrency,
             "timeout_s": definition.limits.timeout_s,
             "workers": options.workers,
-            "max_shards": _most_shards(plan.items, definition, options),
             "reuse": options.reuse,
             "isolation": options.isolation,
             **_datasets(definition),

@@ -20,10 +20,18 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import RunShards, ShardReceipt
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import Key, OpenRun, Progress, Stopped, Worker, process_worker
+from evalcore.execution.worker import (
+    Key,
+    OpenRun,
+    Progress,
+    RunShards,
+    ShardReceipt,
+    Stopped,
+    Worker,
+    process_worker,
+)
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -33,7 +41,7 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
-from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
+from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.baselines import Calibrations

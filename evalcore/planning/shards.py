@@ -14,17 +14,12 @@ _INSTANT_SINGLE_ITEMS = 100
 _SINGLE_ITEMS_PER_S = 20.0
 # Of a run through an orchestrator: a shard is one task run there.
 MAX_SHARDS = 2_000
-# Where a shard costs its worker a few requests to the store.
-MAX_LANE_SHARDS = 10_000
 SHARD_SECONDS = 20.0
 PILOT_ITEMS = 32
 # Of a round at least as many, so that several processes share it.
 _ROUND_SHARDS = 16
 # A shard's rows are in memory until it is committed.
 MAX_SHARD_ITEMS = 5_000
-# Where a shard is a task run, which costs as much as a thousand given outputs.
-MAX_TASK_ITEMS = 12_500
-_TASK_BYTES = 16 * 1024 * 1024
 
 
 def has_single_items(items: int, *, is_instant: bool, rate: float | None) -> bool:
@@ -47,42 +42,20 @@ def shard_size(
     workers: int,
     single_items: bool,
     min_items: int = 1,
-    max_shards: int = MAX_SHARDS,
-    max_items: int = MAX_SHARD_ITEMS,
 ) -> int:
     """Return the items of a shard, at least 1.
 
     `latency_s` is the median time of an item. `single_items` gives each item a shard of its own
-    (`has_single_items`). Else a shard holds about twenty
-    seconds of work, so little that each worker gets four shards (but at least `min_items` where
-    items take no time) and `max_items` at most, and there are at most `max_shards` shards.
+    (`has_single_items`). Else a shard holds about twenty seconds of work, so little that each
+    worker gets four shards (but at least `min_items` where items take no time) and
+    `MAX_SHARD_ITEMS` at most, and there are at most `MAX_SHARDS` shards.
     """
     if single_items:
         return 1
     by_time = math.ceil(SHARD_SECONDS * concurrency / latency_s) if latency_s > 0 else items
     by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)
-    bounded = min(by_time, by_workers, max_items)
-    return max(1, math.ceil(items / max_shards), bounded)
-
-
-def most_task_items(case_bytes: float) -> int:
-    """Return how many items that take no time a shard may have that is a task run.
-
-    More than others have, as far as they are small: `case_bytes` are those of one of them.
-    """
-    return max(MAX_SHARD_ITEMS, min(MAX_TASK_ITEMS, int(_TASK_BYTES / max(1.0, case_bytes))))
-
-
-def most_shards(items: int, *, single_items: bool, is_instant: bool) -> int:
-    """Return how many shards a plan of so many items may have.
-
-    More than `MAX_SHARDS`, up to `MAX_LANE_SHARDS`, as far as shards would hold more than
-    `MAX_SHARD_ITEMS` otherwise: for workers that die in a shard and lose its calls. Not for shards
-    that are task runs (`single_items`), nor for items that take no time.
-    """
-    if single_items or is_instant:
-        return MAX_SHARDS
-    return min(max(MAX_SHARDS, math.ceil(items / MAX_SHARD_ITEMS)), MAX_LANE_SHARDS)
+    bounded = min(by_time, by_workers, MAX_SHARD_ITEMS)
+    return max(1, math.ceil(items / MAX_SHARDS), bounded)
 
 
 def count_shards(items: int, size: int, pilot: int = 0) -> int:

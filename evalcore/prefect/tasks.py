@@ -15,8 +15,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, StoreError
 from evalcore.execution.rates import FIRST
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped
+from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
 from evalcore.pipeline.executors import Ended
@@ -177,6 +176,11 @@ class TasksExecutor:
         for ended, shard in tuple(self._pending.items()):
             with suppress(InvalidStateError):
                 ended.set_result(Stopped(shard))
+
+
+def shards_at_once(concurrency: int, shard_size: int) -> int:
+    """Return how many shards a machine begins at once, so that all places of items are used."""
+    return SHARDS_AHEAD + 2 * (concurrency or FIRST) // shard_size
 
 
 def outcome_of(shard: int, state: State[Any]) -> Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -12,25 +13,21 @@ import orjson
 
 from evalcore.model.exchange import (
     ANTHROPIC_TOKENS,
-    NO_USAGE,
-    ErrorKind,
     Reply,
     Request,
-    StreamEvent,
-    Usage,
 )
 from evalcore.providers.failures import (
     check_key,
-    failed,
     nonsense,
     parsed_answer,
-    streamed_failure,
 )
 from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
+    AnswerStream,
     Received,
     Sent,
     ServerSent,
+    ShapeError,
     exchange,
     joined_url,
     json_body,
@@ -40,8 +37,6 @@ from evalcore.providers.transport import (
 
 if TYPE_CHECKING:
     import aiohttp
-
-import re
 
 _DATA_URI: Final = re.compile(r"data:([^;,]+)?(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 _VERSION: Final = "2023-06-01"
@@ -150,46 +145,22 @@ def whole_reply(request: Request, url: str, received: Received) -> Reply:
         raise nonsense(request.endpoint, url, "the answer's content is no list of blocks", body)
     stream = AnthropicStream(request, url, model=str(data.get("model") or ""))
     stream.blocks = dict(enumerate(blocks))
-    stream.has_begun = True
+    stream.has_begun = stream.complete = True
     stream.take_usage(data.get("usage"))
     stream.reason = data.get("stop_reason")
-    stream.complete = True
     return stream.reply(received.latency_ms, received.status)
 
 
 @dataclass(slots=True)
-class AnthropicStream:
+class AnthropicStream(AnswerStream):
     """Puts an answer together from its blocks, streamed or not."""
 
-    request: Request
-    url: str
-    model: str = ""
     blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
     counted: dict[str, Any] = field(default_factory=dict)
-    usage: Usage = NO_USAGE
-    reason: str | None = None
-    ttft_ms: float | None = None
-    has_begun: bool = False
-    complete: bool = False
-    events: list[StreamEvent] = field(default_factory=list)
 
-    def take(self, sent: ServerSent) -> None:
-        """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
-        endpoint = self.request.endpoint
-        data = parsed_answer(endpoint, self.url, sent.data, "an event of the answer")
-        if not isinstance(data, dict):
-            raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
+    def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
+        """Take what an event holds; raise `ShapeError`."""
         kind = data.get("type") or sent.name
-        if kind == "error":
-            raise streamed_failure(endpoint, self.url, data.get("error"))
-        self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
-        try:
-            self._take_event(str(kind), data, sent.offset_ms)
-        except _ShapeError as error:
-            what = f"an event of the answer {error}"
-            raise nonsense(endpoint, self.url, what, sent.data) from error
-
-    def _take_event(self, kind: str, data: Mapping[str, Any], offset_ms: float) -> None:
         if kind == "message_start":
             self.has_begun = True
             message = _mapping(data.get("message"))
@@ -199,7 +170,7 @@ class AnthropicStream:
             block = {**_mapping(data.get("content_block"))}
             self.blocks[_index_of(data)] = {**block, "text": _piece(block, "text")}
         elif kind == "content_block_delta":
-            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, offset_ms)
+            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, sent.offset_ms)
         elif kind == "message_delta":
             self.reason = _mapping(data.get("delta")).get("stop_reason") or self.reason
             self.take_usage(data.get("usage"))
@@ -224,32 +195,13 @@ class AnthropicStream:
 
     def reply(self, latency_ms: float, status: int = 200) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
-        request = self.request
-        if not self.complete:
-            what = "the stream ended before the answer did"
-            raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
-        if not self.has_begun:
-            what = "the stream ended without a message_start"
-            raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
+        self.check_whole("a message_start")
         blocks = [block for _, block in sorted(self.blocks.items())]
         text = "".join(block.get("text") or "" for block in blocks)
         calls = [_call_of(block) for block in blocks if block.get("type") == "tool_use"]
-        if calls and answers_by_tool(request):
+        if calls and answers_by_tool(self.request):
             text, calls = orjson.dumps(calls[0]["arguments"]).decode(), []
-        if self.reason == "refusal" and not text and not calls:
-            what = "the provider held the answer back (refusal)"
-            raise failed(request.endpoint, self.url, ErrorKind.CONTENT, what, 200)
-        return Reply(
-            text=text,
-            model=self.model or request.model,
-            tool_calls=tuple(calls),
-            usage=self.usage,
-            latency_ms=latency_ms,
-            ttft_ms=self.ttft_ms,
-            finish_reason=self.reason,
-            status=status,
-            events=tuple(self.events),
-        )
+        return self.whole(text, calls, latency_ms, status)
 
 
 def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,19 +209,15 @@ def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("id"), "name": str(block.get("name") or ""), "arguments": arguments}
 
 
-class _ShapeError(Exception):
-    """What an event does not have; an answer is never guessed from it."""
-
-
 def _is_text(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
 def _piece(fields: Mapping[str, Any], name: str) -> str:
-    """Return a piece of text, "" where there is none; raise `_ShapeError`."""
+    """Return a piece of text, "" where there is none; raise `ShapeError`."""
     piece = fields.get(name)
     if not _is_text(piece):
-        raise _ShapeError(f"has a '{name}' that is no text")
+        raise ShapeError(f"has a '{name}' that is no text")
     return piece or ""
 
 
@@ -281,7 +229,7 @@ def _index_of(data: Mapping[str, Any]) -> int:
     """Return the block that an event is about, the first where it does not say."""
     index = data.get("index", 0)
     if not isinstance(index, int):
-        raise _ShapeError("has an 'index' that is no number")
+        raise ShapeError("has an 'index' that is no number")
     return index
 
 

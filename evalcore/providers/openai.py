@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
-from evalcore.providers.failures import check_key, failed, limit_name, nonsense, parsed_answer
+from evalcore.model.exchange import Reply, Request
+from evalcore.providers.failures import check_key, limit_name, nonsense, parsed_answer
 from evalcore.providers.prices import charged, usage_of
 from evalcore.providers.transport import (
+    AnswerStream,
     Received,
     Sent,
     ServerSent,
+    ShapeError,
     exchange,
     joined_url,
     json_body,
@@ -101,20 +103,13 @@ def reply_of(request: Request, url: str, received: Received) -> Reply:
     try:
         calls = _calls_in(message)
         text = _text_in(message, "content") or _text_in(message, "refusal")
-    except _ShapeError as error:
-        raise nonsense(request.endpoint, url, f"the answer's {error}", body) from error
-    reason = choice.get("finish_reason")
-    _check_content(request, url, text, calls, reason)
-    return Reply(
-        text=text,
-        model=str(data.get("model") or request.model),
-        tool_calls=tuple(_call_of(call) for call in calls),
-        usage=usage_of(data.get("usage"), data.get("service_tier")),
-        cost_usd=_cost_of(data.get("usage")),
-        latency_ms=received.latency_ms,
-        finish_reason=reason,
-        status=received.status,
-    )
+    except ShapeError as error:
+        raise nonsense(request.endpoint, url, f"the answer {error}", body) from error
+    answer = OpenAIStream(request, url, str(data.get("model") or ""))
+    answer.take_usage(data)
+    answer.reason = choice.get("finish_reason")
+    calls = [_call_of(call) for call in calls]
+    return answer.whole(text, calls, received.latency_ms, received.status)
 
 
 def _first_choice(data: Any) -> Any:
@@ -122,18 +117,8 @@ def _first_choice(data: Any) -> Any:
     return choices[0] if isinstance(choices, list) and choices else None
 
 
-def _check_content(request: Request, url: str, text: str, calls: Any, reason: Any) -> None:
-    if reason == "content_filter" and not text and not calls:
-        what = "the provider's content filter held the answer back"
-        raise failed(request.endpoint, url, ErrorKind.CONTENT, what, 200)
-
-
-class _ShapeError(Exception):
-    """What a message's field is not; an answer is never guessed from it."""
-
-
 def _text_in(message: Mapping[str, Any], name: str) -> str:
-    """Return the text of a field, "" where there is none; raise `_ShapeError`."""
+    """Return the text of a field, "" where there is none; raise `ShapeError`."""
     content = message.get(name)
     if content is None:
         return ""
@@ -142,14 +127,14 @@ def _text_in(message: Mapping[str, Any], name: str) -> str:
     if isinstance(content, list):
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))
-    raise _ShapeError(f"{name} is no text")
+    raise ShapeError(f"has a '{name}' that is no text")
 
 
 def _calls_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the tool calls of a message or of a piece of one; raise `_ShapeError`."""
+    """Return the tool calls of a message or of a piece of one; raise `ShapeError`."""
     calls = message.get("tool_calls") or ()
     if not isinstance(calls, list | tuple) or not all(isinstance(call, dict) for call in calls):
-        raise _ShapeError("tool_calls are no list of objects")
+        raise ShapeError("has 'tool_calls' that are no list of objects")
     return calls
 
 
@@ -163,52 +148,37 @@ def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cost_of(raw: Any) -> float | None:
-    """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
-    return charged(raw, "cost") if isinstance(raw, dict) else None
-
-
 @dataclass(slots=True)
-class OpenAIStream:
+class OpenAIStream(AnswerStream):
     """Puts a streamed answer together."""
 
-    request: Request
-    url: str
-    model: str = ""
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     calls: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     open_calls: dict[int, dict[str, Any]] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = None
-    reason: str | None = None
-    ttft_ms: float | None = None
-    has_begun: bool = False
-    complete: bool = False
-    events: list[StreamEvent] = field(default_factory=list)
 
     def take(self, sent: ServerSent) -> None:
         """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
         if sent.data.strip() == _DONE:
             self.complete = True
-            return
-        endpoint = self.request.endpoint
-        data = parsed_answer(endpoint, self.url, sent.data, "an event of the answer")
-        if not isinstance(data, dict):
-            raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
-        self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
+        else:
+            AnswerStream.take(self, sent)
+
+    def take_usage(self, data: Mapping[str, Any]) -> None:
+        """Take the tokens, and the dollars that some providers (OpenRouter) tell beside them."""
+        usage = data.get("usage")
+        self.usage = usage_of(usage, data.get("service_tier"))
+        self.cost_usd = charged(usage, "cost") if isinstance(usage, dict) else None
+
+    def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
+        """Take what an event holds; raise `ShapeError`."""
         self.model = self.model or str(data.get("model") or "")
         if data.get("usage"):
-            self.usage = usage_of(data["usage"], data.get("service_tier"))
-            self.cost_usd = _cost_of(data["usage"])
+            self.take_usage(data)
         choice = _first_choice(data)
         # Of several answers (`n`) the first one counts, as in a whole answer.
         if isinstance(choice, dict) and not choice.get("index"):
-            try:
-                self._take_choice(choice, sent.offset_ms)
-            except _ShapeError as error:
-                what = f"an event's {error}"
-                raise nonsense(endpoint, self.url, what, sent.data) from error
+            self._take_choice(choice, sent.offset_ms)
 
     def _take_choice(self, choice: Mapping[str, Any], offset_ms: float) -> None:
         if choice.get("finish_reason"):
@@ -247,29 +217,13 @@ class OpenAIStream:
 
     def reply(self, latency_ms: float) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
-        request = self.request
-        if not self.complete:
-            what = "the stream ended before the answer did"
-            raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
-        if not self.has_begun and self.reason is None:
-            what = "the stream ended without choices[0].delta"
-            raise failed(request.endpoint, self.url, ErrorKind.SERVER, what, 200)
-        text = "".join(self.texts) or "".join(self.refusals)
-        _check_content(request, self.url, text, self.calls, self.reason)
-        return Reply(
-            text=text,
-            model=self.model or request.model,
-            tool_calls=tuple(
-                {**call, "arguments": parsed_arguments(call["arguments"])}
-                for _, call in sorted(self.calls, key=itemgetter(0))
-            ),
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            latency_ms=latency_ms,
-            ttft_ms=self.ttft_ms,
-            finish_reason=self.reason,
-            events=tuple(self.events),
-        )
+        self.has_begun = self.has_begun or self.reason is not None
+        self.check_whole("choices[0].delta")
+        calls = [
+            {**call, "arguments": parsed_arguments(call["arguments"])}
+            for _, call in sorted(self.calls, key=itemgetter(0))
+        ]
+        return self.whole("".join(self.texts) or "".join(self.refusals), calls, latency_ms)
 
 
 def openai_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

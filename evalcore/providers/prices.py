@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 from math import isfinite
@@ -13,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from evalcore.model.evidence import NOTHING, TOKEN_PRICES
 from evalcore.model.exchange import BATCH, NO_USAGE, ProviderError, Usage
 from evalcore.model.measures import is_amount, is_count, not_a_count, not_an_amount
-from evalcore.providers.price_cache import PriceCache, Row, user_price_cache
 from evalcore.settings import PRICES
 
 METRICS: Final = "metrics"
@@ -196,44 +193,7 @@ def has_price(
 
 @lru_cache(maxsize=1024)
 def _bundled(model: str, provider: str, tier: str | None) -> _Rule | None:
-    """Return the rule of the bundled table for this model, None if it has none."""
-    # Where the table is imported already, it is quicker than a file.
-    cache = None if "genai_prices" in sys.modules else user_price_cache()
-    return cached_rule(model, provider, cache, tier)
-
-
-def cached_rule(
-    model: str, provider: str, cache: PriceCache | None, tier: str | None = None
-) -> _Rule | None:
-    """Return the rule of a model by the cache, else by the bundled table.
-
-    What the table has is stored in the cache, unless it depends on the time of the call.
-    """
-    key = model if tier is None else f"{model} {tier}"
-    if cache is not None and (row := cache.find(key, provider)) is not None:
-        with suppress(TypeError, ValueError, KeyError):
-            return _rule_of_row(row)
-    rule, is_constant = _table_rule(model, provider, tier)
-    if cache is not None and is_constant:
-        cache.store(key, provider, [] if rule is None else [list(step) for step in rule])
-    return rule
-
-
-def _rule_of_row(row: Row) -> _Rule | None:
-    """Return the rule that was stored; raise `TypeError`, `ValueError`, `KeyError` for none."""
-    if not row:
-        return None
-    steps = tuple(
-        _Step(float(above), {str(name): float(price) for name, price in dict(prices).items()})
-        for above, prices in row
-    )
-    for step in steps:
-        step.prices["input"], step.prices["output"]
-    return steps
-
-
-def _table_rule(model: str, provider: str, tier: str | None) -> tuple[_Rule | None, bool]:
-    """Return the rule of genai-prices, None if it has none; and whether it holds at any time."""
+    """Return the rule of genai-prices for this model, None if it has none."""
     import genai_prices
 
     # No look for newer prices: runs have to be repeatable, and may have no network.
@@ -251,9 +211,8 @@ def _table_rule(model: str, provider: str, tier: str | None) -> tuple[_Rule | No
             )
         except LookupError:
             continue
-        # Several prices are those of days or hours.
-        return _steps(price.model_price), not isinstance(price.model.prices, list)
-    return None, True
+        return _steps(price.model_price)
+    return None
 
 
 def _steps(model_price: Any) -> _Rule:

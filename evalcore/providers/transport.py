@@ -9,8 +9,9 @@ import struct
 import sys
 import time
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -22,8 +23,16 @@ from aiohttp.client_proto import ResponseHandler
 
 from evalcore.errors import SettingsError
 from evalcore.jsonvalues import parse
-from evalcore.model.exchange import ErrorKind, ProviderError, Request
-from evalcore.providers.failures import failed, refused
+from evalcore.model.exchange import (
+    NO_USAGE,
+    ErrorKind,
+    ProviderError,
+    Reply,
+    Request,
+    StreamEvent,
+    Usage,
+)
+from evalcore.providers.failures import failed, nonsense, parsed_answer, refused
 from evalcore.trust.network import CERTIFICATES, proxy_for, tls_context
 
 # Of `struct tcp_info`: eight bytes, ten numbers of 32 bits, then what is wanted.
@@ -286,6 +295,11 @@ def _is_same_host(before: str, after: str) -> bool:
     return (old.scheme, old_port, new.scheme, new_port) == ("http", 80, "https", 443)
 
 
+# Reasons for an answer's end by which it was held back.
+_HELD_BACK: Final = {
+    "content_filter": "the provider's content filter held the answer back",
+    "refusal": "the provider held the answer back (refusal)",
+}
 RAISED_BY = "the timeout of the target; a larger one allows more"
 
 
@@ -441,3 +455,70 @@ def parsed_arguments(raw: Any) -> Any:
         return parse(raw)
     except ValueError:
         return raw
+
+
+class ShapeError(Exception):
+    """What a part of an answer does not have; an answer is never guessed from it."""
+
+
+@dataclass(slots=True)
+class AnswerStream:
+    """Puts an answer together from its events."""
+
+    request: Request
+    url: str
+    model: str = ""
+    usage: Usage = NO_USAGE
+    cost_usd: float | None = None
+    reason: str | None = None
+    ttft_ms: float | None = None
+    has_begun: bool = False
+    complete: bool = False
+    events: list[StreamEvent] = field(default_factory=list)
+
+    def take(self, sent: ServerSent) -> None:
+        """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
+        endpoint = self.request.endpoint
+        data = parsed_answer(endpoint, self.url, sent.data, "an event of the answer")
+        if not isinstance(data, dict):
+            raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
+        self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
+        try:
+            self.take_data(data, sent)
+        except ShapeError as error:
+            what = f"an event of the answer {error}"
+            raise nonsense(endpoint, self.url, what, sent.data) from error
+
+    def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
+        """Take what an event holds; raise `ShapeError`."""
+        raise NotImplementedError
+
+    def whole(
+        self, text: str, calls: Sequence[Mapping[str, Any]], latency_ms: float, status: int = 200
+    ) -> Reply:
+        """Return the whole answer; raise `ProviderError` if the provider held it back."""
+        if self.reason in _HELD_BACK and not text and not calls:
+            what = _HELD_BACK[self.reason]
+            raise failed(self.request.endpoint, self.url, ErrorKind.CONTENT, what, 200)
+        return Reply(
+            text=text,
+            model=self.model or self.request.model,
+            tool_calls=tuple(calls),
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            latency_ms=latency_ms,
+            ttft_ms=self.ttft_ms,
+            finish_reason=self.reason,
+            status=status,
+            events=tuple(self.events),
+        )
+
+    def check_whole(self, beginning: str) -> None:
+        """Raise `ProviderError` if the stream was cut off, or never had its `beginning`."""
+        if not self.complete:
+            kind, what = ErrorKind.CONNECTION, "before the answer did"
+        elif not self.has_begun:
+            kind, what = ErrorKind.SERVER, f"without {beginning}"
+        else:
+            return
+        raise failed(self.request.endpoint, self.url, kind, f"the stream ended {what}", 200)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -281,31 +281,20 @@ _FENCE_CODE: Final = re.compile(r"(?<= )[0-9a-f]{24}(?=>>\n|>>$)")
 _FENCE: Final = re.compile(r"<<(END )?([^<>\n]+) …>>")
 
 
-class Candidate(NamedTuple):
-    """A recording that a miss is compared with; its question is free of secrets."""
+def nearest(question: Question, recordings: Sequence[Recording]) -> Recording | None:
+    """Return the recording of the most similar request, free of secrets as the question is.
 
-    digest: str
-    question: Question
+    The last message counts most. The same recordings in another order give the same answer.
+    """
+    from rapidfuzz.distance import Indel
+    from rapidfuzz.process import extractOne
 
-
-class Neighbours:
-    """Some recordings, ready for looking up the nearest; the same ones give the same answer."""
-
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self._candidates = sorted(candidates, key=lambda candidate: candidate.digest)
-        self._texts = [_compared(candidate.question) for candidate in self._candidates]
-
-    def nearest(self, question: Question) -> Candidate | None:
-        """Return the recording of the most similar request; its last message counts most."""
-        from rapidfuzz.distance import Indel
-        from rapidfuzz.process import extractOne
-
-        if not self._candidates:
-            return None
-        _, _, position = extractOne(
-            _compared(question), self._texts, scorer=Indel.normalized_similarity
-        )
-        return self._candidates[position]
+    if not recordings:
+        return None
+    ordered = sorted(recordings, key=lambda recording: recording.digest)
+    texts = [_compared(recording.question) for recording in ordered]
+    _, _, position = extractOne(_compared(question), texts, scorer=Indel.normalized_similarity)
+    return ordered[position]
 
 
 def _compared(question: Question) -> str:

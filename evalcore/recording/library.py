@@ -83,10 +83,6 @@ class Library:
         """Write a recording unless one is there; return whether it was written."""
         return self.store.put_if_absent(recording_key(digest), data) is not None
 
-    def overwrite(self, digest: str, data: bytes) -> None:
-        """Write a recording; one with the same digest is replaced."""
-        self.store.put(recording_key(digest), data)
-
     def delete(self, digest: str) -> None:
         """Remove a recording."""
         self.store.delete(recording_key(digest))
@@ -224,7 +220,7 @@ def import_folder(library: Library, folder: Path, *, replace: bool = False) -> I
         else:
             different.append(digest)
             if replace:
-                library.overwrite(digest, data)
+                library.store.put(recording_key(digest), data)
     return Imported(added, same, tuple(different))
 
 

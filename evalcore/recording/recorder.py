@@ -16,14 +16,13 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.recording.content import (
-    Candidate,
-    Neighbours,
     Origin,
     Question,
     Recording,
     RecordingError,
     differences,
     encode,
+    nearest,
 )
 from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
@@ -84,7 +83,7 @@ class Recorder:
         self._id = os.urandom(8).hex()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recorder")
         self._lock = threading.Lock()
-        self._neighbours: Neighbours | None = None
+        self._neighbours: list[Recording] | None = None
 
     async def find(
         self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
@@ -220,42 +219,39 @@ class Recorder:
         return origin.run is not None and origin.run == self._run and origin.recorder != self._id
 
     def _explained(self, question: Question, redaction: Redaction) -> str:
-        near, redacted = self._other_turn(question), question
+        near, asked = self._other_turn(question), question
         if near is None:
-            redacted = replace(question, identity=redaction.identity(question.identity))
-            near = self._known_neighbours().nearest(redacted)
+            asked = replace(question, identity=redaction.identity(question.identity))
+            near = nearest(asked, self._known())
         if near is None:
             return (
                 f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}, "
                 "`evalcore recordings import FOLDER` brings exported ones"
             )
-        different = differences(near.question, redacted) or "something secret"
+        different = differences(near.question, asked) or "something secret"
         return (
             f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "
             f"(recorded → asked); {_HOW_TO_RECORD}"
         )
 
-    def _other_turn(self, question: Question) -> Candidate | None:
+    def _other_turn(self, question: Question) -> Recording | None:
         """Return a recording of the same request in another iteration or at another time."""
         iteration, invocation = question.iteration, question.invocation
         turns = {(iteration, 0), (iteration, invocation - 1), (0, invocation), (0, 0)}
         turns |= {(iteration - 1, invocation), (iteration - 1, 0)}
         for turn in sorted(turns - {(iteration, invocation)}, reverse=True):
             other = Question(question.identity, *turn)
-            if min(turn) < 0:
-                continue
             with suppress(RecordingError):  # a damaged one explains nothing
-                entry = self._library.read(other.digest)
-                if entry is not None:
-                    return Candidate(entry.digest, other)
+                found = self._library.read(other.digest) if min(turn) >= 0 else None
+                if found is not None:
+                    return replace(found, question=other)
         return None
 
-    def _known_neighbours(self) -> Neighbours:
+    def _known(self) -> list[Recording]:
         with self._lock:
             if self._neighbours is None:
                 listed = self._library.listed(NEIGHBOURS)
-                recordings = [each.recording for each in listed if each.recording is not None]
-                self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in recordings)
+                self._neighbours = [each.recording for each in listed if each.recording is not None]
             return self._neighbours
 
 

@@ -27,7 +27,7 @@ from evalcore.targets.templates import (
     with_template,
 )
 from evalcore.targets.work import Answering, Work, json_text, with_attachments
-from evalcore.trust.variables import MARK, substituted
+from evalcore.trust.secrets import MARK, substituted
 
 _KIND: Final = "http"
 

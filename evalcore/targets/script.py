@@ -33,8 +33,7 @@ from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
 from evalcore.targets.options import BuildContext, context_for
 from evalcore.targets.work import Work
-from evalcore.trust.secret_options import telling_values
-from evalcore.trust.variables import nearest_env_file, variables_from
+from evalcore.trust.secrets import nearest_env_file, telling_values, variables_from
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
@@ -221,7 +220,7 @@ def _target_error(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
-    from evalcore.trust.calls import ForeignError
+    from evalcore.trust.imports import ForeignError
 
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):

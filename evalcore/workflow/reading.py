@@ -111,52 +111,34 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Workflo
     written = raw.get("blocks") or {}
     if not written:
         raise ValueError("a workflow needs 'blocks'")
-    sections = {key: raw.get(key) for key in _SECTIONS}
-    blocks = {
-        name: _read(block_class(member["type"]), member, f"blocks.{name}")
-        for name, member in written.items()
-    }
-    souls = {
-        name: _read(Soul, member, f"souls.{name}", extra="allow")
-        for name, member in (raw.get("souls") or {}).items()
-    }
-    rest = _read(WorkflowSections, sections, "", extra="allow")
-    return definition_of(raw, blocks, souls, rest, checks)
-
-
-def definition_of(
-    raw: Mapping[str, Any],
-    blocks: Mapping[str, Block],
-    souls: Mapping[str, Soul],
-    sections: WorkflowSections,
-    checks: Checks = NOTHING,
-) -> WorkflowDefinition:
-    """Return the definition of parts that are read already; `raw` is the whole mapping."""
-    graph = sections.workflow
-    name = None if graph is None else graph.name
+    sections = _read(WorkflowSections, {key: raw.get(key) for key in _SECTIONS}, "", extra="allow")
+    graph = sections.workflow or Graph()
     default_model = None if sections.config is None else sections.config.model_name
-    stored = raw.get("tools")
     # The list of a file names tools; the mapping of a plan holds them.
-    tools = {
-        key: _read(SoulTool, tool, f"tools.{key}")
-        for key, tool in (stored if isinstance(stored, Mapping) else {}).items()
-        if isinstance(tool, Mapping) and "executor" in tool
-    }
-    own = {} if default_model is None else {"model_name": default_model}
+    tools = raw["tools"] if isinstance(raw.get("tools"), Mapping) else {}
+    souls: dict[str, Soul] = {}
+    for name, member in (raw.get("souls") or {}).items():
+        soul = _read(Soul, {**member, "id": name}, f"souls.{name}", extra="allow")
+        own = soul.model_name or default_model
+        souls[name] = soul if own is None else soul.model_copy(update={"model_name": own})
     return WorkflowDefinition(
-        blocks={key: block.model_copy(update={"id": key}) for key, block in blocks.items()},
-        souls={
-            key: soul.model_copy(update={"id": key, **({} if soul.model_name else own)})
-            for key, soul in souls.items()
+        blocks={
+            name: _read(block_class(member["type"]), {**member, "id": name}, f"blocks.{name}")
+            for name, member in written.items()
         },
-        graph=graph or Graph(),
+        souls=souls,
+        graph=graph,
         limits=sections.limits,
         primary_output=raw.get("primary_output"),
         inputs=sections.inputs or NOTHING,
         interface=sections.interface or Interface(),
         default_model=default_model,
-        tools=tools,
-        name=str(name or raw.get("id") or "workflow"),
+        tools={
+            name: _read(SoulTool, tool, f"tools.{name}")
+            for name, tool in tools.items()
+            if isinstance(tool, Mapping) and "executor" in tool
+        },
+        name=str(graph.name or raw.get("id") or "workflow"),
         checks=checks,
     )
 

@@ -88,12 +88,12 @@ class ObjectRunStore:
 
     async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
         """Return the latest snapshot of the last execution."""
-        stored = await _in_thread(self._read, "snapshot-")
+        stored = await asyncio.to_thread(self._read, "snapshot-")
         return _latest([Snapshot(**orjson.loads(data)) for data in stored], sequence)
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events of the last execution that were written, after that number."""
-        segments = await _in_thread(self._read, "events-")
+        segments = await asyncio.to_thread(self._read, "events-")
         events = (Event(**orjson.loads(line)) for data in segments for line in data.splitlines())
         return tuple(event for event in events if event.sequence > after_sequence)
 
@@ -111,7 +111,7 @@ class ObjectRunStore:
         if self._execution is None:
             self._execution = f"{time.time_ns():020d}"
         key = f"{self._prefix}{self._execution}/{name}"
-        await waited_out(lambda: _in_thread(self._store.put_if_absent, key, data))
+        await waited_out(lambda: asyncio.to_thread(self._store.put_if_absent, key, data))
 
     def _read(self, kind: str) -> list[bytes]:
         execution = self._execution
@@ -126,10 +126,6 @@ class ObjectRunStore:
 def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | None:
     earlier = [s for s in snapshots if sequence is None or s.sequence <= sequence]
     return max(earlier, key=lambda snapshot: snapshot.sequence, default=None)
-
-
-async def _in_thread(function: Any, *arguments: Any) -> Any:
-    return await asyncio.to_thread(function, *arguments)
 
 
 _LONGEST_TEXT: Final = 8_000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,14 +13,12 @@ from evalcore.errors import EvalError
 from evalcore.model.exchange import Request
 from evalcore.scripts.builtin_tools import page_text
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.workflow.context import NO_OFFER, Context, Offer, SoulAnswer
+from evalcore.workflow.context import NO_OFFER, Context, Offer
 from evalcore.workflow.definition import DEFAULT_SOUL, Soul, SoulTool
 from evalcore.workflow.events import BlockError, EventType
 from evalcore.workflow.python_process import run_python
 from evalcore.workflow.requests import RequestTemplate, check_address, web_request
 from evalcore.workflow.values import MISSING, at_path, parsed, text_of
-
-AskOnce = Callable[[Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
 
 
 async def ask(
@@ -31,8 +31,10 @@ async def ask(
 ) -> str:
     """Return the soul's answer to a user message.
 
-    `part` is the exit that it is for; calls of one `group` run at the same time. Raise
-    `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
+    `part` is the exit that it is for; calls of one `group` run at the same time. A soul may call
+    its tools; after `max_tool_iterations` turns the answer has to be text. Raise `BlockError` if it
+    answers before it has called all of `required_tool_calls`, if the provider fails or a limit is
+    passed; `SkippedError` as it is.
     """
     definition, block = context.definition, context.block
     name = DEFAULT_SOUL if soul_ref is None else soul_ref
@@ -43,59 +45,34 @@ async def ask(
         key = f"{block.id}:{name}:{part or ''}"
         history = context.state.conversations.setdefault(key, [])
     system = [{"role": "system", "content": soul.system_prompt}] if soul.system_prompt else []
-
-    async def answered(messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
-        call = context.call(soul.provider or "", soul.model_name or "", part, group)
-        conversation = tuple(messages)
-        return await context.answered(call, lambda: context.services.ask(soul, conversation, offer))
-
-    messages = [*system, *history, question]
-    if tools := definition.tools_of(soul):
-        answer = await _answer_in_turns(soul, tools, messages, answered, context)
-    else:
-        answer = await answered(messages, NO_OFFER)
-    history += [question, {"role": "assistant", "content": answer.text}]
-    return answer.text
-
-
-async def _answer_in_turns(
-    soul: Soul,
-    tools: Mapping[str, SoulTool],
-    messages: Sequence[Mapping[str, Any]],
-    ask_once: AskOnce,
-    context: Context,
-) -> SoulAnswer:
-    """Return the soul's last answer; `tools` are by the name that the model uses.
-
-    After `max_tool_iterations` turns the answer has to be text. Raises `BlockError` if the soul
-    answers before it has called all of `required_tool_calls`.
-    """
-    conversation = list(messages)
-    exits = [way.id for way in context.block.exits or ()]
+    conversation: list[Mapping[str, Any]] = [*system, *history, question]
+    tools = definition.tools_of(soul)
+    exits = [way.id for way in block.exits or ()]
     described = tuple(tool.offer(exits) for tool in tools.values())
-    required = dict.fromkeys(soul.required_tool_calls or ())
-    turn = 0
-    while True:
-        may_call = bool(required) or turn < soul.max_tool_iterations - 1
-        if turn >= soul.max_tool_iterations and required:
-            missing = ", ".join(required)
-            message = f"no call of {missing} within {soul.max_tool_iterations} turns"
-            raise BlockError("tools", f"soul '{soul.id}': {message} (max_tool_iterations)")
+    required = dict.fromkeys(soul.required_tool_calls or ()) if tools else {}
+    for turn in count():
+        missing = ", ".join(required)
+        if required and turn >= soul.max_tool_iterations:
+            message = f"no call of {missing} within {turn} turns (max_tool_iterations)"
+            raise BlockError("tools", f"soul '{soul.id}': {message}")
+        may_call = bool(tools and (required or turn < soul.max_tool_iterations - 1))
         offer = _offer(described, conversation, may_call=may_call, required=bool(required))
-        answer = await ask_once(conversation, offer)
+        call = context.call(soul.provider or "", soul.model_name or "", part, group)
+        send = partial(context.services.ask, soul, tuple(conversation), offer)
+        answer = await context.answered(call, send)
         if not answer.tool_calls or not may_call:
             if required:
-                missing = ", ".join(required)
                 raise BlockError("tools", f"soul '{soul.id}' answered without calling {missing}")
-            return answer
-        calls = [dict(call) for call in answer.tool_calls]
+            break
+        calls = [dict(made) for made in answer.tool_calls]
         conversation.append({"role": "assistant", "content": answer.text, "tool_calls": calls})
-        for call in calls:
-            required.pop(str(call.get("name")), None)
-            content = await _called(call, tools, context)
-            reply = {"role": "tool", "tool_call_id": call.get("id"), "content": content}
+        for made in calls:
+            required.pop(str(made.get("name")), None)
+            content = await _called(made, tools, context)
+            reply = {"role": "tool", "tool_call_id": made.get("id"), "content": content}
             conversation.append(reply)
-        turn += 1
+    history += [question, {"role": "assistant", "content": answer.text}]
+    return answer.text
 
 
 def _offer(
@@ -256,13 +233,13 @@ def _file(arguments: Mapping[str, Any], context: Context) -> str:
     folder = context.services.folder
     try:
         file = resolve_inside(repository_root(folder), folder, key)
-        if file.stat().st_size > _LARGEST_FILE:
-            raise BlockError("input", f"'{name}' is larger than {_LARGEST_FILE >> 20} MiB")
-        return file.read_text("utf-8", "replace")
+        too_large = file.stat().st_size > _LARGEST_FILE
+        text = "" if too_large else file.read_text("utf-8", "replace")
     except (OSError, ValueError, EvalError) as error:
-        if isinstance(error, BlockError):
-            raise
         raise BlockError("input", f"there is no file '{name}'") from error
+    if too_large:
+        raise BlockError("input", f"'{name}' is larger than {_LARGEST_FILE >> 20} MiB")
+    return text
 
 
 def _delegated(arguments: Mapping[str, Any], context: Context) -> str:

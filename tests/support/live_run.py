@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from evalcore.execution.shards import ShardReceipt
+from evalcore.execution.worker import ShardReceipt
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions, opened_run

@@ -100,7 +100,7 @@ _UNUSED: Final = {
 def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
     """Yield what a workflow writes and nothing reads."""
     for name, block in raw["blocks"].items():
-        for key in _UNUSED.keys() & block.keys():
+        for key in filter(block.get, _UNUSED):
             loc: Loc = ("blocks", name, key)
             yield loc, f"block '{name}': '{key}' has no effect; {_UNUSED[key]}"
         if block.get("stateful") and block["type"] in {"code", "http", "loop", "workflow"}:

@@ -16,7 +16,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter, is_model, member_of, strip_wrappers
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowPart, WorkflowSections
-from evalcore.workflow.reading import BLOCK_TYPES, block_class, definition_of
+from evalcore.workflow.reading import BLOCK_TYPES, block_class, read_definition
 
 P = TypeVar("P", bound=WorkflowPart)
 # Mistakes in what a value is, not in its kind.
@@ -93,13 +93,8 @@ def read_workflow(
     """Return a workflow that has to run; None if something is wrong, which is noted."""
     before = problems.count
     written = raw.get("blocks")
-    blocks = {
-        name: read_block(block, (*prefix, "blocks", name), problems)
-        for name, block in (written if isinstance(written, dict) else {}).items()
-    }
+    for name, block in (written if isinstance(written, dict) else {}).items():
+        read_block(block, (*prefix, "blocks", name), problems)
     rest = {key: value for key, value in raw.items() if key != "blocks"}
-    sections = read_part(WorkflowSections, rest, prefix, problems)
-    if problems.count > before or sections is None:
-        return None
-    sound = {name: block for name, block in blocks.items() if block is not None}
-    return definition_of(raw, sound, sections.souls or {}, sections)
+    read_part(WorkflowSections, rest, prefix, problems)
+    return None if problems.count > before else read_definition(raw)

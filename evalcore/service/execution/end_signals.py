@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from evalcore.errors import StoreError
-from evalcore.execution.shards import ShardReceipt
 from evalcore.execution.stopper import Stopper
+from evalcore.execution.worker import ShardReceipt
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.lease import RunHeldError
 from evalcore.pipeline.session import ExecuteOptions

@@ -18,8 +18,7 @@ from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.shards import OpenShard, RunShards, ShardReceipt
-from evalcore.execution.worker import OpenRun, Stopped, Worker
+from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant

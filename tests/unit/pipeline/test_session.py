@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import DamagedRunError, UsageError
-from evalcore.execution.shards import ShardReceipt
-from evalcore.execution.worker import Stopped, process_worker
+from evalcore.execution.worker import ShardReceipt, Stopped, process_worker
 from evalcore.pipeline.execute import execute_run, settle_plan
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run

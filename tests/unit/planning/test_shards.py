@@ -8,10 +8,7 @@ from evalcore.model.run import Plan
 from evalcore.planning.shards import (
     MAX_SHARD_ITEMS,
     MAX_SHARDS,
-    MAX_TASK_ITEMS,
     has_single_items,
-    most_shards,
-    most_task_items,
     plan_rounds,
     shard_size,
 )
@@ -59,47 +56,6 @@ def test_each_item_is_a_task_of_its_own_as_long_as_a_person_and_the_server_can_f
 def test_a_shard_of_single_items_holds_one() -> None:
     size = shard_size(400, concurrency=16, latency_s=1.0, workers=2, single_items=True)
     assert size == 1
-
-
-@pytest.mark.parametrize(
-    ("items", "most"), [(1_000_000, 2_000), (10_000_000, 2_000), (20_000_000, 4_000)]
-)
-def test_a_plan_for_lanes_has_more_shards_where_they_were_too_long(items: int, most: int) -> None:
-    assert most_shards(items, single_items=False, is_instant=False) == most
-
-
-def test_a_plan_for_lanes_has_10_000_shards_at_most() -> None:
-    items = 100_000_000
-    most = most_shards(items, single_items=False, is_instant=False)
-    size = shard_size(
-        items,
-        concurrency=100,
-        latency_s=1.0,
-        workers=300,
-        single_items=False,
-        max_shards=most,
-    )
-    assert (most, size) == (10_000, 10_000)
-
-
-@pytest.mark.parametrize(
-    ("case_bytes", "most"),
-    [(0.0, MAX_TASK_ITEMS), (200.0, MAX_TASK_ITEMS), (2_048.0, 8_192), (1e6, MAX_SHARD_ITEMS)],
-    ids=["no cases", "small", "so that they come to 16 MiB", "large"],
-)
-def test_a_task_run_has_more_instant_items_as_far_as_they_are_small(
-    case_bytes: float, most: int
-) -> None:
-    assert most_task_items(case_bytes) == most
-
-
-@pytest.mark.parametrize("single_items", [True, False])
-@pytest.mark.parametrize("is_instant", [True, False])
-def test_shards_that_are_task_runs_or_take_no_time_are_2000_at_most(
-    single_items: bool, is_instant: bool
-) -> None:
-    most = most_shards(100_000_000, single_items=single_items, is_instant=is_instant)
-    assert (most == MAX_SHARDS) is (single_items or is_instant)
 
 
 def test_instant_items_of_one_process_share_a_shard() -> None:

@@ -45,13 +45,16 @@ def answered(message: dict[str, Any], *, stream: bool) -> Reply:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({"content": 5}, "content is no text"),
-        ({"content": {"text": "hello"}}, "content is no text"),
-        ({"refusal": True}, "refusal is no text"),
-        ({"content": "hello", "tool_calls": "look_up"}, "tool_calls are no list of objects"),
-        ({"content": "hello", "tool_calls": {"id": "a"}}, "tool_calls are no list of objects"),
-        ({"content": "hello", "tool_calls": 5}, "tool_calls are no list of objects"),
-        ({"content": "hello", "tool_calls": [None]}, "tool_calls are no list of objects"),
+        ({"content": 5}, "'content' that is no text"),
+        ({"content": {"text": "hello"}}, "'content' that is no text"),
+        ({"refusal": True}, "'refusal' that is no text"),
+        ({"content": "hello", "tool_calls": "look_up"}, "'tool_calls' that are no list of objects"),
+        (
+            {"content": "hello", "tool_calls": {"id": "a"}},
+            "'tool_calls' that are no list of objects",
+        ),
+        ({"content": "hello", "tool_calls": 5}, "'tool_calls' that are no list of objects"),
+        ({"content": "hello", "tool_calls": [None]}, "'tool_calls' that are no list of objects"),
     ],
 )
 def test_a_message_of_another_shape_is_no_answer(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from evalcore.analytics.named import query_text, read_rows
-from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule
-from evalcore.gates.sequential import RoundItem, SeenValue
+from evalcore.gates.gate import CaseValue, SequentialRule
+from evalcore.gates.sequential import SeenValue
 from evalcore.model.past import PastRuns
 from evalcore.sql.connection import BoundedConnection, literal_path
-
-if TYPE_CHECKING:
-    from evalcore.analytics.summary import Aggregates
 
 Row = tuple[Any, ...]
 _COLUMNS: Final = {
@@ -150,29 +147,6 @@ def sequential_values(
     values.sort(key=lambda value: value.case_number)
     for _, of_case in groupby(values, key=lambda value: value.case_number):
         yield list(of_case)
-
-
-def read_round(
-    tables: Aggregates, rules: Mapping[int, SequentialRule], iterations: int, iteration: int
-) -> tuple[list[RoundItem], list[SeenValue]]:
-    """Return the items of a round in the order of the plan, and the differences of each case.
-
-    `tables` have this round and those before it; the differences are those of all of them.
-    """
-    numbers = {"iterations": iterations, "round": iteration}
-    rows = read_rows(tables.connection, "round_values", **numbers)
-    items = [RoundItem(*row) for row in rows]
-    if tables.awaits_labels():
-        return items, []
-    compared: list[str] = []
-    kinds = [rule for rule in rules.values() if rule.value in DIFFERENCES]
-    if any(rule.value is CaseValue.DIFFERENCE for rule in kinds):
-        compared = tables.compared_variants()
-        if not compared:
-            kinds = [rule for rule in kinds if rule.value is not CaseValue.DIFFERENCE]
-    if not kinds:
-        return items, []
-    return items, [*chain.from_iterable(sequential_values(tables.connection, kinds, compared))]
 
 
 def executed_iterations(connection: BoundedConnection) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.analytics.gate_tables import executed_iterations, read_round
+from evalcore.analytics.gate_tables import executed_iterations
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
@@ -423,7 +423,7 @@ def _take_rounds(
         with ExitStack() as stack:
             own = parts[: (iteration + 1) * plan.round_shards]
             tables = open_tables(stack, run, manifest, own)
-            gates.add(*read_round(tables, round_rules(run.definition), plan.iterations, iteration))
+            gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
             gates.failed = has_failed(run.definition, tables, repeats=repeats)
 

@@ -18,8 +18,8 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
 from evalcore.model.own_copy import own_copy
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.providers.chat import ChatModel
-from evalcore.targets.options import BuildContext
+from evalcore.providers.chat import PROTOCOLS, ChatModel
+from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
 from evalcore.targets.wrappers import strips_reasoning
@@ -349,7 +349,7 @@ _ENGINE: Final = "engine"
 
 def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
     """Return what stands for a model until the engine is asked."""
-    return ChatModel(Endpoint(_ENGINE, _provider_of(provider, model), ""), model or "")
+    return ChatModel(Endpoint(_ENGINE, provider_of(provider, model), ""), model or "")
 
 
 def complete_in_worker(engine: Engine) -> Complete:
@@ -397,13 +397,6 @@ async def complete_in_engine(
     return chat.read(await complete(request))
 
 
-_PROTOCOLS: Final = ("openai", "anthropic")
-
-
-def _provider_of(provider: str | None, model: str | None) -> str:
-    return provider or ("anthropic" if (model or "").startswith("claude") else "openai")
-
-
 def chat_model_of(
     provider: str | None,
     model: str | None,
@@ -414,10 +407,10 @@ def chat_model_of(
 
     Raise `TargetError` that says which provider or model is not known.
     """
-    name = _provider_of(provider, model)
+    name = provider_of(provider, model)
     entry = providers.get(name)
-    if entry is None and name not in _PROTOCOLS:
-        names = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
+    if entry is None and name not in PROTOCOLS:
+        names = ", ".join(dict.fromkeys([*providers, *PROTOCOLS]))
         hint = "a variant's 'provider' and the suite's own 'targets' are known here"
         raise TargetError("provider", f"unknown provider '{name}'; known: {names} ({hint})")
     kind, options = (name, {}) if entry is None else (entry["kind"], dict(entry["options"]))

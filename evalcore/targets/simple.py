@@ -17,16 +17,14 @@ from evalcore.model.suite import Case
 from evalcore.settings import repository_root
 from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
-from evalcore.targets.work import Answering, Work
+from evalcore.targets.work import Answering, TargetOptions, Work
 from evalcore.trust.files import resolve_inside
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
 
 
-class EchoOptions(BaseModel):
+class EchoOptions(TargetOptions):
     """Options of a target of kind `echo`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt_template: str | None = Field(
         default=None, description="As of models: what a model would be asked is the answer."
@@ -47,10 +45,8 @@ class EchoTarget(Answering):
         return Evidence(output=templated.prompt, metrics=_NO_TIME)
 
 
-class MockOptions(BaseModel):
+class MockOptions(TargetOptions):
     """Options of a target of kind `mock`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     response: str = Field(description="The answer to every case, taken literally.")
     latency_ms: float = Field(
@@ -83,10 +79,8 @@ class MockTarget:
         return self._evidence
 
 
-class FixtureOptions(BaseModel):
+class FixtureOptions(TargetOptions):
     """Options of a target of kind `fixture`: none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FixtureTarget(Answering):
@@ -108,10 +102,8 @@ class FixtureTarget(Answering):
 _KIND: Final = "replay"
 
 
-class ReplayOptions(BaseModel):
+class ReplayOptions(TargetOptions):
     """Options of a target of kind `replay`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     fixtures: str = Field(
         min_length=1, description="JSON lines with the answers, from the suite's folder."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
@@ -18,7 +18,15 @@ from evalcore.model.target import Target
 from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake
-from evalcore.targets.work import Answering, AsksServers, Message, Runnable, Work, prompt_of
+from evalcore.targets.work import (
+    Answering,
+    AsksServers,
+    Message,
+    Runnable,
+    TargetOptions,
+    Work,
+    prompt_of,
+)
 from evalcore.workflow.context import NO_OFFER, EngineServices, Offer, SoulAnswer
 from evalcore.workflow.definition import (
     PARTS,
@@ -181,10 +189,8 @@ def _tool_calls(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
 STEPS: Final = "steps"
 
 
-class WorkflowOptions(BaseModel):
+class WorkflowOptions(TargetOptions):
     """Options of a target of kind `workflow`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     definition: dict[str, Any] = Field(
         description="The workflow: `blocks`, `souls`, `workflow` (entry and transitions), "

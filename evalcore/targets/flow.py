@@ -224,7 +224,12 @@ class FlowTarget(Answering):
             return await self.answered(target, work)
         if callable(flow):
             arguments, keywords = arguments_for(
-                flow, context.arguments(), FLOW_ORDER, FLOW_NAMES, FLOW_MORE
+                flow,
+                context.arguments(),
+                FLOW_ORDER,
+                FLOW_NAMES,
+                FLOW_MORE,
+                keeps_defaults=True,
             )
             returned = await called(_KIND, flow, *arguments, **keywords)
             return await self._executed(returned, context, work, depth + 1)

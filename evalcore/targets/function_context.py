@@ -261,11 +261,14 @@ def arguments_for(
     in_order: Sequence[str],
     names: Mapping[str, str],
     more: Sequence[str] = (),
+    *,
+    keeps_defaults: bool = False,
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call of a function of a suite.
 
     Parameters that `names` has get the value of that name, in any order; the others, and `*rest`,
-    get those `in_order`, unless they have defaults. `**more` gets the values `more` by name.
+    get those `in_order`, with `keeps_defaults` unless they have one. `**more` gets the values
+    `more` by name.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -287,7 +290,8 @@ def arguments_for(
                 waiting = []
         else:
             name = names.get(parameter.name)
-            if name is None and (parameter.default is not parameter.empty or not waiting):
+            has_default = parameter.default is not parameter.empty
+            if name is None and (not waiting or (has_default and keeps_defaults)):
                 skipped = True
                 continue
             value = values[waiting.pop(0) if name is None else name]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers import scorers_table
-from evalcore.gates.table import gates_table
+from evalcore.gates.registry import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.history.columns import columns_table
 from evalcore.sql.columns import result_columns_table

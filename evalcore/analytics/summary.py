@@ -15,7 +15,7 @@ from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
-from evalcore.gates.table import restore_gate
+from evalcore.gates.registry import restore_gate
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
 from evalcore.model.failure import FailedAssertion, Failure

@@ -56,7 +56,7 @@ from evalcore.mistakes.foreign_text import one_line
 from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
-from evalcore.trust.attachments import with_file_texts
+from evalcore.trust.files import with_file_texts
 
 
 class Judge(Declared):

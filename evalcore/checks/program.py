@@ -36,17 +36,19 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError
 from evalcore.model.messages import message_array
 from evalcore.settings import read_settings
-from evalcore.trust.attachments import attached_paths, with_file_texts, with_files
-from evalcore.trust.secret_options import resolved, secret_options, telling_values
-from evalcore.trust.text import last_words, redact, tail_line
-from evalcore.trust.variables import (
+from evalcore.trust.files import attached_paths, with_file_texts, with_files
+from evalcore.trust.secrets import (
     MARK,
     Variables,
     nearest_env_file,
+    resolved,
+    secret_options,
     substituted,
     suite_variables,
+    telling_values,
     variables_from,
 )
+from evalcore.trust.text import last_words, redact, tail_line
 
 MAX_CALLS: Final = 50
 _DEFAULT: Final = "default"

@@ -28,9 +28,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.own_copy import own_copy
 from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
-from evalcore.trust.calls import ForeignError, call_foreign
-from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.local_objects import find_callable
+from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool

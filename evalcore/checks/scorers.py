@@ -45,9 +45,7 @@ from evalcore.model.evidence_path import (
     parse_path,
 )
 from evalcore.model.suite import Case, ScorerSpec
-from evalcore.trust.calls import ForeignError, call_foreign
-from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.local_objects import find_callable
+from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 
 if TYPE_CHECKING:
     from evalcore.checks.base import GradingThread

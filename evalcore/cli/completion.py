@@ -79,7 +79,7 @@ def _baselines(words: CommandWords, start: str) -> Iterator[CompletionItem]:
 
 
 def _gates(_: CommandWords, __: str) -> Iterator[CompletionItem]:
-    from evalcore.gates.table import option_forms
+    from evalcore.gates.registry import option_forms
 
     return _plain(form.partition("=")[0] for form in option_forms().split(", "))
 

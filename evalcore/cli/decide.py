@@ -14,7 +14,7 @@ from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
 from evalcore.formats.single_gate import GateQuestion, read_question, unread_keys
 from evalcore.gates.builtin import CustomGate
-from evalcore.gates.table import GateSyntaxError
+from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.comparison import Difference
 from evalcore.model.gate import GateResult

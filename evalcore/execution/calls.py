@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from math import fsum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -287,14 +287,15 @@ _GUESSED_ANSWER_TOKENS = 500
 _BYTES_PER_TOKEN = 4
 
 
-class Session:
-    """The connections of one event loop, opened with the first call.
+class Calls:
+    """What the calls of all items of a run share; its connections are opened with the first call.
 
     `thread` is where items are graded that would hold up the loop.
     """
 
-    def __init__(self) -> None:
-        self._session: Connections | None = None
+    def __init__(self, context: RunCallContext) -> None:
+        self.context = context
+        self._connections: Connections | None = None
         self._store_fault: StoreError | None = None
         self.thread = GradingThread(HEAVY)
 
@@ -318,26 +319,14 @@ class Session:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._connections is not None:
+            await self._connections.close()
 
     def connections(self) -> Connections:
         """Return the connections, open until `close`."""
-        if self._session is None:
-            self._session = open_session()
-        return self._session
-
-
-class Calls(NamedTuple):
-    """What the calls of all items of a run share."""
-
-    context: RunCallContext
-    session: Session
-
-    @property
-    def refusal(self) -> ProviderError | None:
-        """Why a provider has ended the run; None as long as providers answer."""
-        return self.context.limits.gates.ended_by
+        if self._connections is None:
+            self._connections = open_session()
+        return self._connections
 
 
 class ItemCalls:
@@ -398,8 +387,8 @@ class ItemCalls:
         call = {"iteration": item.iteration, "invocation": invocation}
         asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
         opened.recording = recorder.key_of(request, **call)
-        self._calls.session.raise_store_fault()
-        with self.standing_still(), self._calls.session.noting_store_faults():
+        self._calls.raise_store_fault()
+        with self.standing_still(), self._calls.noting_store_faults():
             recorded = await recorder.find(request, **call, asker=asker)
         if recorded is not None:
             return recorded if recorded.recorded else replace(recorded, recorded=True)
@@ -412,7 +401,7 @@ class ItemCalls:
                 raise  # a run that goes on with another key, or with credit, asks again
             outcome = error
         # A slow store is not the target's time.
-        with self.standing_still(), self._calls.session.noting_store_faults():
+        with self.standing_still(), self._calls.noting_store_faults():
             return await recorder.save(request, outcome, **call, asker=asker)
 
     def _is_of_the_account(self, request: Request, error: ProviderError) -> bool:
@@ -565,7 +554,7 @@ class ItemCalls:
         while True:
             began = time.monotonic()
             try:
-                reply = await send(self._calls.session.connections(), request)
+                reply = await send(self._calls.connections(), request)
             except ProviderError as error:
                 if error.kind == ErrorKind.RATE:
                     window.note(began, time.monotonic(), refused=True)

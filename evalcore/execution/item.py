@@ -38,7 +38,6 @@ from evalcore.model.suite import (
     Case,
     EvidencePolicy,
     Format,
-    ScoreRule,
     SuiteDefinition,
     TruncatedPolicy,
 )
@@ -151,7 +150,7 @@ class RunningItem:
         if self.calls is None or calls is None:
             yield
             return
-        with calls.standing_still(), self.calls.session.noting_store_faults():
+        with calls.standing_still(), self.calls.noting_store_faults():
             yield
 
     def complete(self) -> Complete:
@@ -242,7 +241,7 @@ class ItemRunner:
         if self._inputs.reused is not None:
             self._inputs.reused.forget(item.number)
         if calls is not None:
-            calls.session.raise_store_fault()
+            calls.raise_store_fault()
         return finished
 
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
@@ -279,9 +278,10 @@ class ItemRunner:
         What asks no provider goes on after a refusal.
         """
         item = running.item
-        if running.calls is not None and (refusal := running.calls.refusal) is not None:
-            running.calls.context.limits.gates.left_out = True
-            raise SkippedError(REFUSED, refusal.message)
+        gates = None if running.calls is None else running.calls.context.limits.gates
+        if gates is not None and gates.ended_by is not None:
+            gates.left_out = True
+            raise SkippedError(REFUSED, gates.ended_by.message)
         if self._has_error and self._suite.policy.stop_on_error:
             raise SkippedError("error", "an earlier item was in error (fail_on_error)")
         if self._inputs.decided is not None and self._inputs.decided(item):
@@ -365,25 +365,11 @@ class ItemRunner:
         if (why := self._truncation(evidence)) is not None:  # cut, and so no answer; it is kept
             raise TargetError("truncated", why)
         results = await self._grading.grade(running, evidence)
-        return graded_item(running, evidence, results, self._suite.policy.score_rule)
-
-
-def graded_item(
-    running: RunningItem,
-    evidence: Evidence,
-    results: tuple[AssertionResult, ...],
-    rule: ScoreRule,
-) -> FinishedItem:
-    """Return a completed item with the score and the outcome of its assertions."""
-    finished = FinishedItem(
-        running.item,
-        State.COMPLETED,
-        running.started_us,
-        wall_clock_us(),
-        evidence,
-        attempts=running.calls_made or 1,
-    )
-    return with_results(finished, results, rule)
+        ended, attempts = wall_clock_us(), running.calls_made or 1
+        finished = FinishedItem(
+            running.item, State.COMPLETED, running.started_us, ended, evidence, attempts=attempts
+        )
+        return with_results(finished, results, self._suite.policy.score_rule)
 
 
 def failed_item(running: RunningItem, error: EvalError) -> FinishedItem:
@@ -638,7 +624,7 @@ class ItemGrading:
     def _context_of(self, running: RunningItem) -> CheckContext:
         if running.calls is None:
             return self.context
-        context = replace(self.context, thread=running.calls.session.thread)
+        context = replace(self.context, thread=running.calls.thread)
         if not waits(running.item.case.assertions):
             return context
         if running.workspace is not None:
@@ -670,7 +656,7 @@ class ItemGrading:
 
         context, thread = self.context, None
         if running.calls is not None:
-            running.timer, thread = None, running.calls.session.thread
+            running.timer, thread = None, running.calls.thread
             context = self._asking(context, running.item, running.complete())
         return await score_evidence(
             self._suite.scorers,
@@ -691,7 +677,7 @@ class ItemGrading:
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            thread = None if running.calls is None else running.calls.session.thread
+            thread = None if running.calls is None else running.calls.thread
             context = self._asking(replace(self.context, thread=thread), item, complete)
             return await grade(assertions, evidence, item.case, context)
 

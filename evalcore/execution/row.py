@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from math import fsum
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,7 @@ from evalcore.jsonvalues import storable
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.annotation import AWAITING
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.evidence import UNMEASURED, Evidence, Metrics, with_warnings
 from evalcore.model.exchange import cut_of
 from evalcore.model.measures import COUNTS, is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
@@ -76,14 +77,7 @@ ItemEnd = FinishedItem | FinishedElsewhere
 
 def row_metrics(row: Mapping[str, Any]) -> Metrics:
     """Return what a stored row says was measured."""
-    return Metrics(
-        row["latency_ms"],
-        row["ttft_ms"],
-        row["cost_usd"],
-        row["input_tokens"],
-        row["output_tokens"],
-        **{name: row.get(name) for name in TOKEN_PARTS},
-    )
+    return Metrics(**{field.name: row.get(field.name) for field in fields(Metrics)})
 
 
 def without_evidence(finished: FinishedItem, reason: str) -> FinishedItem:
@@ -239,38 +233,29 @@ def _unpriced(evidence: Evidence | None, results: Sequence[AssertionResult]) -> 
 
 def _item_fields(finished: FinishedItem) -> dict[str, Any]:
     """Return the fields of the item itself; a key that is left out is NULL and need not be read."""
-    item = finished.item
-    case = item.case
+    item, case = finished.item, finished.item.case
     row: dict[str, Any] = {
         "item": item.number,
         "case_id": case.id,
+        "case_group": case.group,
         "variant": item.variant.id,
+        "target": None if item.target is None else item.target.name,
         "iteration": item.iteration,
         "exec_key": item.exec_key,
         "grade_key": item.grade_key,
         "status": finished.status,
+        "outcome": finished.outcome,
+        "score": finished.score,
+        "reason": finished.reason,
+        "error": finished.error,
         "attempts": finished.attempts,
+        "threshold": case.threshold,
         "started_at": finished.started_us,
         "ended_at": finished.ended_us,
         "tags": case.tags,
+        "metadata": case.metadata or None,
     }
-    if case.group is not None:
-        row["case_group"] = case.group
-    if item.target is not None:
-        row["target"] = item.target.name
-    if finished.outcome is not None:
-        row["outcome"] = finished.outcome
-    if finished.score is not None:
-        row["score"] = finished.score
-    if finished.reason is not None:
-        row["reason"] = finished.reason
-    if finished.error is not None:
-        row["error"] = finished.error
-    if case.threshold is not None:
-        row["threshold"] = case.threshold
-    if case.metadata:
-        row["metadata"] = case.metadata
-    return row
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _with_text(result: AssertionResult, evidence: Evidence) -> AssertionResult:
@@ -381,12 +366,12 @@ def with_results(
     threshold, turns = finished.item.case.threshold, finished.item.case.turns
     least = 1.0 if threshold is None else threshold
     aggregation = None if turns is None else turns.aggregation
-    spans = () if finished.evidence is None else finished.evidence.details.get("turns") or ()
-    if turns is not None and 0 < len(spans) < turns.total:
-        results = after_last_turn(results, len(spans))
-    if turns is not None and turns.stops:
-        answered = () if finished.evidence is None else finished.evidence.outputs
-        results = after_failed_turn(results, least, answered)
+    if turns is not None:
+        evidence = finished.evidence or Evidence(None)
+        if 0 < (spans := len(evidence.details.get("turns") or ())) < turns.total:
+            results = after_last_turn(results, spans)
+        if turns.stops:
+            results = after_failed_turn(results, least, evidence.outputs)
     score, outcome = score_item(results, rule, least, aggregation)
     reason = score_reason(results, score, least) if outcome is Outcome.FAILED else None
     for result in results:

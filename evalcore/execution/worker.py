@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import orjson
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.execution.calls import Calls, RunCallContext, Session
+from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner, run_inline
 from evalcore.execution.row import (
     FinishedItem,
@@ -264,8 +264,7 @@ class OpenRun:
         self._progress = progress
         self._observer = observer
         self._closing = closing
-        self._context: RunCallContext | None = None
-        self._session: Session | None = None
+        self._calls: Calls | None = None
         self._queue: deque[_Task] = deque()
         self._running: set[OpenShard] = set()
         self._items: set[asyncio.Task[None]] = set()
@@ -320,7 +319,7 @@ class OpenRun:
     @property
     def limit(self) -> int | None:
         """How many items may run at once; None before one had to wait."""
-        return None if self._context is None else self._context.limits.window.limit
+        return None if self._calls is None else self._calls.context.limits.window.limit
 
     def close(self) -> None:
         """Stop what runs, wait for its end, close connections, return what limits lent."""
@@ -418,15 +417,14 @@ class OpenRun:
 
     async def _prepare(self) -> None:
         async with self._preparing:
-            if self._context is None:
-                self._session = Session()
-                self._context = await self.worker.in_thread(self._make_context)
+            if self._calls is None:
+                self._calls = Calls(await self.worker.in_thread(self._make_context))
 
     def _grow(self) -> None:
         """Let items of the queue begin, as many as may run at once."""
-        if self._context is None or self._reason is not None or self._growth is not None:
+        if self._calls is None or self._reason is not None or self._growth is not None:
             return
-        limits, starts = self._context.limits, 0
+        limits, starts = self._calls.context.limits, 0
         while self._queue and (held_s := limits.gates.held_s) <= 0:
             if len(self._items) >= limits.window.limit:
                 limits.window.note_full()
@@ -461,11 +459,8 @@ class OpenRun:
 
     async def _serve(self, task: _Task) -> None:
         """Run an item and record it."""
-        if self._context is None or self._session is None:
-            raise RuntimeError("an item began before its run was prepared")
         shard, position, item = task
-        calls = Calls(self._context, self._session)
-        finished = await self._runner.run(item, calls)
+        finished = await self._runner.run(item, self._calls)
         self._record(shard, position, finished)
         await self._store_large_blobs(shard)
 
@@ -498,9 +493,9 @@ class OpenRun:
         for shard in self._running:
             if shard.done is not None and not shard.done.done():
                 shard.done.set_exception(error)
-        if self._session is not None and self._context is not None:
-            # The next calls begin without the fault that this session has met.
-            ended, self._session = self._session, Session()
+        if self._calls is not None:
+            # The next calls begin without the fault that these have met.
+            ended, self._calls = self._calls, Calls(self._calls.context)
             self.worker.loop.create_task(ended.close())
 
     def _cancel_items(self) -> None:
@@ -525,8 +520,8 @@ class OpenRun:
             await asyncio.wait(self._items)
         while self._open_calls:  # commits
             await asyncio.sleep(0.01)
-        if self._session is not None:
-            await self._session.close()
+        if self._calls is not None:
+            await self._calls.close()
 
 
 class Worker:

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Text, Weight
 from evalcore.formats.parts.shared_shapes import OPEN
-from evalcore.gates.table import parse_gate
+from evalcore.gates.registry import parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

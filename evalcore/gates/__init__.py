@@ -17,6 +17,6 @@ else:
     def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
             module = import_module(f"evalcore.gates.{'gate' if name == 'Gate' else 'table'}")
-            if name == "Gate" or name in module.GATES:
+            if hasattr(module, name):
                 return getattr(module, name)
         raise AttributeError(f"module 'evalcore.gates' has no attribute {name!r}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from evalcore.errors import ExitCode
 from evalcore.gates.builtin import CustomGate, Errors, GateFunctions
 from evalcore.gates.gate import Gate, unmeasured_items
-from evalcore.gates.table import restore_gate
+from evalcore.gates.registry import restore_gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy

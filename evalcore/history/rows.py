@@ -17,7 +17,7 @@ from evalcore.analytics.summary import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.gates.builtin import CustomGate
 from evalcore.gates.gate import Gate
-from evalcore.gates.table import GATES as GATES_BY_NAME
+from evalcore.gates.registry import GATES as GATES_BY_NAME
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, REVISION, RUNS, HistoryTable
 from evalcore.history.files import FILE_OPTIONS, quoted
 from evalcore.history.fingerprints import run_fingerprints

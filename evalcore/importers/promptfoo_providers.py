@@ -20,7 +20,7 @@ from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.targets.templates import PLACEHOLDER
-from evalcore.trust.secret_options import SecretOption
+from evalcore.trust.secrets import SecretOption
 
 _LONGEST_NAME: Final = 80
 PREFIX: Final = "file://"

@@ -17,7 +17,7 @@ from evalcore.importers.converted import (
 )
 from evalcore.importers.promptfoo_providers import with_prompt
 from evalcore.model.suite import Format
-from evalcore.trust.variables import escaped
+from evalcore.trust.secrets import escaped
 
 _PLACEHOLDER_TARGET: Final = {"name": DEFAULT_TARGET, "provider": "echo"}
 

@@ -10,8 +10,7 @@ from evalcore.errors import TargetError
 from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.trust.calls import in_thread
-from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.imports import ImportPolicy, in_thread
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine

@@ -41,8 +41,7 @@ from evalcore.isolation.protocol import (
     read_json,
 )
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
-from evalcore.trust.process_privacy import hide_process
-from evalcore.trust.watchdog import MARK_NAME, watchdog
+from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 
 _COMMAND: Final = (sys.executable, "-u", "-P", "-m", "evalcore.isolation.worker")
 # Processes beside which further jobs share, and how many jobs share one at most.

@@ -41,8 +41,8 @@ from evalcore.isolation.protocol import (
     read_frame,
     take_pipes,
 )
-from evalcore.trust.calls import text_of_error
-from evalcore.trust.process_privacy import hide_process
+from evalcore.trust.imports import text_of_error
+from evalcore.trust.processes import hide_process
 
 Entry = Callable[[Any, "Engine"], Awaitable[Any]]
 

@@ -33,7 +33,7 @@ from evalcore.pipeline.session import (
     options_of,
     run_item,
 )
-from evalcore.trust.process_privacy import hide_process
+from evalcore.trust.processes import hide_process
 
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd

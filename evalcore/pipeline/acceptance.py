@@ -39,9 +39,8 @@ from evalcore.storage.manifests import (
     signature_damage,
 )
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.addresses import folder_of_store, is_allowed_address
-from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.local_objects import LOCAL
+from evalcore.trust.imports import LOCAL, ImportPolicy
+from evalcore.trust.network import folder_of_store, is_allowed_address
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
 
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"

@@ -11,7 +11,7 @@ from evalcore.analytics.integrity import check_plan, sealed, whole_parts
 from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictError, UsageError
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
-from evalcore.gates.table import restore_gate
+from evalcore.gates.registry import restore_gate
 from evalcore.model.comparison import CLOCK_NOISE_MS, Comparison, Tolerances
 from evalcore.model.gate import GateResult
 from evalcore.model.quarantine import quarantine_of

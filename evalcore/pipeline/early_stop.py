@@ -23,8 +23,8 @@ from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
+from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
-from evalcore.gates.table import GATES, restore_gate
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.mode import HISTORY

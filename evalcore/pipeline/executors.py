@@ -182,7 +182,7 @@ class AloneExecutor:
         self._thread.shutdown()
 
 
-GROUP = "evalcore.runners"
+GROUP = "evalcore.pipeline.executors"
 
 
 class RunnerAwayError(EvalError):

@@ -24,7 +24,7 @@ from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
-from evalcore.trust.process_privacy import hide_process
+from evalcore.trust.processes import hide_process
 
 _COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline")
 _END_S: Final = 5.0

@@ -7,10 +7,9 @@ deleted and the tables of the history are compacted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +23,7 @@ from evalcore.errors import (
     UsageError,
 )
 from evalcore.gates.over_time import PastGate
-from evalcore.gates.table import restore_gate
+from evalcore.gates.registry import restore_gate
 from evalcore.model.code_names import code_identity
 from evalcore.model.identity import (
     METADATA_APART_SINCE,
@@ -36,7 +35,7 @@ from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.past import PastRuns, past_runs_of
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -148,9 +147,6 @@ def _planned_items(
                 yield PlannedItem(item.number, item.exec_key, item.grade_key)
 
 
-_MOST_FILES = 3
-
-
 def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[str]:
     """Yield a sentence for each target that is not what it was in an earlier run, by name."""
     before = earlier.definition
@@ -158,43 +154,11 @@ def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[
         former = before.targets.get(name)
         if former is None:
             continue
-        if _bare_identity(target) != _bare_identity(former):
-            yield f"the definition of target '{name}' changed since run {earlier.run_id}"
-            continue
         names = tuple(target_code(target, DEFAULT_VARIANT))
-        if code_identity(names, definition.code) != code_identity(names, before.code):
-            changed = _changed_files(names, definition, earlier.manifest().created_at)
-            yield (
-                f"the code of target '{name}' changed since run {earlier.run_id}: "
-                f"{changed or 'it names a file that is new or gone'}"
-            )
-
-
-def _bare_identity(target: Target) -> bytes:
-    return target_identity(target, DEFAULT_VARIANT)
-
-
-def _changed_files(names: Iterable[str], definition: SuiteDefinition, since: str) -> str:
-    """Return the files of the code that were written after a time, as far as they fit a line."""
-    from evalcore.trust.code_digests import CodeDigests
-
-    folder = Path(definition.source.folder).resolve()
-    digests, moment = CodeDigests(folder), datetime.fromisoformat(since).timestamp()
-    files = sorted({path for name in names for path in digests.files(name)})
-    changed = [path for path in files if _written_at(path) >= moment]
-    line = ", ".join(
-        str(path.relative_to(folder) if path.is_relative_to(folder) else path)
-        for path in changed[:_MOST_FILES]
-    )
-    more = len(changed) - _MOST_FILES
-    return f"{line} and {more} more" if more > 0 else line
-
-
-def _written_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+        if target_identity(target, DEFAULT_VARIANT) != target_identity(former, DEFAULT_VARIANT):
+            yield f"the definition of target '{name}' changed since run {earlier.run_id}"
+        elif code_identity(names, definition.code) != code_identity(names, before.code):
+            yield f"the code of target '{name}' changed since run {earlier.run_id}"
 
 
 # An execution by the present checks may ask turns that the graded one did not.

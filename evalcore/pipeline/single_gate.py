@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -23,7 +22,7 @@ from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables, PastVariant
+    from evalcore.analytics.past import PastTables
     from evalcore.analytics.summary import Aggregates
 
 
@@ -86,54 +85,23 @@ def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
 
 def _past(question: GateQuestion, policy: Policy) -> PastTables:
     """Return the earlier runs of a question; their work is taken for the same."""
-    from evalcore.analytics.past import PastTables, past_rows
+    from evalcore.analytics.past import PastTables, PastVariant, past_rows
 
-    by_iterations: dict[int, list[tuple[int, GivenRun]]] = {}
-    for number, run in enumerate(question.history, 1):
-        by_iterations.setdefault(run.iterations, []).append((number, run))
     runs, cases = [], []
-    for iterations, numbered in by_iterations.items():
-        joined, columns = _join(numbered, iterations)
-        own = replace(policy, gates=(), iterations=iterations)
-        with _tables(joined, own, None, PastTables(PastRuns())) as tables:
+    for number, run in enumerate(question.history, 1):
+        columns = [PastVariant(number, run.name, variant) for variant in run.variants]
+        # The rows name their variant by its index in the list.
+        rows = tuple(
+            row | {"variant": str(row["item"] // run.iterations % len(columns))} for row in run.rows
+        )
+        own = replace(policy, gates=(), iterations=run.iterations)
+        given = run._replace(variants=tuple(map(str, range(len(columns)))), rows=rows)
+        with _tables(given, own, None, PastTables(PastRuns())) as tables:
             own_runs, own_cases = past_rows(tables.connection, columns)
-            runs += own_runs
-            cases += own_cases
+        runs += own_runs
+        cases += own_cases
     names = tuple(run.name for run in question.history)
-    # A drift is a sum over the runs in their order.
-    runs.sort(key=itemgetter(0))
-    cases.sort(key=itemgetter(0))
     return PastTables(PastRuns(names), runs=tuple(runs), cases=tuple(cases))
-
-
-def _join(
-    numbered: Sequence[tuple[int, GivenRun]], iterations: int
-) -> tuple[GivenRun, list[PastVariant]]:
-    """Return runs of as many iterations as one run, their variants side by side.
-
-    One database for all of them: a database for each would take 20 ms. Each variant is named by
-    its index in the list.
-    """
-    from evalcore.analytics.past import PastVariant
-
-    columns = [
-        PastVariant(number, run.name, variant)
-        for number, run in numbered
-        for variant in run.variants
-    ]
-    rows: list[dict[str, Any]] = []
-    offset = 0
-    for _, run in numbered:
-        for row in run.rows:
-            case_variant, iteration = divmod(row["item"], iterations)
-            case, own = divmod(case_variant, len(run.variants))
-            variant = offset + own
-            item = (case * len(columns) + variant) * iterations + iteration
-            rows.append(row | {"item": item, "variant": str(variant)})
-        offset += len(run.variants)
-    names = tuple(map(str, range(len(columns))))
-    most_cases = max(run.cases for _, run in numbered)
-    return GivenRun("", names, most_cases, iterations, tuple(rows)), columns
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class _Installation:
 
     def _start(self, name: str, log: str, arguments: Sequence[str]) -> _Server:
         """Start a server: it does not hear the terminal's Ctrl-C, and dies with this process."""
-        from evalcore.trust.watchdog import MARK_NAME, watchdog
+        from evalcore.trust.processes import MARK_NAME, watchdog
 
         path = self.state / f"{log}.log"
         with path.open("wb") as output:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.table import parse_gate_options
+from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code
@@ -28,8 +28,8 @@ from evalcore.pipeline.plan import load
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
-from evalcore.trust.addresses import folder_of_store, is_allowed_store
-from evalcore.trust.globs import has_magic, matching_files
+from evalcore.trust.files import has_magic, matching_files
+from evalcore.trust.network import folder_of_store, is_allowed_store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -44,7 +44,7 @@ _SEND_S: Final = 5.0
 
 
 class PrefectRunner:
-    """Executes and finishes planned runs through Prefect (`evalcore.runners.Runner`)."""
+    """Executes and finishes planned runs through Prefect (`evalcore.pipeline.executors.Runner`)."""
 
     def __init__(self) -> None:
         self._executions: dict[str, FlowExecution] = {}

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from evalcore.errors import UsageError
-from evalcore.trust.watchdog import MARK_NAME, watchdog
+from evalcore.trust.processes import MARK_NAME, watchdog
 
 # For this process and the server that it may start; what the user set stays. The batches let the
 # server record two to three times as many task runs.

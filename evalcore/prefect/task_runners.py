@@ -35,8 +35,7 @@ from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, run_terms
 from evalcore.prefect.parameters import RunnerChoice, RunnerKind, require_installed
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.process_privacy import hide_process
-from evalcore.trust.watchdog import MARK_NAME, watchdog
+from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
@@ -46,7 +45,7 @@ _START_S: Final = 180.0
 _END_S: Final = 2.0
 # Dask's own program, whose memory and environment other programs cannot read.
 _DASK_WORKERS: Final = (
-    "from evalcore.trust.process_privacy import hide_process; hide_process(); "
+    "from evalcore.trust.processes import hide_process; hide_process(); "
     "from distributed.cli.dask_worker import main; main()"
 )
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes

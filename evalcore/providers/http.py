@@ -21,8 +21,7 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.failures import failed
 from evalcore.providers.registry import open_session
 from evalcore.providers.transport import Received, Sent, exchange, json_body
-from evalcore.trust.addresses import is_allowed_address, is_public
-from evalcore.trust.network import proxy_for
+from evalcore.trust.network import is_allowed_address, is_public, proxy_for
 
 if TYPE_CHECKING:
     import aiohttp

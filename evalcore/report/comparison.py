@@ -355,7 +355,7 @@ def word_difference(was: str, now: str) -> WordDifference:
     before, after = (each[:_MOST_WORDS] for each in words)
     bare_before, bare_after = (tuple(word.strip() for word in each) for each in (before, after))
     matcher = SequenceMatcher(None, bare_before, bare_after)
-    pieces = tuple(_merged(_pieces(matcher, before, after)))
+    pieces = tuple(_pieces(matcher, before, after))
     return WordDifference(pieces, matcher.ratio(), max(map(len, words)) <= _MOST_WORDS)
 
 
@@ -380,16 +380,3 @@ def _pieces(
             yield Piece(REMOVED, "".join(before[start:stop]))
         if new_stop > new_start:
             yield Piece(ADDED, "".join(after[new_start:new_stop]))
-
-
-def _merged(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    last: Piece | None = None
-    for piece in pieces:
-        if last is not None and last.kind == piece.kind:
-            last = Piece(last.kind, last.text + piece.text)
-            continue
-        if last is not None:
-            yield last
-        last = piece
-    if last is not None:
-        yield last

@@ -619,7 +619,7 @@ class ProgramTool(WaitingTool):
         timeout_s = max(1, values["timeout"])
         ended = await run_command(self._words(values), cwd=run.folder, timeout_s=timeout_s)
         if ended.timed_out:
-            message = f"{self.name}: it took longer than {values['timeout']} s"
+            message = f"{self.name}: it took longer than {values['timeout']} s (timeout)"
             raise ToolError("TimeoutError", message)
         if ended.exit_code:
             tail = last_words(ended.stderr.decode(errors="replace"))

@@ -62,7 +62,7 @@ def is_caught(error: BaseException, names: Iterable[str]) -> bool:
 
 def _raised(error: BaseException) -> BaseException:
     """Return the exception of a function of the suite, of the error that reports it."""
-    from evalcore.trust.calls import ForeignError
+    from evalcore.trust.imports import ForeignError
 
     if isinstance(error, ForeignError) and error.__cause__ is not None:
         return error.__cause__

@@ -16,22 +16,26 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.statements import MistakeCollector, OpenPrefix, ScriptPart, read_shape
-from evalcore.trust.literal_secrets import literals_of_target
-from evalcore.trust.process_privacy import hide_process
-from evalcore.trust.secret_options import telling_values
+from evalcore.trust.processes import hide_process
+from evalcore.trust.secrets import literals_of_target, telling_values
 
 if TYPE_CHECKING:
     import asyncio
 
 
 MCP: Final = "mcp:"
+_CALL_S: Final = 300.0
 EXTRA: Final = "tools of MCP servers need the extra 'mcp': pip install 'evalcore-pipeline[mcp]'"
 
 
 class McpServer(ScriptPart):
-    """A server; with `auto_import_scope: shared` all its tools can be called."""
+    """A server; with `auto_import_scope: shared` all its tools can be called.
+
+    A call of a tool may take `timeout_seconds`.
+    """
 
     auto_import_scope: Literal["none", "shared", "chat"] = "none"
+    timeout_seconds: float = Field(_CALL_S, gt=0)
 
 
 class StdioServer(McpServer):
@@ -145,7 +149,6 @@ def _check_secrets(values: Mapping[Any, Any], loc: Loc, mistakes: MistakeCollect
 
 # As long as imports of code may take: a server is another program, that may have to be downloaded.
 _CONNECT_S: Final = 120.0
-_CALL_S: Final = 300.0
 
 
 class McpServers:
@@ -166,11 +169,12 @@ class McpServers:
         import asyncio
 
         client = await self._client(server)
+        limit_s = self._servers[server].get("timeout_seconds", _CALL_S)
         try:
-            async with asyncio.timeout(_CALL_S):
+            async with asyncio.timeout(limit_s):
                 result = await client.call_tool(tool, dict(params))
         except TimeoutError as error:
-            message = f"{server}/{tool}: no answer within {_CALL_S:g} s"
+            message = f"{server}/{tool}: no answer within {limit_s:g} s (timeout_seconds)"
             raise ToolError("TimeoutError", message) from error
         except Exception as error:
             # The SDK's own kinds of failures, and what the transport raises.

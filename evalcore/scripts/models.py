@@ -26,7 +26,7 @@ from evalcore.scripts.iteration import (
 )
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
-from evalcore.trust.literal_secrets import literals_of_target
+from evalcore.trust.secrets import literals_of_target
 
 VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""

@@ -35,7 +35,7 @@ from evalcore.mistakes.wording import describe, known_names, suggest
 from evalcore.patterns.bounded import PythonPattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
-from evalcore.trust.calls import in_thread
+from evalcore.trust.imports import in_thread
 
 
 class MistakeCollector(Protocol):

@@ -128,7 +128,7 @@ class PythonTool(WaitingTool):
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the function returns; `ForeignError` if it raises."""
-        from evalcore.trust.calls import call_foreign
+        from evalcore.trust.imports import call_foreign
 
         function, names = self._load(run.imports)
         if names is not None:

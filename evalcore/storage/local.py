@@ -237,8 +237,8 @@ class LocalStore:
             lock.acquire()
         except Timeout:
             raise StoreError(
-                f"{key}: cannot write in {self._root}: its lock {path} has been held for "
-                f"{self._lock_wait_s:g} s by {_describe_holder(path)}"
+                f"{key}: cannot write in {self._root}: another process has held its lock {path} "
+                f"for {self._lock_wait_s:g} s (`fuser {path}` names it); nothing was written"
             ) from None
         try:
             yield
@@ -280,39 +280,6 @@ class LocalStore:
             raise self._failed(key, "list", error) from error
         modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
         return ObjectInfo(key, status.st_size, modified_at)
-
-
-def _describe_holder(path: Path) -> str:
-    """Return which process holds the lock of a file, and what ends that."""
-    import psutil
-
-    number = _lock_holder(path)
-    if number is None:
-        return "a process that the system does not name; nothing was written"
-    name, state = "unknown", None
-    with suppress(psutil.Error):
-        process = psutil.Process(number)
-        name, state = process.name(), process.status()
-    if state in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}:
-        return (
-            f"process {number} ({name}), which is stopped: `kill -CONT {number}` lets it go on, "
-            f"`kill -KILL {number}` ends it"
-        )
-    return f"process {number} ({name}); nothing was written"
-
-
-def _lock_holder(path: Path) -> int | None:
-    """Return the id of the process that has locked the file, as Linux lists it."""
-    with suppress(OSError):
-        status = path.stat()
-        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        for line in Path("/proc/locks").read_text("ascii").splitlines():
-            # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`; a line with `->` waits.
-            fields = line.split()
-            if len(fields) > 5 and fields[1] != "->" and fields[5] == device:
-                # 0 or less: a process of another container.
-                return max(int(fields[4]), 0) or None
-    return None
 
 
 _hashing = partial(hashlib.blake2b, digest_size=16)

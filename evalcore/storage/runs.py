@@ -45,7 +45,7 @@ from evalcore.storage.layout import (
 from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_manifest
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
-from evalcore.trust.variables import suite_variables
+from evalcore.trust.secrets import suite_variables
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -447,7 +447,7 @@ class RunFigures(NamedTuple):
     """Score and pass rate from 0 to 1, the cost of the items; None where it was not measured.
 
     `interval` has the ends of the pass rate's 95 % interval, as the report has it: the variants of
-    a case are one unit. Manifests of earlier versions do not have it (`read_interval`).
+    a case are one unit.
     """
 
     score: float | None = None
@@ -459,32 +459,26 @@ class RunFigures(NamedTuple):
 def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
     """Return the figures of a completed run.
 
-    Manifests of earlier versions do not have them: then the head of the report does. Without a
-    report that can be read nothing is known.
+    Manifests of version 0.1 do not have them: then the head of the report does. Without a report
+    that can be read nothing is known.
     """
-    facts = manifest.execution
-    if "pass_rate" in facts:
-        score, rate, cost = (
-            _number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd")
-        )
-        return RunFigures(score, rate, cost, _ends(facts.get("pass_rate_interval")))
-    try:
-        head = read_head(run)
-        summary = head["summary"]
-        figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
-    except (StoreError, ValueError, LookupError, TypeError, OSError):
-        return RunFigures()
-    score, rate, cost = map(_number, figures)
+    facts: Mapping[str, Any] = manifest.execution
+    with suppress(StoreError, ValueError, LookupError, TypeError, OSError):
+        if "pass_rate" not in facts:
+            report = read_head(run)
+            summary = report["summary"]
+            ends = summary.get("intervals", {}).get("pass_rate", {})
+            facts = {
+                "score": report["score"],
+                "pass_rate": summary["pass_rate"],
+                "cost_usd": summary["total_cost_usd"],
+                "pass_rate_interval": [ends.get("low"), ends.get("high")],
+            }
+    score, rate, cost = (_number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd"))
+    match facts.get("pass_rate_interval"):
+        case [float() | int() as low, float() | int() as high]:
+            return RunFigures(score, rate, cost, (low, high))
     return RunFigures(score, rate, cost)
-
-
-def read_interval(run: StoredRun) -> tuple[float, float] | None:
-    """Return the ends of the pass rate's interval from the head of a completed run's report."""
-    try:
-        entry = read_head(run)["summary"]["intervals"]["pass_rate"]
-        return _ends([entry["low"], entry["high"]])
-    except (StoreError, ValueError, LookupError, TypeError, OSError):
-        return None
 
 
 def read_awaited(run: StoredRun) -> AwaitedLabels | None:
@@ -505,14 +499,6 @@ def read_head(run: StoredRun) -> Any:
         with path.open("rb") as file:
             line = file.readline()
     return orjson.loads(line.rstrip().removesuffix(_HEAD_END) + b"}")
-
-
-def _ends(value: Any) -> tuple[float, float] | None:
-    match value:
-        case [float() | int() as low, float() | int() as high]:
-            return low, high
-        case _:
-            return None
 
 
 def _number(value: Any) -> float | None:

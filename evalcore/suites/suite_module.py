@@ -16,8 +16,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.importable_names import with_importable_names
-from evalcore.trust.calls import text_of_error
-from evalcore.trust.imports import ImportPolicy, root_modules
+from evalcore.trust.imports import ImportPolicy, root_modules, text_of_error
 
 SUFFIX: Final = ".py"
 _SUITES: Final = "suites"

@@ -23,7 +23,7 @@ from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
 from evalcore.targets.wrappers import strips_reasoning
-from evalcore.trust.calls import ForeignError, call_foreign
+from evalcore.trust.imports import ForeignError, call_foreign
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine

@@ -29,7 +29,7 @@ from evalcore.targets.answers import (
     with_primary,
 )
 from evalcore.targets.function_context import FlowContext, arguments_for
-from evalcore.trust.calls import ForeignError, call_foreign
+from evalcore.trust.imports import ForeignError, call_foreign
 from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
 from evalcore.workflow.definition import BlockCondition
 from evalcore.workflow.events import (

@@ -12,13 +12,15 @@ from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.settings import read_settings
 from evalcore.targets.templates import PLACEHOLDER
-from evalcore.trust.secret_options import (
+from evalcore.trust.secrets import (
+    Variables,
     address_values,
     known_addresses,
+    nearest_env_file,
     resolved,
+    variables_from,
     without_secrets,
 )
-from evalcore.trust.variables import Variables, nearest_env_file, variables_from
 
 ENVIRONMENT: Final = (
     "OPENAI_API_KEY",

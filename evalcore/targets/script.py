@@ -37,7 +37,11 @@ from evalcore.targets.options import (
 )
 from evalcore.targets.registry import first_mistake
 from evalcore.targets.work import Work
+<<<<<<< HEAD
 from evalcore.trust.secret_options import telling_values
+=======
+from evalcore.trust.secrets import nearest_env_file, telling_values, variables_from
+>>>>>>> main
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
@@ -218,7 +222,7 @@ def _target_error(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
-    from evalcore.trust.calls import ForeignError
+    from evalcore.trust.imports import ForeignError
 
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):

@@ -17,7 +17,7 @@ from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, Endpoint, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.target import Variant
-from evalcore.trust.attachments import with_file_texts
+from evalcore.trust.files import with_file_texts
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ class PersonaProvider:
         `TargetError`s as the provider does.
         """
         if soul.provider is None and work.mode not in KEYLESS_MODES and not self._configured:
-            raise NoExecutorError
+            raise NoExecutorError("not_executable", "no provider is configured")
         provider, runnable = self._runnable(soul, offer)
         _check_key(provider, runnable, soul, work.mode)
         conversation = tuple(messages)
@@ -276,7 +276,7 @@ class WorkflowTarget(Answering):
                 None if evidence is None else Fixtures(evidence.outputs, evidence.block_metrics),
             )
         except NoExecutorError as error:
-            raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
+            raise NoExecutorError("not_executable", NO_EXECUTOR.format(id=work.case.id)) from error
         except WorkflowError as error:
             if services.steps is None:
                 raise
@@ -385,7 +385,7 @@ class ReplayedBlock(WorkflowTarget):
         try:
             replay = await replay_block(self.definition, block_id, values, self.services(work))
         except NoExecutorError as error:
-            raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
+            raise NoExecutorError("not_executable", NO_EXECUTOR.format(id=work.case.id)) from error
         took_ms = round((time.perf_counter() - started) * 1000, 1)
         details: dict[str, Any] = {
             HANDLE_OUTPUTS: {

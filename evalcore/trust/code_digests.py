@@ -20,9 +20,8 @@ import orjson
 
 from evalcore.errors import EvalError
 from evalcore.model.code_names import COMMAND, FILE, PYTHON
-from evalcore.trust.calls import is_installed_file
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.imports import locate
+from evalcore.trust.imports import is_installed_file, locate
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

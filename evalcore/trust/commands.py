@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from evalcore.trust.machine_faults import told_as_fault, unwritable, waited_out
-from evalcore.trust.process_privacy import hide_process
-from evalcore.trust.watchdog import MARK_NAME, watchdog
+from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 
 NOT_FOUND: Final = 127
 NOT_STARTED: Final = 126
@@ -61,8 +60,7 @@ async def run_command(
     it, so it may leave it unread and open `/dev/stdin`. It runs in a session of its own: after
     `timeout_s` or on cancellation the whole process group gets SIGTERM and soon SIGKILL; processes
     of the group that outlive the program are killed as well. (A descendant that makes a
-    session of its own escapes that, and is not waited for; it ends with this process, also when
-    that is killed.) Of each of the two outputs at most
+    session of its own escapes that, and is not waited for.) Of each of the two outputs at most
     `output_limit` bytes are kept: the beginning of stdout, the end of stderr. `memory_limit`
     bounds the address space of each process in bytes. The program cannot read this process's
     environment or memory. A program that cannot be started is a result

@@ -1,23 +1,130 @@
-"""What the environment says of proxies and certificates, for all that this process asks."""
+"""Which addresses may be asked, and what the environment says of proxies and certificates."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-import urllib.request
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from evalcore.errors import SettingsError
+from evalcore.trust.secrets import REFERENCE
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
 _PORTS: Final = {"http": 80, "https": 443}
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_DOTS: Final = frozenset({".", ".."})
+
+
+def is_allowed_address(address: str, allowed: Iterable[str]) -> bool:
+    """Whether a web address lies at or below one of those allowed.
+
+    One that begins with `${{ NAME }}`, without a default, is what this process's own environment
+    says, as long as nothing but a path follows.
+    """
+    reference = REFERENCE.match(address)
+    if reference is not None and reference[2] is None:
+        rest = address[reference.end() :]
+        return not rest or (rest.startswith("/") and _is_plain_path(rest))
+    return any(_is_below(address, base) for base in allowed)
+
+
+def _is_below(address: str, base: str) -> bool:
+    try:
+        split, other = urlsplit(address.strip()), urlsplit(base.strip())
+        same = _origin(split) == _origin(other)
+    except ValueError:
+        return False
+    if not same or "@" in split.netloc or "{" in split.netloc or "\\" in address:
+        return False
+    return _is_plain_path(split.path) and _starts_with(split.path, other.path)
+
+
+def _origin(split: SplitResult) -> tuple[str, str | None, int | None]:
+    scheme = split.scheme.lower()
+    if scheme not in _PORTS or not split.hostname:
+        raise ValueError("no web address")
+    return scheme, split.hostname, split.port or _PORTS[scheme]
+
+
+def _is_plain_path(path: str) -> bool:
+    """Whether no part of a path means another folder, in any spelling."""
+    parts = re.split(r"[/\\]", unquote(unquote(path.partition("?")[0])))
+    return _DOTS.isdisjoint(parts)
+
+
+def _starts_with(path: str, base: str) -> bool:
+    prefix = base.strip("/")
+    return not prefix or f"{path.strip('/')}/".startswith(f"{prefix}/")
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the internet: not of this machine, network or a group.
+
+    An IPv6 address that leads to an IPv4 address is what that one is.
+    """
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        inner = ip.ipv4_mapped or ip.sixtofour or (last if ip in _NAT64 else None)
+        if ip.is_site_local or ip.teredo is not None:
+            return False
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast
+
+
+def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:
+    """Whether a store's address is one of those allowed, or lies below one.
+
+    Folders are compared as the file system resolves them, `s3://` addresses part by part.
+    """
+    where = _store(address)
+    return where is not None and any(
+        base is not None and base[:2] == where[:2] and where[2][: len(base[2])] == base[2]
+        for base in map(_store, allowed)
+    )
+
+
+def folder_of_store(address: str) -> Path | None:
+    """Return the folder that a store's address names, resolved; None for any other address."""
+    store = _store(address)
+    return Path(*store[2]) if store is not None and store[0] == "file" else None
+
+
+def _store(address: str) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return kind, bucket and path of a store; None for what is no plain address."""
+    if not address.strip() or "\0" in address:
+        return None
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme.lower() == "s3":
+        bucket, _, prefix = rest.partition("/")
+        parts = tuple(prefix.strip("/").split("/")) if prefix.strip("/") else ()
+        strange = any(not part or part in _DOTS for part in parts)
+        return None if strange or re.search(r"[\\?#@%\s]", rest) else ("s3", bucket, parts)
+    if separator and scheme.lower() != "file":
+        return None
+    if separator:
+        split = urlsplit(address)
+        if split.netloc not in {"", "localhost"} or split.query or split.fragment:
+            return None
+        path = Path(unquote(split.path))
+        if not path.is_absolute() or "\0" in str(path):
+            return None
+    else:
+        path = Path(address).expanduser()
+    return "file", "", path.resolve().parts
+
+
+CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class Proxy(NamedTuple):
@@ -43,6 +150,8 @@ def proxy_for(url: str) -> Proxy | None:
     Raises `SettingsError` for a proxy that is no address of HTTP. aiohttp's own way would also
     send what `.netrc` says of the host.
     """
+    import urllib.request
+
     parts = urlsplit(url)
     host, scheme = parts.hostname or "", parts.scheme
     if is_local(host) or _is_excluded(host, parts.port or _PORTS.get(scheme, 0)):
@@ -69,6 +178,8 @@ def proxy_for(url: str) -> Proxy | None:
 
 def _is_excluded(host: str, port: int) -> bool:
     """Whether NO_PROXY has the host: by name, domain, `host:port`, network, or `*`."""
+    import urllib.request
+
     written = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     entries = written.replace(",", " ").lower().split()
     if not entries:

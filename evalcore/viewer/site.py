@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 from fastapi import Depends, Request
 
 from evalcore.errors import EvalError, UsageError
-from evalcore.storage.layout import NameKey, RunKeys
-from evalcore.storage.runs import StoredRun, read_interval
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.annotation_queues import AnnotationQueues
-from evalcore.viewer.catalogue import Catalogue, RunEntry
+from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.history_sync import HistorySync
 from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.opened_comparisons import OpenedComparisons
@@ -39,7 +37,6 @@ _NEEDED_BY_PAGES: Final = (
 )
 _MOST_OVERVIEWS: Final = 64
 _MOST_HISTORIES: Final = 4
-_MOST_INTERVALS: Final = 1_000
 
 
 class _OpenHistory:
@@ -81,9 +78,6 @@ class Site:
     datasets: SharedDatasets = field(init=False)
     syncing: HistorySync = field(init=False)
     _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
-    _intervals: Recent[tuple[float, float] | None] = field(
-        default_factory=lambda: Recent(_MOST_INTERVALS), init=False
-    )
     _overviews: Recent[SuiteOverview] = field(
         default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
     )
@@ -152,16 +146,6 @@ class Site:
         if not self.syncing.update():
             return latest_runs(store)  # it lacks some, so it is not kept
         return self._latest.get(version, lambda: latest_runs(store))
-
-    def pass_interval(self, entry: RunEntry) -> tuple[float, float] | None:
-        """Return the ends of the interval of a run's pass rate; None if it has none."""
-        figures, manifest = entry.figures, entry.manifest
-        if manifest is None or figures.pass_rate is None:
-            return None
-        if "pass_rate_interval" in manifest.execution:
-            return figures.interval
-        run = StoredRun(self.store, RunKeys(NameKey(entry.suite_key), entry.id))
-        return self._intervals.get((entry.id, manifest.ended_at), lambda: read_interval(run))
 
     def overview(self, suite: str) -> SuiteOverview:
         """Return how a suite (by the key of its name) went over its runs that have ended."""

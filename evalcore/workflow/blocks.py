@@ -13,8 +13,7 @@ from pydantic import Discriminator, Field, Tag
 from evalcore.declared.types import Listed, NonEmpty, Seconds, Text
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.mistakes.wording import nearest, suggest
-from evalcore.trust.literal_secrets import literal_secrets
-from evalcore.trust.variables import MARK, substituted
+from evalcore.trust.secrets import MARK, literal_secrets, substituted
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (

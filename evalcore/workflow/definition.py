@@ -103,13 +103,6 @@ class Caps(WorkflowPart):
 
 
 SHARED: Final = ("shared_memory.", "metadata.")
-_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "string": str,
-    "number": (int, float),
-    "boolean": bool,
-    "json": dict,
-    "array": list,
-}
 
 
 class BlockCondition(WorkflowPart):
@@ -135,15 +128,6 @@ class WorkflowInput(WorkflowPart):
     default: Any = None
     description: str | None = None
     sensitive: bool = False
-
-    @model_validator(mode="after")
-    def _check_default(self) -> WorkflowInput:
-        if self.default is None or self.type is None:
-            return self
-        is_flag = isinstance(self.default, bool) and self.type != "boolean"
-        if is_flag or not isinstance(self.default, _TYPES[self.type]):
-            raise ValueError(f"the default is not of the type '{self.type}'")
-        return self
 
 
 class InterfaceInput(WorkflowPart):

@@ -94,7 +94,7 @@ class WorkflowExecution:
         self.meters = (*self.meters, Meter(caps))
         limit_s = None if caps.warns else caps.max_duration_seconds
         message = f"max_duration_seconds: no output within {limit_s or 0:g} s"
-        async with _within(limit_s, WorkflowError(message, "limit")):
+        async with _within(limit_s, WorkflowError("limit", message)):
             return await self._run()
 
     async def _run(self) -> Any:
@@ -106,7 +106,9 @@ class WorkflowExecution:
             if len(trail) >= bound:
                 way = " → ".join(trail[-_TRAIL:])
                 message = f"the workflow did not end within {bound} blocks; it goes round: … {way}"
-                raise WorkflowError(f"{message}. Make a loop that ends of it ('type: loop')")
+                raise WorkflowError(
+                    "workflow", f"{message}. Make a loop that ends of it ('type: loop')"
+                )
             trail.append(current)
             current, last = await self._advance(self._block(current), last)
         primary = self.definition.primary_output
@@ -115,7 +117,7 @@ class WorkflowExecution:
         output = self.state.find(primary)
         if output is MISSING:
             message = f"primary_output: there is no '{primary}'; {self.state.known_names()}"
-            raise WorkflowError(message)
+            raise WorkflowError("workflow", message)
         return output
 
     async def _advance(self, block: Block, last: Any) -> tuple[str | None, Any]:
@@ -130,7 +132,7 @@ class WorkflowExecution:
             await self._failed(block, error)
             if target is None:
                 kind = "timeout" if error.kind == "timeout" else "workflow"
-                raise WorkflowError(f"block '{path}': {error}", kind) from error
+                raise WorkflowError(kind, f"block '{path}': {error}") from error
             await self.log.add(EventType.ROUTE_TAKEN, path, to=target, by="error")
             return target, last
         to, by = route.to, route.by
@@ -150,7 +152,7 @@ class WorkflowExecution:
     def _block(self, name: str) -> Block:
         block = self.definition.blocks.get(name)
         if block is None:
-            raise WorkflowError(f"there is no block '{name}'")
+            raise WorkflowError("workflow", f"there is no block '{name}'")
         return block
 
     async def _run_inner(self, name: str) -> tuple[Any, str | None]:

@@ -34,23 +34,9 @@ class BlockError(KindError):
 class WorkflowError(TargetError):
     """A workflow ended without an output: a block failed and no `error_route` took over."""
 
-    def __init__(self, message: str, kind: str = "workflow") -> None:
-        super().__init__(kind, message)
-
-    def __reduce__(self) -> tuple[type[WorkflowError], tuple[str, str]]:
-        """Survive pickling."""
-        return type(self), (self.message, self.kind)
-
 
 class NoExecutorError(TargetError):
     """A block needs a model, and no provider is configured."""
-
-    def __init__(self, message: str = "no provider is configured") -> None:
-        super().__init__("not_executable", message)
-
-    def __reduce__(self) -> tuple[type[NoExecutorError], tuple[str]]:
-        """Survive pickling."""
-        return type(self), (self.message,)
 
 
 class EventType(StrEnum):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.errors import EvalError
 from evalcore.jsonvalues import parse_storable
 from evalcore.settings import read_settings
-from evalcore.trust import confinement
-from evalcore.trust.confinement import can_confine
 from evalcore.trust.text import last_words
+from evalcore.workflow import confinement
+from evalcore.workflow.confinement import can_confine
 from evalcore.workflow.events import BlockError
 
 if TYPE_CHECKING:

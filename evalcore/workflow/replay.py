@@ -37,16 +37,16 @@ async def replay_block(
     """
     block = definition.blocks.get(block_id)
     if block is None:
-        raise WorkflowError(f"the workflow has no block '{block_id}'")
+        raise WorkflowError("workflow", f"the workflow has no block '{block_id}'")
     if lacking := _handles_without_value(block, inputs):
-        raise WorkflowError(f"block '{block_id}': {lacking}")
+        raise WorkflowError("workflow", f"block '{block_id}': {lacking}")
     execution = WorkflowExecution(
         definition, services, _state(block, inputs), EventLog(services.store)
     )
     try:
         value = await execution.run_block(_frozen(block))
     except BlockError as error:
-        raise WorkflowError(f"block '{block_id}': {error}") from error
+        raise WorkflowError("workflow", f"block '{block_id}': {error}") from error
     outputs = block_outputs(block, value, execution.state.outputs)
     return BlockReplay(value, outputs, tuple(execution.calls))
 

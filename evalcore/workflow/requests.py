@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.redaction.names import SECRET_HEADER
 from evalcore.settings import read_settings
-from evalcore.trust.variables import MARK, REFERENCE, substituted, suite_variables
+from evalcore.trust.secrets import MARK, REFERENCE, substituted, suite_variables
 from evalcore.workflow.context import EngineServices
 from evalcore.workflow.events import BlockError
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.trust.machine_faults import told_as_fault
-from evalcore.trust.watchdog import MARK_NAME, watchdog
+from evalcore.trust.processes import MARK_NAME, watchdog
 
 OTHER_FOLDER: Final = "EVALCORE_WORKSPACES chooses another folder"
 _OWNER: Final = "owner"

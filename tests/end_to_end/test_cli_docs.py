@@ -19,7 +19,7 @@ from evalcore.cli.main import cli
 from evalcore.formats.parts import shared_shapes as shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
 from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
-from evalcore.gates.table import gates_table
+from evalcore.gates.registry import gates_table
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model, targets_table
 from evalcore.workflow.reading import blocks_table

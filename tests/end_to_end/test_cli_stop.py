@@ -10,10 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.support.shell import Json, comparable, evalcore, start
+from tests.support.shell import Ended, Json, comparable, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
 
@@ -48,11 +49,10 @@ assertions: [{type: icontains, value: ' is '}]
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A suite of `ITEMS` cases; a seventh of them fail."""
-    (tmp_path / "slow_target.py").write_text(SLOW, "utf-8")
-    (tmp_path / "suite.eval.yaml").write_text(SUITE, "utf-8")
+def write_suite(folder: Path) -> Path:
+    """Write a suite of `ITEMS` cases; a seventh of them fail."""
+    (folder / "slow_target.py").write_text(SLOW, "utf-8")
+    (folder / "suite.eval.yaml").write_text(SUITE, "utf-8")
     lines = [
         {
             "id": f"case-{number:04}",
@@ -65,8 +65,31 @@ def folder(tmp_path: Path) -> Path:
         for number in range(ITEMS)
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "cases.jsonl").write_text(text, "utf-8")
-    return tmp_path
+    (folder / "cases.jsonl").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_suite(tmp_path)
+
+
+class Whole(NamedTuple):
+    """A run that nothing disturbed."""
+
+    folder: Path
+    ended: Ended
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    folder = write_suite(tmp_path_factory.mktemp("whole"))
+    open_gate(folder)
+    return Whole(folder, run(folder, "suite.eval.yaml"))
+
+
+def run(folder: Path, *arguments: str) -> Ended:
+    return evalcore("run", "--json", *arguments, store=folder / "store", cwd=folder)
 
 
 def is_held(folder: Path) -> bool:
@@ -77,12 +100,6 @@ def is_held(folder: Path) -> bool:
 def open_gate(folder: Path) -> None:
     """Let all calls go on, those of the runs to come, too."""
     (folder / "gate").touch()
-
-
-def run_whole(folder: Path) -> Json:
-    """Run the suite without being disturbed, in a store of its own."""
-    ended = evalcore("run", "--json", "suite.eval.yaml", store=folder / "whole", cwd=folder)
-    return comparable(ended.report)
 
 
 def calls(folder: Path) -> Counter[str]:
@@ -124,86 +141,63 @@ def start_and_commit_one_shard(folder: Path) -> tuple[subprocess.Popen[bytes], P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_a_stopped_run_names_the_command_that_goes_on(number: signal.Signals, folder: Path) -> None:
+def test_a_stopped_run_names_the_command_that_goes_on_to_the_undisturbed_report(
+    number: signal.Signals, folder: Path, whole: Whole
+) -> None:
     process, out = start_and_commit_one_shard(folder)
     process.send_signal(number)
     assert process.wait(60) == 4
-    run = only_run(folder / "store")
-    assert run["state"] == "cancelled"
+    stopped = only_run(folder / "store")
+    assert stopped["state"] == "cancelled"
     said = out.read_text()
-    assert f"evalcore run --resume {run['id']}" in said
+    assert f"evalcore run --resume {stopped['id']}" in said
     assert "Traceback" not in said
+    if number is signal.SIGINT:
+        open_gate(folder)
+        resumed = run(folder, "--resume", stopped["id"])
+        assert comparable(resumed.report) == comparable(whole.ended.report)
+        assert resumed.report["run"]["id"] == stopped["id"]
 
 
-@pytest.mark.slow
-def test_a_stopped_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
-    process, _ = start_and_commit_one_shard(folder)
-    process.send_signal(signal.SIGINT)
-    process.wait(60)
-    run = only_run(folder / "store")
-    open_gate(folder)
-    resumed = evalcore("run", "--resume", run["id"], "--json", store=folder / "store", cwd=folder)
-    (folder / "calls.txt").rename(folder / "calls-of-the-resumed.txt")
-    assert comparable(resumed.report) == run_whole(folder)
-    assert resumed.report["run"]["id"] == run["id"]
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
+def test_a_killed_run_is_resumed_without_its_suite_to_the_undisturbed_report(
+    folder: Path, whole: Whole
+) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(60)
     store = folder / "store"
-    run = only_run(store)
-    assert run["state"] == "running"
+    killed = only_run(store)
+    assert killed["state"] == "running"
+    shown = evalcore("report", killed["id"], store=store)
+    assert (shown.code, shown.out) == (4, "")
+    assert f"evalcore run --resume {killed['id']}" in shown.err
+    committed = len(result_files(store))
+    plan = evalcore("runs", "show", killed["id"], "--json", store=store).report["plan"]
+    before = calls(folder)
+    (folder / "suite.eval.yaml").unlink()
+    (folder / "cases.jsonl").unlink()
     open_gate(folder)
-    resumed = evalcore("run", "--resume", run["id"], "--json", store=store, cwd=folder)
-    report = resumed.report
-    assert report["counts"]["planned"] == ITEMS
+
+    report = run(folder, "--resume", killed["id"]).report
+
+    assert report["counts"]["planned"] == report["counts"]["completed"] == ITEMS
     seen = Counter(case["id"] for case in report["cases"] for _ in case["items"])
     assert set(seen.values()) == {1}
     assert len(seen) == ITEMS
-    assert comparable(report) == run_whole(folder)
-
-
-def test_committed_shards_are_not_executed_again(folder: Path) -> None:
-    process, _ = start_and_commit_one_shard(folder)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
-    store = folder / "store"
-    committed = len(result_files(store))
-    plan = evalcore("runs", "show", only_run(store)["id"], "--json", store=store).report["plan"]
-    before = calls(folder)
-    open_gate(folder)
-    resumed = evalcore("run", "--resume", only_run(store)["id"], "--json", store=store, cwd=folder)
+    assert comparable(report) == comparable(whole.ended.report)
+    # Committed shards are not executed again.
     again = sum((calls(folder) - before).values())
     assert again == ITEMS - plan["pilot"] - (committed - 1) * plan["shard_size"]
     twice = sum(calls(folder).values()) - len(calls(folder))
     # Of a shard that was begun twice each item counts.
-    assert 0 < twice <= resumed.report["run"]["reexecuted"] <= again
+    assert 0 < twice <= report["run"]["reexecuted"] <= again
 
 
-def test_resuming_a_completed_run_executes_nothing_and_prints_its_report(folder: Path) -> None:
-    store = folder / "store"
-    open_gate(folder)
-    first = evalcore("run", "--json", "suite.eval.yaml", store=store, cwd=folder)
-    before = calls(folder)
-    run_id = first.report["run"]["id"]
-    again = evalcore("run", "--resume", run_id, "--json", store=store, cwd=folder)
-    assert (again.out, again.code) == (first.out, first.code)
-    assert calls(folder) == before
-
-
-def test_a_run_can_be_resumed_without_its_suite_file(folder: Path) -> None:
-    process, _ = start_and_commit_one_shard(folder)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
-    (folder / "suite.eval.yaml").unlink()
-    (folder / "cases.jsonl").unlink()
-    run_id = only_run(folder / "store")["id"]
-    open_gate(folder)
-    resumed = evalcore("run", "--resume", run_id, "--json", store=folder / "store", cwd=folder)
-    assert resumed.report["counts"]["completed"] == ITEMS
+def test_resuming_a_completed_run_executes_nothing_and_prints_its_report(whole: Whole) -> None:
+    before = calls(whole.folder)
+    again = run(whole.folder, "--resume", whole.ended.report["run"]["id"])
+    assert (again.out, again.code) == (whole.ended.out, whole.ended.code)
+    assert calls(whole.folder) == before
 
 
 def test_ctrl_c_ends_the_programs_that_a_run_has_started(tmp_path: Path) -> None:
@@ -221,13 +215,3 @@ def test_ctrl_c_ends_the_programs_that_a_run_has_started(tmp_path: Path) -> None
     assert process.wait(60) == 4
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-
-
-def test_a_run_that_is_not_complete_has_no_report(folder: Path) -> None:
-    process, _ = start_and_commit_one_shard(folder)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
-    run_id = only_run(folder / "store")["id"]
-    ended = evalcore("report", run_id, store=folder / "store")
-    assert (ended.code, ended.out) == (4, "")
-    assert f"evalcore run --resume {run_id}" in ended.err

@@ -112,42 +112,32 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_does_what_the_page_shows(example: str, package: Path, tmp_path: Path) -> None:
+def test_an_example_passes_the_lint_and_does_what_the_page_shows(
+    example: str, package: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(package, copy)
-    commands = []
-    for block in blocks(example):
-        if block.kind == "run":
-            commands.append(block.text)
-        else:
-            apply(block, copy, tmp_path)
+    commands = [block.text for block in blocks(example) if block.kind == "run"]
+    changed = [block for block in blocks(example) if block.kind != "run"]
+    for block in changed:
+        apply(block, copy, tmp_path)
+    places = {block.place.partition(" in ")[2] or block.place for block in changed}
+    modules = sorted(place for place in places if place.endswith(".py"))
+    for arguments in (["check"], ["format", "--check"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "ruff", *arguments, "--no-cache", *modules],
+            cwd=copy,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
     for console in commands:
         for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
             command, *shown = part.splitlines()
             output = run(command, copy, tmp_path)
             for line in shown:
                 assert line in output, f"$ {command}\n{output}"
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_code_of_an_example_passes_the_lint(
-    example: str, package: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(package, tmp_path / "copy")
-    changed = [block for block in blocks(example) if block.kind != "run"]
-    for block in changed:
-        apply(block, tmp_path / "copy", tmp_path)
-    places = {block.place.partition(" in ")[2] or block.place for block in changed}
-    modules = sorted(place for place in places if place.endswith(".py"))
-    for arguments in (["check"], ["format", "--check"]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "ruff", *arguments, "--no-cache", *modules],
-            cwd=tmp_path / "copy",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_each_kind_of_extension_has_an_example() -> None:

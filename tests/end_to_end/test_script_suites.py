@@ -550,6 +550,7 @@ def test_tools_of_a_real_mcp_server_are_called(tmp_path: Path) -> None:
 
 
 WEB_SERVER = """
+    import asyncio
     import sys
 
     from mcp.server.mcpserver import Context, MCPServer
@@ -563,6 +564,11 @@ WEB_SERVER = """
     @server.tool()
     def who(ctx: Context) -> str:
         return ctx.request_context.request.headers.get("x-team", "nobody")
+
+    @server.tool()
+    async def late() -> int:
+        await asyncio.sleep(60)
+        return 1
 
     server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
 """
@@ -580,18 +586,20 @@ def test_tools_of_an_mcp_server_on_the_web_are_called(
     script = f"""
         mcp:
           web: {{transport: streamable_http, url: "{url}"{headers}}}
+          slow: {{transport: streamable_http, url: "{url}", timeout_seconds: 0.2}}
           gone: {{transport: streamable_http, url: "http://127.0.0.1:1/mcp"}}
     """
     suite = """
         shared:
           tools: [{import_tool: "mcp:web/add"}, {import_tool: "mcp:web/who"},
-                  {import_tool: "mcp:gone/add", name: gone}]
+                  {import_tool: "mcp:slow/late"}, {import_tool: "mcp:gone/add", name: gone}]
         suites:
           s:
             tests:
               added: {do: [{call: add, params: {a: 1, b: 2}}, {eval: "${_ / 10}"}]}
               told: {do: [{call: who}, {eval: "${_ == 'TEAM'}"}]}
               unreachable: {do: {call: gone}}
+              late: {do: {call: late}}
               caught: {do: [{call: gone, catch: ConnectionError}, {eval: "${_ is None}"}]}
     """.replace("TEAM", team)
     command = [sys.executable, str(tmp_path / "server.py"), str(port)]
@@ -600,8 +608,9 @@ def test_tools_of_an_mcp_server_on_the_web_are_called(
         ended = run(tmp_path, env={"EVAL_TEAM": "blue"}, script=script, suite=suite)
 
     expected = {"s/added": 0.3, "s/told": 1.0, "s/unreachable": 0.0, "s/caught": 1.0}
-    assert scores(ended) == expected, ended.err
+    assert scores(ended) == {**expected, "s/late": 0.0}, ended.err
     assert "Error: s/unreachable: MCP server 'gone': " in ended.err
+    assert "Error: s/late: slow/late: no answer within 0.2 s (timeout_seconds)" in ended.err
 
 
 TOOLS = """

@@ -1,4 +1,8 @@
-"""A few of the trials of `benchmarks.faults`: disturbed runs end as undisturbed ones."""
+"""A few trials of `benchmarks.faults`, in the night: disturbed runs end as undisturbed ones.
+
+Each part has deterministic tests that always run: kills `test_cli_stop` and `test_faults`; faults,
+pairs and suspended `test_faults`; deadly `test_process_ends`; budgets, rates `test_shared_limits`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import pytest
 
 from tests.support.shell import ROOT, environment
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.s3]
+pytestmark = [pytest.mark.extended, pytest.mark.multiprocess, pytest.mark.s3]
 
 PARTS = ("kills", "faults", "pairs", "suspended", "deadly", "budgets", "rates")
 

@@ -7,8 +7,6 @@ ones each time.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +24,7 @@ from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 from tests.support.examples import FUZZ, examples
+from tests.support.shell import evalcore
 from tests.support.suite_mutations import (
     CSV,
     JSONL,
@@ -209,18 +208,11 @@ def test_the_command_line_never_shows_a_traceback(
 ) -> None:
     (folder / "cli.yaml").write_text(dump(value, as_json=False), "utf-8", "surrogatepass")
     (folder / named[0]).write_bytes(named[1])
-    program = Path(sys.executable).with_name("evalcore")
 
-    done = subprocess.run(
-        [program, command, "cli.yaml", named[0]],
-        cwd=folder,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    done = evalcore(command, "cli.yaml", named[0], cwd=folder)
 
-    said = (done.stdout + done.stderr).decode()
-    assert done.returncode in range(5), said
+    said = done.out + done.err
+    assert done.code in range(5), said
     assert "Traceback" not in said
     assert "internal error" not in said.lower()
     assert said

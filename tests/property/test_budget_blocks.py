@@ -9,13 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.errors import StoreError
 from evalcore.execution.budget import Grant, Spent, TokenDemand, TokenPrice
 from evalcore.model.exchange import SkippedError
 from evalcore.storage.runs import StoredRun
+from tests.support.examples import examples
 from tests.support.limit_processes import KEYS, LimitedProcess, MemoryStore, stored_limits
 
 PRICE = TokenPrice(1.0, 2.0)
@@ -94,7 +95,7 @@ class Fleet:
         return total
 
 
-@settings(deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32), st.integers(100, 5_000), st.booleans())
 def test_no_death_and_no_fault_makes_processes_exceed_the_budget(
     seed: int, max_tokens: int, faults: bool
@@ -120,7 +121,7 @@ def test_no_death_and_no_fault_makes_processes_exceed_the_budget(
         assert stands.cost_usd <= fleet.bounds["max_cost_usd"] * (1 + 1e-9)
 
 
-@settings(deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32))
 def test_without_deaths_the_object_says_exactly_what_was_spent(seed: int) -> None:
     random = Random(seed)

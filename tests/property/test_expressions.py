@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.template import compile_template
+from tests.support.examples import examples
 
 DATA: dict[str, Any] = {
     "n": 3,
@@ -366,7 +367,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=1_000, deadline=None)
+@examples(300)
 @given(safe)
 def test_a_safe_expression_means_what_python_means(text: str) -> None:
     ours = theirs = failure = None
@@ -401,7 +402,7 @@ def _holds_lazy(value: Any) -> bool:
     return not isinstance(value, ALLOWED)
 
 
-@settings(max_examples=1_000, deadline=None)
+@examples(300)
 @given(wild)
 def test_a_wild_expression_reaches_nothing_and_breaks_nothing(text: str) -> None:
     import types
@@ -436,7 +437,7 @@ def _all_within(value: Any) -> Iterable[Any]:
             yield from _all_within(each)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(200)
 @given(st.text(alphabet=st.sampled_from("${}()[]'\"\\fabx._:,#\n +*1"), max_size=40))
 def test_no_text_breaks_the_reading_of_templates(text: str) -> None:
     places: tuple[int, int] = (1, 1)

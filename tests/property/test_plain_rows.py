@@ -8,13 +8,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.errors import LoadError
 from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.model.suite import Case
 from evalcore.pipeline.plan import load
+from tests.support.examples import examples
 
 WORDS = ("a", "Blau", "ß", "😀", "{{ input }}", "${{ NAME }}", "a\u2028b", " ", "")
 texts = st.sampled_from(WORDS)
@@ -105,7 +106,7 @@ def loaded(path: Path) -> tuple[list[Case], tuple[str, ...]] | str:
     return list(suite.cases), suite.warnings
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@examples(50)
 @given(st.lists(rows | sound_rows, min_size=1, max_size=6), suites)
 def test_plain_rows_are_read_as_the_whole_way_reads_them(
     cases: list[dict[str, Any]], suite: str

@@ -11,7 +11,7 @@ from contextvars import Context
 from typing import Any, NamedTuple, cast
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalcore.errors import StoreError
@@ -25,6 +25,7 @@ from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteD
 from evalcore.model.target import Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
+from tests.support.examples import examples
 from tests.support.virtual_loop import HangError, VirtualLoop, run_virtually
 
 # Beyond what any schedule below can take.
@@ -240,7 +241,7 @@ DRAINED_EARLY = Schedule(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(100)
 @example(FAILED_COMMITS)
 @example(DRAINED_EARLY)
 @given(SCHEDULES)

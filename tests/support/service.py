@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
-import orjson
 from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
 from tests.support.servers import free_port, running, wait_until_ready
+from tests.support.shell import evalcore
 from tests.support.viewer import pages_with_history
 
 if TYPE_CHECKING:
@@ -172,15 +172,10 @@ def token_of(
     folder: Path, project: str, scope: str = "write", *, database: str = "evalcore.db"
 ) -> str:
     """Return a new token of a project of the service in a folder."""
-    command = [EVALCORE, "tokens", "create", "test", "--project", project, "--scope", scope]
-    ended = subprocess.run(
-        [*command, "--database", database, "--json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return str(orjson.loads(ended.stdout)["token"])
+    command = ["tokens", "create", "test", "--project", project, "--scope", scope]
+    ended = evalcore(*command, "--database", database, "--json", cwd=folder)
+    assert ended.code == 0, ended.err
+    return str(ended.report["token"])
 
 
 async def service_application(

@@ -12,7 +12,7 @@ from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json
 from evalcore.gates.builtin import Errors
-from evalcore.gates.table import GATES, GateSyntaxError, parse_gate
+from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest, there_are

@@ -1,6 +1,6 @@
 """`${{ NAME }}` in an author's strings: environment variables, by name on a list.
 
-evalcore.trust.variables says which names those are. In an option that is secret the reference
+evalcore.trust.secrets says which names those are. In an option that is secret the reference
 stays: its value is read when the target is built, and never stored (docs/decisions/0016). The same
 holds for the command and the `config` of a program that grades.
 """
@@ -18,12 +18,13 @@ from evalcore.formats.text.documents import read_bytes
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
-from evalcore.trust.secret_options import is_address, is_secret_path
-from evalcore.trust.variables import (
+from evalcore.trust.secrets import (
     MARK,
     PROVIDER_KEYS,
     Variables,
     ignored_env_files,
+    is_address,
+    is_secret_path,
     nearest_env_file,
     substituted,
     variables_from,

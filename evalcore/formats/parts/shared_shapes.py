@@ -20,7 +20,7 @@ from evalcore.declared.types import (
     Weight,
     text_or_mapping,
 )
-from evalcore.gates.table import gate_schema
+from evalcore.gates.registry import gate_schema
 from evalcore.model.measures import LARGEST
 
 Reducers = Literal[

@@ -13,7 +13,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.targets.registry import COMMON_OPTIONS
 from evalcore.targets.templates import TemplateFault
-from evalcore.trust.secret_options import known_addresses
+from evalcore.trust.secrets import known_addresses
 
 
 def has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:

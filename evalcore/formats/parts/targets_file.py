@@ -36,9 +36,9 @@ from evalcore.targets.registry import (
 )
 from evalcore.targets.templates import template_faults
 from evalcore.targets.wrappers import OPTION
-from evalcore.trust.literal_secrets import literals_of_target
-from evalcore.trust.secret_options import (
+from evalcore.trust.secrets import (
     is_secret_path,
+    literals_of_target,
     secret_options,
     without_literals,
 )

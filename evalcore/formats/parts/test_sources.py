@@ -23,8 +23,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
 from evalcore.model.suite import DatasetSource
-from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.globs import has_magic, matching_files
+from evalcore.trust.files import has_magic, matching_files, repository_root, resolve_inside
 
 
 class NamedFiles(NamedTuple):

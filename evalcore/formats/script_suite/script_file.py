@@ -17,7 +17,7 @@ from evalcore.scripts.mcp import check_servers
 from evalcore.scripts.models import read_models
 from evalcore.scripts.program import Layer, LevelShape
 from evalcore.scripts.statements import read_shape
-from evalcore.trust.literal_secrets import literals_of_script
+from evalcore.trust.secrets import literals_of_script
 
 
 @dataclass(frozen=True, slots=True)

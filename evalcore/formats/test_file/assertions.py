@@ -31,7 +31,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion
 from evalcore.model.assertion import Assertion
-from evalcore.trust.variables import escaped
+from evalcore.trust.secrets import escaped
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000

@@ -19,8 +19,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, shown_path
 from evalcore.settings import find_upward
-from evalcore.trust.literal_secrets import literal_secrets
-from evalcore.trust.variables import MARK
+from evalcore.trust.secrets import MARK, literal_secrets
 from evalcore.workflow.definition import (
     TOOL_TIMEOUT_S,
     Soul,

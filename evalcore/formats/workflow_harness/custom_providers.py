@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.mistakes.problems import Problems
-from evalcore.trust.variables import MARK
+from evalcore.trust.secrets import MARK
 from evalcore.workflow.definition import WorkflowPart
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

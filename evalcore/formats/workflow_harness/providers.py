@@ -15,7 +15,7 @@ from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
-from evalcore.trust.secret_options import is_secret_path
+from evalcore.trust.secrets import is_secret_path
 
 # Known without an entry; their keys come from the environment.
 _PROTOCOLS: Final = ("anthropic", "openai")

@@ -31,7 +31,7 @@ _FAILING_FIRST: Final = {"fail": 0, "error": 0, "damaged": 0, "inconclusive": 1,
 def all_suites(request: Request, site: CurrentSite) -> Response:
     """Show a line for each suite, failing ones first."""
     latest = site.latest_runs()
-    suites = [_suite_line(site, key, runs, latest) for key, runs in site.catalogue.suites().items()]
+    suites = [_suite_line(key, runs, latest) for key, runs in site.catalogue.suites().items()]
     suites.sort(key=lambda line: (_FAILING_FIRST.get(line["decided"].outcome, 2), line["name"]))
     return render(request, site, "suites.html.j2", suites=suites)
 
@@ -126,9 +126,7 @@ def _changes(trend: Trend) -> Iterator[tuple[Any, str]]:
         yield points[run_id], "; ".join(texts[run_id])
 
 
-def _suite_line(
-    site: Site, key: str, runs: list[RunEntry], latest: Mapping[str, LatestRun]
-) -> dict[str, Any]:
+def _suite_line(key: str, runs: list[RunEntry], latest: Mapping[str, LatestRun]) -> dict[str, Any]:
     from evalcore.history.files import partition_suite
 
     whole = [run for run in runs if not run.part and not run.is_filtered]
@@ -142,7 +140,7 @@ def _suite_line(
         "name": name,
         "last": runs[0],
         "decided": decided,
-        "interval": site.pass_interval(decided),
+        "interval": decided.figures.interval,
         "latest": latest.get(partition_suite(name)),
         "runs": len(runs),
         "points": sparkline_points([value for value in values if value is not None]),

@@ -11,8 +11,7 @@ import pytest
 from evalcore.errors import TargetError
 from evalcore.model.identity import target_identity
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.trust.secret_options import address_values, resolved
-from evalcore.trust.variables import Variables
+from evalcore.trust.secrets import Variables, address_values, resolved
 from tests.unit.formats.loading import load_text, places_of, problems_of, write
 
 TEST = "tests: [{id: a, input: b, criteria: c}]"

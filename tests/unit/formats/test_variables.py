@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from evalcore.checks.program import with_values
-from evalcore.trust.variables import escaped
+from evalcore.trust.secrets import escaped
 from tests.unit.formats.loading import cases_of, load_text, problems_of, write
 
 

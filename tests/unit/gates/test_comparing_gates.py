@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.gates.comparing import NoRegressions
-from evalcore.gates.table import GateSyntaxError, parse_gate, parse_gate_option, restore_gate
+from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option, restore_gate
 from evalcore.model.gate import GateSpec
 from tests.support.comparison_results import decide, result
 

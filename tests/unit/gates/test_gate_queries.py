@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from evalcore.declared.parameter_types import Amount, Share
-from evalcore.gates import table
+from evalcore.gates import registry
 from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateResult
 from evalcore.model.suite import Policy
@@ -33,7 +33,7 @@ class MaxItemsOver(
 def test_a_gate_decides_over_the_rows_of_its_query(
     most: int, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "GATES", {MaxItemsOver.gate: MaxItemsOver})
+    monkeypatch.setattr(registry, "GATES", {MaxItemsOver.gate: MaxItemsOver})
     scores = [result(f"c{index}", overall=score) for index, score in enumerate((0.4, 0.6, 0.9))]
     gate, _ = decide({"gate": "maxItemsOver", "score": 0.5, "items": most}, base=scores)
     assert (gate.outcome, gate.message) == (outcome, "2 items")
@@ -58,7 +58,7 @@ class ItemsBelow(
 def test_a_parameter_whose_name_begins_another_one_is_not_handed_to_the_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(table, "GATES", {ItemsBelow.gate: ItemsBelow})
+    monkeypatch.setattr(registry, "GATES", {ItemsBelow.gate: ItemsBelow})
     scores = [result("c", overall=0.4)]
     gate, _ = decide({"gate": "items_below", "score": 0.5, "score_items": 2}, base=scores)
     assert (gate.outcome, gate.message) == ("pass", "1 items")
@@ -76,12 +76,12 @@ def test_a_parameter_whose_name_begins_another_one_is_not_handed_to_the_query(
 def test_the_hint_of_a_gate_with_two_required_parameters_is_a_form_that_works(
     option: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "GATES", {ItemsBelow.gate: ItemsBelow})
-    with pytest.raises(table.GateSyntaxError) as error:
-        table.parse_gate_option(option)
+    monkeypatch.setattr(registry, "GATES", {ItemsBelow.gate: ItemsBelow})
+    with pytest.raises(registry.GateSyntaxError) as error:
+        registry.parse_gate_option(option)
     assert missing in str(error.value)
     form = "items_below:score=0.5,score_items=3"
     assert form in str(error.value)
-    assert table.option_forms() == form
+    assert registry.option_forms() == form
     params = {"score": 0.5, "score_items": 3.0}
-    assert table.parse_gate_option(form).params == params
+    assert registry.parse_gate_option(form).params == params

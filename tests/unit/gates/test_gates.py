@@ -10,7 +10,7 @@ import pytest
 from evalcore.declared.parameters import parameters_of
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
-from evalcore.gates.table import GATES, GateSyntaxError, parse_gate, parse_gate_option
+from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
 from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.formats.single_gate import read_question
-from evalcore.gates.table import parse_gate_option
+from evalcore.gates.registry import parse_gate_option
 from evalcore.model.gate import GateResult
 from evalcore.pipeline.single_gate import decide_question
 

@@ -11,7 +11,7 @@ import pytest
 from evalcore.formats.single_gate import read_question
 from evalcore.gates.builtin import GateFunctions
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates
-from evalcore.gates.table import GATES, parse_gate
+from evalcore.gates.registry import GATES, parse_gate
 from evalcore.model.gate import Decision, GateOutcome, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
 from evalcore.model.summary import Summary

@@ -11,7 +11,7 @@ from typing import Any
 from evalcore.errors import TargetError
 from evalcore.isolation.protocol import LONGEST_FRAME
 from evalcore.isolation.worker import Engine
-from evalcore.trust.calls import call_foreign
+from evalcore.trust.imports import call_foreign
 
 
 async def double(payload: Any, engine: Engine) -> Any:

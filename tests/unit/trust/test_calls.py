@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from evalcore.trust.calls import ForeignError, call_foreign
+from evalcore.trust.imports import ForeignError, call_foreign
 
 
 class UnspeakableError(Exception):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
-from evalcore.trust.globs import matching_files
+from evalcore.trust.files import matching_files
 
 FILES = (
     "a.jsonl",

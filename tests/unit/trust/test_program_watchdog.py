@@ -1,4 +1,4 @@
-"""Programs that bear a process's mark end with it, and so do those of their groups."""
+"""Programs of a process end with it, and so do their groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.trust.watchdog import MARK_NAME, Watchdog
+from evalcore.trust.processes import Watchdog
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -43,12 +43,10 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
         program.wait()
 
 
-def started_program(watchdog: Watchdog, name: str = "program") -> subprocess.Popen[bytes]:
-    """Start a shell with the mark and a child without it; the child's id is written first."""
-    command = f"printf %s '{name}' >/proc/self/comm; env -i sleep 600 & echo $!; wait"
+def started_program() -> subprocess.Popen[bytes]:
+    """Start a shell with a child of its group; the child's id is written first."""
     return subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        env={"PATH": os.defpath, MARK_NAME: watchdog.mark},
+        ["/bin/sh", "-c", "sleep 600 & echo $!; wait"],
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -59,29 +57,20 @@ def child_of(program: subprocess.Popen[bytes]) -> int:
     return int(program.stdout.readline())
 
 
-@pytest.mark.parametrize("name", ["program", "a ) S 1 1 b", "x) S 0 1\n1 (y"])
-def test_a_group_that_it_was_not_told_of_ends_with_a_process_that_bears_the_mark(
-    started: list[subprocess.Popen[bytes]], name: str
-) -> None:
-    watchdog = Watchdog()
-    program = started_program(watchdog, name)
-    started.append(program)
-    child = child_of(program)
-
-    watchdog.close()
-    assert until_ended(program.pid, child)
-
-
-def test_the_group_of_a_process_without_the_mark_stays(
+def test_the_groups_that_it_was_told_of_and_that_have_not_ended_end_with_it(
     started: list[subprocess.Popen[bytes]],
 ) -> None:
-    watchdog, other = Watchdog(), Watchdog()
-    program = started_program(other)
-    started.append(program)
-    child = child_of(program)
+    watchdog = Watchdog()
+    programs = [started_program() for _ in range(3)]
+    started += programs
+    ended, left, other = programs
+    children = [child_of(program) for program in programs]
+    for program in (ended, left):
+        watchdog.began(program.pid)
+    watchdog.ended(ended.pid)
 
     watchdog.close()
-    assert lives(program.pid)
-    assert lives(child)
-    other.close()
-    assert until_ended(program.pid, child)
+    assert until_ended(left.pid, children[1])
+    assert all(map(lives, (ended.pid, children[0], other.pid, children[2])))
+    for program in (ended, other):
+        os.killpg(program.pid, 9)

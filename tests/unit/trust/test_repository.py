@@ -11,7 +11,7 @@ import pytest
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.plan import git_state
 from evalcore.settings import find_upward, read_settings, repository_root
-from evalcore.trust.variables import nearest_env_file
+from evalcore.trust.secrets import nearest_env_file
 
 OTHER_USER = 12345
 NAME = "targets.yaml"

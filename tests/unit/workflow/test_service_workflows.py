@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.trust import confinement
-from evalcore.workflow import python_process
+from evalcore.workflow import confinement, python_process
 from evalcore.workflow.context import SoulAnswer
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.tools import built_in_tools

@@ -1,0 +1,190 @@
+"""How a gate is written: in a file, on the command line, in a stored plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from evalcore.declared.parameters import (
+    ParameterError,
+    documented,
+    documented_parameters,
+    json_schema,
+    parameters_of,
+    read_parameters,
+    restore,
+    snake_case,
+    value_of_text,
+)
+from evalcore.errors import UsageError
+from evalcore.gates import table
+from evalcore.gates.gate import Gate
+from evalcore.mistakes.wording import suggest
+from evalcore.model.gate import GateSpec
+
+GATES: Final[Mapping[str, type[Gate]]] = MappingProxyType(
+    {name: row for name, row in sorted(vars(table).items()) if getattr(row, "gate", "") == name}
+)
+
+
+class GateSyntaxError(ValueError):
+    """A gate is written wrongly; the message says what would work."""
+
+
+def parse_gate(raw: object) -> GateSpec:
+    """Return the gate that `raw` writes: `name`, or `{gate: name, parameter: value, …}`.
+
+    Names and parameters may be in camelCase. Raises `GateSyntaxError`.
+    """
+    if isinstance(raw, str):
+        raw = {"gate": raw}
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("gate"), str):
+        raise GateSyntaxError("a gate is a name or a mapping with 'gate: NAME'")
+    kind = _kind(raw["gate"])
+    label = f"gate '{kind.gate}'"
+    try:
+        written = {key: value for key, value in raw.items() if key != "gate"}
+        spec = read_parameters(kind, written, label).spec
+    except ParameterError as error:
+        raise GateSyntaxError(str(error)) from None
+    if (name := spec.params.get("name")) in GATES:
+        raise GateSyntaxError(f"{label}: '{name}' is the name of another gate")
+    return spec
+
+
+def restore_gate(spec: GateSpec) -> Gate:
+    """Return a gate of a policy; what an older version did not store has its default of then."""
+    kind = GATES[spec.gate]
+    return restore(kind, {**kind.defaults_before, **spec.params})
+
+
+def parse_gate_option(text: str) -> GateSpec:
+    """Return the gate of `--gate NAME`, `--gate NAME=VALUE` or `--gate NAME:key=value,…`.
+
+    `NAME(VALUE)` and `NAME(key=value, …)`, as in Python, mean the same. In a list of ids the
+    commas stay: `required_cases=a,b`. Raises `GateSyntaxError`.
+    """
+    text = _without_parentheses(text)
+    name, separator, rest = [*re.split("([=:])", text, maxsplit=1), "", ""][:3]
+    name = name.strip()
+    kind = _kind(name)
+    parameters = parameters_of(kind)
+    first = _first_key(kind)
+    raw: dict[str, Any] = {"gate": name}
+    if separator == "=":
+        if not first:
+            raise GateSyntaxError(f"gate '{name}' takes no value")
+        raw[first] = value_of_text(rest, parameters[first])
+    elif separator == ":":
+        for key, value in _pairs(name, rest, kind):
+            raw[key] = value_of_text(value, parameters.get(snake_case(key)))
+    written = set(map(snake_case, raw)) - {"gate"}
+    missing = [key for key in _required_keys(kind) if key not in written]
+    # A misspelt key is the mistake, not what it leaves missing.
+    if missing and written <= parameters.keys():
+        keys = ", ".join(f"'{key}'" for key in missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise GateSyntaxError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")
+    return parse_gate(raw)
+
+
+def _without_parentheses(text: str) -> str:
+    call = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text, re.DOTALL)
+    if call is None:
+        return text
+    name, inside = call[1], call[2].strip()
+    if not inside:
+        return name
+    return f"{name}:{inside}" if re.match(r"\w+\s*=", inside) else f"{name}={inside}"
+
+
+def parse_gate_options(texts: Iterable[str], option: str) -> tuple[GateSpec, ...]:
+    """Return the gates of an option that may be repeated; raise `UsageError` that names it."""
+    try:
+        return tuple(map(parse_gate_option, texts))
+    except GateSyntaxError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def option_forms() -> str:
+    """Return how each gate is written on the command line, for the help of `--gate`."""
+    return ", ".join(_option_form(name, kind) for name, kind in GATES.items())
+
+
+def _option_form(name: str, kind: type[Gate]) -> str:
+    """Return the shortest form on the command line: `NAME=VALUE` for one required parameter."""
+    if not kind.example:
+        return name
+    separator = ":" if len(_required_keys(kind)) > 1 else "="
+    return f"{name}{separator}{kind.example}"
+
+
+def gate_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a gate in a file: a name, or a mapping; also in camelCase."""
+    names = [spelling for name in GATES for spelling in _spellings(name)]
+    return {"anyOf": [{"enum": names}, *map(_mapping_schema, GATES.values())]}
+
+
+def _mapping_schema(kind: type[Gate]) -> dict[str, Any]:
+    schema = json_schema(kind)
+    properties: dict[str, Any] = {"gate": {"enum": _spellings(kind.gate)}}
+    for key, field in schema["properties"].items():
+        properties |= dict.fromkeys(_spellings(key), field)
+    return {
+        "type": "object",
+        "description": documented(kind),
+        "properties": properties,
+        "required": ["gate", *(key for key in schema["required"] if "_" not in key)],
+        "additionalProperties": False,
+    }
+
+
+def _spellings(name: str) -> list[str]:
+    """Return a name in snake_case and in camelCase."""
+    return list(dict.fromkeys((name, re.sub("_([a-z])", lambda hump: hump[1].upper(), name))))
+
+
+def _kind(name: str) -> type[Gate]:
+    kind = GATES.get(snake_case(name))
+    if kind is None:
+        raise GateSyntaxError(f"unknown gate '{name}'.{suggest(snake_case(name), GATES)}")
+    return kind
+
+
+def _first_key(kind: type[Gate]) -> str:
+    """Return the key of the parameter that `NAME=VALUE` sets: the first required one, else the
+    first; none of a gate without parameters.
+    """
+    return next(iter([*_required_keys(kind), *parameters_of(kind)]), "")
+
+
+def _required_keys(kind: type[Gate]) -> list[str]:
+    return [key for key, each in parameters_of(kind).items() if each.required]
+
+
+def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
+    """Return the pairs of `key=value,key=value`; a part without `=` goes on with a value."""
+    pairs: list[tuple[str, str]] = []
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if separator:
+            pairs.append((key.strip(), value))
+        elif pairs:
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{part}")
+        else:
+            forms = f"{name}:{_first_key(kind) or 'key'}=value, or {name}=value"
+            if len(_required_keys(kind)) > 1:
+                forms = _option_form(name, kind)
+            raise GateSyntaxError(f"gate '{name}': write {forms}")
+    return pairs
+
+
+def gates_table() -> str:
+    """Return the table of gates in docs/reference/gates.md."""
+    rows = [
+        f"| `{name}` | {documented_parameters(kind)} | {documented(kind)} |"
+        for name, kind in GATES.items()
+    ]
+    return "\n".join(["| gate | parameters | passes when |", "|---|---|---|", *rows])

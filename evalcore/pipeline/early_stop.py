@@ -8,7 +8,6 @@ plan. What was decided follows from the rows alone: `finish` reads them again.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -127,7 +126,7 @@ def stopping_plan(plan: Plan) -> Plan:
     return replace(plan, shard_size=size, shards=shards, pilot=0, settled=True)
 
 
-def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
+def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | None:
     """Return what stops the run when it is decided; None if it executes all, or nothing at all."""
     policy = run.definition.policy
     if not policy.ends_when_decided or manifest.settings.get("reuse") not in {None, HISTORY}:
@@ -136,47 +135,50 @@ def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | N
 
 
 class StopRule:
-    """Whether the run is decided by the shards that are committed; safe in several threads."""
+    """Whether the run is decided by the shards that are committed, case after case."""
 
     def __init__(self, run: StoredRun, manifest: Manifest) -> None:
         self._run, self._manifest = run, manifest
-        self._gates = _gates(run.definition, manifest)
         self._committed = 0
-        self._awaits_labels = False
-        self._failed = False
-        self._awaited = _required_ids(run.definition, manifest)
-        self._lock = threading.Lock()
         self.decided = False
+        self._begin()
         self.look()
+
+    def look(self) -> None:
+        """Read the shards that follow those that were read; called after each commit."""
+        if self.decided:
+            return
+        run, first = self._run, self._committed
+        self._committed = _committed(run, self._manifest.plan, first)
+        facts = self._read(first)
+        self.decided = facts is not None or run.is_decided()
+        if facts is not None:
+            run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
 
     def leaves_out(self, _: WorkItem) -> bool:
         """Whether the gates do not need an item."""
         return self.decided
 
-    def look(self) -> None:
-        """Read the shards that follow those that were read; called after each commit."""
-        with self._lock:
-            if self.decided or self._awaits_labels:
-                return
-            run, plan = self._run, self._manifest.plan
-            first, self._committed = self._committed, _committed(run, plan, self._committed)
-            if shards := range(first, self._committed):
-                with ExitStack() as stack:
-                    parts = stack.enter_context(whole_parts(run, self._manifest, only=shards))
-                    tables = open_tables(stack, run, self._manifest, [*parts.values()])
-                    # An item that awaits labels is no failed one: nothing can be decided early.
-                    self._awaits_labels = tables.awaits_labels()
-                    if self._awaits_labels:
-                        return
+    def _begin(self) -> None:
+        self._gates = _gates(self._run.definition, self._manifest)
+        self._awaits_labels = self._failed = False
+        self._awaited = _required_ids(self._run.definition, self._manifest)
+
+    def _read(self, first: int) -> Mapping[str, int] | None:
+        """Read the shards from `first` on that are committed; return facts if they decide."""
+        run = self._run
+        if (shards := range(first, self._committed)) and not self._awaits_labels:
+            with ExitStack() as stack:
+                parts = stack.enter_context(whole_parts(run, self._manifest, only=shards))
+                tables = open_tables(stack, run, self._manifest, [*parts.values()])
+                # An item that awaits labels is no failed one: nothing can be decided early.
+                self._awaits_labels = tables.awaits_labels()
+                if not self._awaits_labels:
                     _take(self._gates, tables)
                     self._failed = self._failed or has_failed(run.definition, tables)
                     self._awaited -= tables.case_ids(self._awaited)
-            failed = self._failed or self._gates.failed
-            decided = failed or (self._gates.decided and not self._awaited)
-            self.decided = decided or run.is_decided()
-            if decided:
-                facts = {"cases": self._gates.cases}
-                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+        decided = self._failed or self._gates.failed or (self._gates.decided and not self._awaited)
+        return {"cases": self._gates.cases} if decided and not self._awaits_labels else None
 
 
 def _committed(run: StoredRun, plan: Plan, known: int) -> int:
@@ -329,38 +331,26 @@ _METHODS: Mapping[CaseValue, str] = {
 }
 
 
-class RoundRule:
-    """Which items the gates need, by the rounds that are committed; safe in several threads."""
-
-    def __init__(self, run: StoredRun, manifest: Manifest) -> None:
-        self._run, self._manifest = run, manifest
-        self._gates = _round_gates(run.definition, manifest)
-        self._quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
-        self._lock = threading.Lock()
-        self._committed = 0
-        self.decided = False
-        self.look()
-
-    def look(self) -> None:
-        """Read the rounds that are complete; called after each commit."""
-        with self._lock:
-            if self.decided:
-                return
-            run, plan = self._run, self._manifest.plan
-            self._committed = _committed(run, plan, self._committed)
-            complete = self._committed // plan.round_shards
-            if complete > self._gates.rounds:
-                shards = range(complete * plan.round_shards)
-                with whole_parts(run, self._manifest, only=shards) as parts:
-                    _take_rounds(self._gates, run, self._manifest, [*parts.values()])
-            self.decided = self._gates.ended or run.is_decided()
-            if self._gates.ended:
-                facts = {"rounds": self._gates.rounds}
-                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+class RoundRule(StopRule):
+    """Which items the gates need, by the rounds that are committed."""
 
     def leaves_out(self, item: WorkItem) -> bool:
         """Whether the gates do not need an item; a quarantined case is run once."""
         return self.decided or (item.iteration > 0 and item.case.id in self._quarantined)
+
+    def _begin(self) -> None:
+        self._rounds = _round_gates(self._run.definition, self._manifest)
+        self._quarantined = frozenset(quarantine_of(self._manifest.settings).case_ids)
+
+    def _read(self, first: int) -> Mapping[str, int] | None:  # noqa: ARG002 - a round is read whole
+        """Read the rounds that are complete; return facts if they decide."""
+        run, plan = self._run, self._manifest.plan
+        complete = self._committed // plan.round_shards
+        if complete > self._rounds.rounds:
+            shards = range(complete * plan.round_shards)
+            with whole_parts(run, self._manifest, only=shards) as parts:
+                _take_rounds(self._rounds, run, self._manifest, [*parts.values()])
+        return {"rounds": self._rounds.rounds} if self._rounds.ended else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from evalcore.pipeline.reuse import (
     kept_evidence_settings,
     prepare_reuse,
 )
-from evalcore.pipeline.run_observer import check_observers, warn_on_standard_error
+from evalcore.pipeline.states import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,

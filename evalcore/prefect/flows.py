@@ -347,7 +347,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         path = permitted_suite(parameters.suite, worker)
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
-        check_ready(suite, mode=parameters.mode, reuse=parameters.reuse)
+        check_ready(suite.definition, suite.cases, mode=parameters.mode, reuse=parameters.reuse)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         plan = PlanOptions(

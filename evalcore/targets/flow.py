@@ -57,13 +57,8 @@ from evalcore.targets.nodes import (
 )
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-<<<<<<< HEAD
 from evalcore.targets.work import Answering, TargetOptions, Work, input_messages, prompt_of
-from evalcore.trust.local_objects import find_callable
-=======
-from evalcore.targets.work import Answering, Work, input_messages, prompt_of
 from evalcore.trust.imports import find_callable
->>>>>>> main
 from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 

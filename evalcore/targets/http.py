@@ -26,13 +26,8 @@ from evalcore.targets.templates import (
     value_of,
     with_template,
 )
-<<<<<<< HEAD
 from evalcore.targets.work import Answering, TargetOptions, Work, json_text, with_attachments
-from evalcore.trust.variables import MARK, substituted
-=======
-from evalcore.targets.work import Answering, Work, json_text, with_attachments
 from evalcore.trust.secrets import MARK, substituted
->>>>>>> main
 
 _KIND: Final = "http"
 

@@ -34,7 +34,6 @@ from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
 from evalcore.targets.answers import evidence_in, metrics_in, object_in
 from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
-<<<<<<< HEAD
 from evalcore.targets.work import (
     Answering,
     Message,
@@ -43,10 +42,6 @@ from evalcore.targets.work import (
     json_text,
     with_attachments,
 )
-from evalcore.trust.attachments import attached_paths
-=======
-from evalcore.targets.work import Answering, Message, Work, json_text, with_attachments
->>>>>>> main
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
 from evalcore.trust.machine_faults import (

@@ -37,11 +37,7 @@ from evalcore.targets.options import (
 )
 from evalcore.targets.registry import first_mistake
 from evalcore.targets.work import Work
-<<<<<<< HEAD
-from evalcore.trust.secret_options import telling_values
-=======
-from evalcore.trust.secrets import nearest_env_file, telling_values, variables_from
->>>>>>> main
+from evalcore.trust.secrets import telling_values
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel

@@ -669,21 +669,19 @@ class MatchesRegex(TextCondition):
 
     def faults(self) -> Iterator[Fault]:
         """Yield that the pattern is none."""
-        from evalcore.patterns.bounded import compile_python
-        from evalcore.patterns.errors import PatternError
+        from evalcore.patterns import PatternError, compile_pattern
 
         try:
-            compile_python(self.pattern)
+            compile_pattern(self.pattern)
         except PatternError as error:
             yield Fault(("pattern",), str(error))
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""
-        from evalcore.patterns.bounded import compile_python
-        from evalcore.patterns.errors import PatternError
+        from evalcore.patterns import PatternError, compile_pattern
 
         try:
-            matches = compile_python(self.pattern).fullmatch(text, 2.0)
+            matches = compile_pattern(self.pattern).fullmatch(text, 2.0)
         except (PatternError, TimeoutError) as error:
             return blocked(BlockedCode.INVALID_REGEX, str(error))
         return verdict(bool(matches), f"{quote(text)} does not match {quote_pattern(self.pattern)}")

@@ -13,8 +13,7 @@ from evalcore.checks.base import AssertionValueError, Bounds, Check, Fault, Read
 from evalcore.mistakes.foreign_text import quote, quote_all, quote_pattern, value_text
 from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
-from evalcore.patterns.bounded import compile_pattern
-from evalcore.patterns.errors import PatternError
+from evalcore.patterns import PatternError, compile_pattern
 
 # White space and line terminators of ECMAScript; `str.strip` knows others.
 ECMASCRIPT_TRIMMED = (

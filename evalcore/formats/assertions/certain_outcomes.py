@@ -9,10 +9,9 @@ are warnings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.base import Check, Fault, accepted_text
-from evalcore.checks.conditions import Condition
 from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
@@ -21,6 +20,9 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text
 from evalcore.model.assertion import Assertion
+
+if TYPE_CHECKING:
+    from evalcore.checks.conditions import Condition
 
 # Where the bounds of a check may stand, the first that is written counts.
 _BOUND_KEYS: Final = (

@@ -291,7 +291,7 @@ def decided_report(
         from evalcore.pipeline.early_stop import decide_rounds
 
         results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
-        report = replace(report, iterations=rounds.settings())
+        report = replace(report, iterations=rounds)
     results = _with_awaited_labels(sources, gating, results, options)
     gates = tuple(map(without_secrets, results))
     evaluated = not has_evaluated_nothing(run.definition, gating.summary)

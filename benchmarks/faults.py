@@ -14,6 +14,8 @@ is disturbed and resumed until it is complete:
 - deadly: an item ends the process that executes it (`_exit`, segmentation fault, memory).
 - budgets: `max_tokens` and `max_cost_usd` with 1 and 4 processes and kills; what the server billed
   is compared with the bound.
+- prefect: SIGKILL to `run --prefect` (its flow's process), which is resumed, to a Dask worker or to
+  Prefect's server, after which the same command has to finish.
 - rates: `requests_per_minute` with 1 and 4 processes and a kill; calls in any minute.
 
 No row may be lost or doubled, the report must be the undisturbed one, no committed item may be
@@ -44,6 +46,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+import psutil
+
 from benchmarks.fault_runs import (
     ERRORS,
     FAILED,
@@ -56,6 +60,7 @@ from benchmarks.fault_runs import (
     write_model_suite,
 )
 from benchmarks.measure import Row, machine, table, write_section
+from tests.support.prefect_server import NewDatabase
 from tests.support.servers import Fault, S3Server, faulty_proxy, s3_server
 
 ITEMS: Final = 120
@@ -65,8 +70,11 @@ _PROCESSES: Final = {
     "inline": (),
     "2 processes": ("--workers", "2"),
     "4 processes": ("--workers", "4"),
+    "prefect": ("--prefect",),
+    "dask": ("--prefect", "--runner", "dask", "--workers", "2"),
 }
-_SLOTS: Final = {"inline": 1, "2 processes": 2, "4 processes": 4}
+# A task is one item: as many as run at once, and those that are about to.
+_SLOTS: Final = {"inline": 1, "2 processes": 2, "4 processes": 4, "prefect": 4, "dask": 8}
 ELSEWHERE: Final = ("unshare", "-u", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh")
 """Runs a command on another host, as far as it can tell; for root only."""
 
@@ -119,6 +127,7 @@ class Site:
     whole: bytes = b""
     whole_s: float = 0.0
     s3: S3Server | None = None
+    database: NewDatabase | None = None
 
     def random(self, *names: object) -> Random:
         """Return the random numbers of a trial."""
@@ -176,6 +185,57 @@ def kill_runs(site: Site, whom: str, number: int, kills: int) -> Outcome:
             outcome.wrong.append(f"{whom}: no kill met any of {missed} runs")
             break
     return outcome
+
+
+PREFECT: Final = {
+    "a flow's process": "prefect",
+    "a Dask worker": "dask",
+    "Prefect's server": "prefect",
+}
+
+
+def kill_prefect(site: Site, whom: str, number: int) -> Outcome:
+    """Kill the flow's process, a Dask worker or the server of one run through Prefect."""
+    outcome, random = Outcome("prefect", whom), site.random("prefect", whom, number)
+    folder = site.folder / f"server-{'-'.join(whom.split())}-{number}"
+    assert site.database is not None
+    with site.database.server(folder) as server:
+        more = {"PREFECT_API_URL": server.url, "PREFECT_HOME": str(server.home)}
+        way = PREFECT[whom]
+        trial = site.trial(f"{folder.name}-trial", way, more=more)
+        attempt = trial.start()
+        wait_for(partial(has_called, site, attempt, random.randrange(1, ITEMS // 2)))
+        met = False
+        if whom == "Prefect's server":
+            os.killpg(server.process, signal.SIGKILL)
+            met = attempt.process.poll() is None
+        elif whom == "a Dask worker":
+            workers = [each for each in attempt.note_children() if is_dask_worker(each)]
+            if workers:
+                random.choice(workers).kill()
+                attempt.killed_children, met = 1, True
+        else:
+            met = send(attempt, signal.SIGKILL, random, child=False)
+        ended = trial.end(attempt)
+        if whom != "a flow's process" and ended.code != FAILED:
+            trial.wrong.append(f"the command did not finish: {ended}")
+        checked(site, trial, way)
+    outcome.add(trial, int(met))
+    return outcome
+
+
+def is_dask_worker(process: psutil.Process) -> bool:
+    """Whether a process executes tasks of a Dask cluster: a nanny has started it."""
+    with suppress(psutil.NoSuchProcess):
+        return "--multiprocessing-fork" in process.cmdline()
+    return False
+
+
+def prefect_jobs(site: Site, counts: Counts) -> Iterator[Job]:
+    """Yield runs through Prefect: a tenth of the kills for each of those that are killed."""
+    for number in range(max(1, counts.kills // 10)):
+        for whom in PREFECT:
+            yield partial(kill_prefect, site, whom, number)
 
 
 def wait_for(holds: Callable[[], bool], timeout_s: float = 60.0) -> bool:
@@ -572,6 +632,7 @@ PARTS: Final[Mapping[str, Callable[[Site, Counts], Iterator[Job]]]] = {
     "suspended": suspended_jobs,
     "deadly": deadly_jobs,
     "budgets": budget_jobs,
+    "prefect": prefect_jobs,
 }
 
 
@@ -658,6 +719,9 @@ def main() -> int:
         site = Site(folder, server, options.seed, suite)
         if "faults" in parts:
             site.s3 = stack.enter_context(s3_server())
+        if "prefect" in parts:
+            (folder / "database").mkdir()
+            site.database = NewDatabase(folder / "database")
         undisturbed(site)
         rows = rows_of(executed(site, parts, counts, options.jobs))
     if "suspended" in parts and not can_be_elsewhere():

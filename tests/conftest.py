@@ -8,7 +8,6 @@ import re
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import certifi
@@ -23,8 +22,8 @@ from tests.support.prefect_server import (  # noqa: F401  (fixtures)
     PROCESSES,
     new_prefect_database,
     prefect,
-    prefect_processes,
     running_prefect,
+    signal_group,
 )
 from tests.support.servers import S3Server, s3_server
 
@@ -91,45 +90,44 @@ def plan_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder / "evalcore" / "plan.key"
 
 
-_PREFECT_FIXTURES = {"running_prefect", "new_prefect_database"}
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share a server or a store in one of pytest's processes.
 
-    Else each process would make what one of them can make for all.
+    Else each process would make what one of them can make for all. Prefect's server and worker are
+    shared by the modules that deploy a project; the other modules share a second server.
     """
-    # Of a module that is configured for the server no test may follow when the server has ended.
-    of_prefect = {item.path for item in items if "prefect" in _fixtures(item)}
+    fixtures: dict[Path, set[str]] = {}
+    for item in items:
+        fixtures.setdefault(item.path, set()).update(getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.stem == "test_dev":
             item.add_marker(pytest.mark.xdist_group("dev"))
-        elif item.path in of_prefect or _fixtures(item) & _PREFECT_FIXTURES:
-            item.add_marker(pytest.mark.xdist_group(GROUP))
+        elif "running_prefect" in fixtures[item.path]:
+            name = f"{GROUP}-worker" if "project" in fixtures[item.path] else GROUP
+            item.add_marker(pytest.mark.xdist_group(name))
         elif _uses_fixture_of_module(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def _fixtures(item: pytest.Item) -> set[str]:
-    return set(getattr(item, "fixturenames", ()))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End Prefect's server and worker after the last test of their group: idle, they take 7 % of a
-    core. Without xdist's groups other tests follow that need them.
+    """Let Prefect's server and worker sleep after the last test of a group: idle, they take 7 % of
+    a core.
     """
+    sleepers = item.config.stash.setdefault(PROCESSES, []) if _is_of_prefect(item) else []
+    for group in sleepers:
+        signal_group(group, signal.SIGCONT)
     result = yield
-    is_last = _is_of_prefect(item) and not (nextitem and _is_of_prefect(nextitem))
-    if is_last and item.config.getoption("loadgroup", default=False):
-        item.config.stash.get(PROCESSES, ExitStack()).close()
+    if not (nextitem and _is_of_prefect(nextitem)):
+        for group in sleepers:
+            signal_group(group, signal.SIGSTOP)
     return result
 
 
 def _is_of_prefect(item: pytest.Item) -> bool:
     mark = item.get_closest_marker("xdist_group")
-    return mark is not None and mark.args == (GROUP,)
+    return mark is not None and str(mark.args[0]).startswith(GROUP)
 
 
 def _uses_fixture_of_module(item: pytest.Item) -> bool:

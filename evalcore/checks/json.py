@@ -14,8 +14,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.model.json_path import compile_json_path
-from evalcore.patterns.bounded import compile_python
-from evalcore.patterns.errors import PatternError
+from evalcore.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -242,7 +241,7 @@ def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
         written.append((("pattern",), schema["pattern"]))
     for key_path, expression in written:
         try:
-            compile_python(expression)
+            compile_pattern(expression)
         except PatternError as error:
             yield Fault((*path, *key_path), f"a pattern of the schema: {error}")
 
@@ -289,7 +288,7 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
         raise SchemaProblem(message, tuple(error.absolute_path)) from None
 
     def pattern(_: Any, expression: str, value: Any, __: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not compile_python(expression).is_found_in(
+        if isinstance(value, str) and not compile_pattern(expression).is_found_in(
             value, regex_timeout_s
         ):
             yield ValidationError(f"{quote(value)} does not match {quote(expression)}")

@@ -19,7 +19,7 @@ from evalcore.isolation.mode import Isolation
 from evalcore.model.comparison import Difference
 from evalcore.model.gate import GateResult
 from evalcore.model.summary import Summary
-from evalcore.pipeline.single_gate import decide_question
+from evalcore.pipeline.gates import decide_question
 from evalcore.trust.imports import ImportPolicy
 
 

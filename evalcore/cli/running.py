@@ -125,7 +125,9 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
             check_imports([suite], options.policy((folder, Path.cwd())))
         from evalcore.execution.readiness import check_ready
 
-        check_ready(suite, mode=options.mode, reuse=options.reuse is not None)
+        check_ready(
+            suite.definition, suite.cases, mode=options.mode, reuse=options.reuse is not None
+        )
     if options.prefect:
         from evalcore.pipeline.executors import find_runner
 
@@ -180,8 +182,8 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
 
 
 def _check_servers_of_the_rest(run: StoredRun, manifest: Manifest) -> None:
-    """Raise as `check_servers` for the cases of a run's first shard that has no result yet."""
-    from evalcore.execution.readiness import check_servers
+    """Raise as `check_ready` for the cases of a run's first shard that has no result yet."""
+    from evalcore.execution.readiness import check_ready
     from evalcore.planning.expand import cases_of_shard
     from evalcore.planning.shards import pending_shards
 
@@ -193,7 +195,7 @@ def _check_servers_of_the_rest(run: StoredRun, manifest: Manifest) -> None:
     part, first = divmod(numbers.start, plan.part_cases)
     cases = run.cases(part, plan, opened=True)[first : first + len(numbers)]
     reuse = run.definition.reuse or bool(manifest.settings.get("reuse"))
-    check_servers(run.definition, cases, mode=manifest.mode, reuse=reuse)
+    check_ready(run.definition, cases, mode=manifest.mode, reuse=reuse)
 
 
 def _execute(

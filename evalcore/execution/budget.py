@@ -157,7 +157,6 @@ class Position(NamedTuple):
     `settled` is billed, `assumed` is what calls that came to no end may have cost; `committed` is
     both, and what is reserved for calls in flight. `allowance` is what the process may spend (as
     much as it has committed where there is no bound). `need` is what the first waiting call needs.
-    `longest` is the longest answer.
     """
 
     settled: Spent
@@ -165,7 +164,6 @@ class Position(NamedTuple):
     committed: Spent
     allowance: Spent
     need: Spent | None
-    longest: int
 
 
 class RunBudget:
@@ -193,6 +191,7 @@ class RunBudget:
         self._failed = False
         self._settled = self._assumed = self._reserved = NOTHING_SPENT
         self._running = 0
+        # The longest answer to a call of this process, in tokens.
         self._longest = 0
         self._waiting: deque[_WaitingCall] = deque()
         self._lock = threading.Lock()
@@ -264,9 +263,9 @@ class RunBudget:
                 first = self._waiting[0]
                 need = first.demand.cost(self._size(first.demand, first.concurrency)[0])
             allowance = self.bounds.where_bound(self._allowance, committed)
-            return Position(self._settled, self._assumed, committed, allowance, need, self._longest)
+            return Position(self._settled, self._assumed, committed, allowance, need)
 
-    def allow(self, allowance: Spent, elsewhere: Spent, *, final: bool, longest: int) -> None:
+    def allow(self, allowance: Spent, elsewhere: Spent, *, final: bool) -> None:
         """Take the allowance that stands in the store.
 
         `elsewhere` is what other processes spent. `final` says that nothing that other processes do
@@ -274,7 +273,6 @@ class RunBudget:
         """
         with self._lock:
             self._allowance, self._elsewhere, self._final = allowance, elsewhere, final
-            self._longest = max(self._longest, longest)
             self._serve()
 
     def fail(self) -> None:

@@ -624,12 +624,9 @@ class ItemGrading:
     def _context_of(self, running: RunningItem) -> CheckContext:
         if running.calls is None:
             return self.context
-        context = replace(self.context, thread=running.calls.thread)
         if not waits(running.item.case.assertions):
-            return context
-        if running.workspace is not None:
-            context = replace(context, workspace=running.workspace.path)
-        return self._asking(context, running.item, running.complete())
+            return replace(self.context, thread=running.calls.thread)
+        return replace(self._asking(running, running.complete()), workspace=running.folder)
 
     def judge_again(
         self, item: WorkItem, evidence: Evidence, results: Sequence[AssertionResult]
@@ -654,10 +651,10 @@ class ItemGrading:
         """Return the entries of the suite's scorers; the item's time limit does not cover them."""
         from evalcore.checks.scorers import score_evidence
 
-        context, thread = self.context, None
+        context = self.context
         if running.calls is not None:
-            running.timer, thread = None, running.calls.thread
-            context = self._asking(context, running.item, running.complete())
+            running.timer = None
+            context = self._asking(running, running.complete())
         return await score_evidence(
             self._suite.scorers,
             evidence,
@@ -666,29 +663,28 @@ class ItemGrading:
             objects=context.objects,
             judges=context.judges,
             workers=self._inputs.workers,
-            thread=thread,
+            thread=context.thread,
         )
 
     def block_check(self, running: RunningItem, complete: Complete) -> BlockCheck:
         """Return what grades the output of a block while the target of a running item runs."""
-        item = running.item
 
         async def check(
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            thread = None if running.calls is None else running.calls.thread
-            context = self._asking(replace(self.context, thread=thread), item, complete)
-            return await grade(assertions, evidence, item.case, context)
+            context = self._asking(running, complete)
+            return await grade(assertions, evidence, running.item.case, context)
 
         return check
 
-    def _asking(self, context: CheckContext, item: WorkItem, complete: Complete) -> CheckContext:
+    def _asking(self, running: RunningItem, complete: Complete) -> CheckContext:
         """Return the context of checks that may ask providers and judges for the item."""
         from evalcore.execution.judges import ItemJudges
 
-        judges = ItemJudges(self._run_judges(), item, complete)
-        return replace(context, complete=complete, judges=judges)
+        judges = ItemJudges(self._run_judges(), running.item, complete)
+        thread = None if running.calls is None else running.calls.thread
+        return replace(self.context, thread=thread, complete=complete, judges=judges)
 
     def _run_judges(self) -> RunJudges:
         if self._judges is None:

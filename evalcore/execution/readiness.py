@@ -19,7 +19,7 @@ from evalcore.errors import (
 from evalcore.model.exchange import Endpoint, ProviderError
 from evalcore.model.identity import judge_name, judges_named
 from evalcore.model.mode import Mode
-from evalcore.model.suite import Case, Suite, SuiteDefinition
+from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.registry import build
 from evalcore.targets.work import AsksServers, Runnable
@@ -33,16 +33,7 @@ _BY_CASE: Final = frozenset({"workflow", "script"})
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def check_ready(suite: Suite, *, mode: str, reuse: bool) -> None:
-    """Raise for a target or judge that the suite's cases ask and that cannot answer.
-
-    As `check_servers`; a suite that takes what earlier runs executed (`cache`) is not checked.
-    """
-    reuses = reuse or suite.definition.reuse
-    check_servers(suite.definition, suite.cases, mode=mode, reuse=reuses)
-
-
-def check_servers(
+def check_ready(
     definition: SuiteDefinition, cases: Iterable[Case], *, mode: str, reuse: bool = False
 ) -> None:
     """Raise for a target or judge that the first of these cases ask and that cannot answer.
@@ -50,10 +41,10 @@ def check_servers(
     Raises `UsageError` if its key is missing, `UnreachableServerError` if no connection to its
     server is made in 5 s. One connection is tried for each server, and nothing is sent. A target
     with fallbacks cannot answer if none of them can. Of workflows and scripts those models count
-    that each execution asks. Nothing is looked at where recordings or earlier runs may have all
-    answers.
+    that each execution asks. Nothing is looked at where recordings or earlier runs (`reuse`, or
+    `cache` of the suite) may have all answers.
     """
-    if mode not in (Mode.LIVE, Mode.RECORD) or reuse:
+    if mode not in (Mode.LIVE, Mode.RECORD) or reuse or definition.reuse:
         return
     runnables = list(_built_targets(definition, islice(cases, _LOOKED_THROUGH)))
     connections: dict[tuple[str, int], EvalError | None] = {}

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.checks.scorers import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.execution.row import FinishedItem, row_metrics
 from evalcore.model.assertion import AssertionResult, Outcome
@@ -167,6 +166,8 @@ def _result(entry: Mapping[str, Any]) -> AssertionResult:
 
 def _scorers_entries(row: Mapping[str, Any], item: WorkItem) -> list[Mapping[str, Any]]:
     """Return the scores of a stored row that are not those of its assertions."""
+    from evalcore.checks.scorers import stored_raw
+
     metrics = {assertion.metric for assertion in item.case.assertions}
     return [
         {**entry, "raw": stored_raw(entry["raw"])}

@@ -80,13 +80,11 @@ class Billed(NamedTuple):
 class SharedState:
     """The content of the object.
 
-    `elapsed_s` is how long at least one process was at work, `longest` the longest answer in
-    tokens.
+    `elapsed_s` is how long (seconds) at least one process was at work.
     """
 
     blocks: dict[str, Block]
     elapsed_s: float = 0.0
-    longest: int = 0
     schema: int = SCHEMA
 
     @property
@@ -109,7 +107,7 @@ def decode_limits(data: bytes, key: str) -> SharedState:
             granted = _sum(_amount(part["granted"]) for part in parts)
             left = _amount(raw["settled"]).plus(_amount(raw["assumed"]))
             blocks = {EARLIER: Block(granted.plus(left), settled, is_dead=True)}
-        return SharedState(blocks, raw["elapsed_s"], raw["longest"])
+        return SharedState(blocks, raw["elapsed_s"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{key} is damaged, so that what the run has spent is unknown: restore it, or start a "
@@ -200,7 +198,6 @@ class SharedLimits:
             earlier = state.blocks.setdefault(EARLIER, Block(is_dead=True))
             earlier.granted = _sum((earlier.granted, position.settled, position.assumed))
             earlier.settled = earlier.settled.plus(position.settled)
-            state.longest = max(state.longest, position.longest)
 
     def _keep(self) -> None:
         failing_since: float | None = None
@@ -229,7 +226,7 @@ class SharedLimits:
         if self._budget is not None:
             own = state.blocks.pop(self._name)
             spent = _sum(block.spent for block in state.blocks.values())
-            self._budget.allow(own.granted, spent, final=self._is_final, longest=state.longest)
+            self._budget.allow(own.granted, spent, final=self._is_final)
 
     def _take(self, state: SharedState) -> None:
         """Note who has died; take or return what this process needs."""
@@ -244,12 +241,10 @@ class SharedLimits:
         own.beat, own.is_dead = own.beat + 1, False
         state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
         if self._budget is not None:
-            self._take_block(self._budget, own, others.values(), state)
+            self._take_block(self._budget, own, others.values())
         self._pause_s = _WAITING_S if own.waits else interval_s
 
-    def _take_block(
-        self, budget: RunBudget, own: Block, others: Collection[Block], state: SharedState
-    ) -> None:
+    def _take_block(self, budget: RunBudget, own: Block, others: Collection[Block]) -> None:
         """Grow or return the block; note whether nothing that others do could add to it.
 
         A block never gets less than what the budget allows its calls at this moment.
@@ -271,7 +266,6 @@ class SharedLimits:
             more = left
         own.granted = position.committed.plus(more).most(position.allowance)
         own.settled, own.assumed = position.settled, position.assumed
-        state.longest = max(state.longest, position.longest)
         rest = budget.bounds.less(elsewhere.plus(own.granted))
         self._is_final = are_settled and budget.bounds.has(NOTHING_SPENT, rest)
 

@@ -1,36 +1,30 @@
-"""The patterns of the statement `match`: Python's `re`, bounded in length, repeats and time."""
+"""The patterns of the statement `match`: Python's `re`, bounded in length and time."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
-from evalcore.patterns.bounded import PythonPattern, compile_python
-from evalcore.patterns.errors import PatternError
-from evalcore.patterns.python import least_size, parse
+from evalcore.patterns import Pattern, PatternError, compile_pattern
 
 TIMEOUT_S: Final = 1.0
-_MOST_REPEATS: Final = 20_000
 _LONGEST: Final = 10_000
 
 
-def compile_match_pattern(text: str) -> PythonPattern:
+def compile_match_pattern(text: str) -> Pattern:
     """Compile a pattern; raise `ExpressionSyntaxError` where Python's `re` does not allow it."""
     if len(text) > _LONGEST:
         raise ExpressionSyntaxError(f"a pattern has at most {_LONGEST} characters")
     try:
-        pattern = compile_python(text)
+        return compile_pattern(text)
     except PatternError as error:
         before = text[: error.position or 0]
         column = len(before) - before.rfind("\n")
         raise ExpressionSyntaxError(error.message, before.count("\n") + 1, column) from None
-    if least_size(parse(text, 0)[0]) > _MOST_REPEATS:
-        raise ExpressionSyntaxError(f"the pattern {text[:80]!r} asks for too many repeats")
-    return pattern
 
 
 def match_groups(
-    pattern: PythonPattern, text: str, timeout_s: float = TIMEOUT_S
+    pattern: Pattern, text: str, timeout_s: float = TIMEOUT_S
 ) -> tuple[str | None, ...] | None:
     """Search the text; return the whole match and then its groups, None without a match.
 

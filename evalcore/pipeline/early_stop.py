@@ -8,18 +8,17 @@ plan. What was decided follows from the rows alone: `finish` reads them again.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.gate_tables import executed_iterations
 from evalcore.analytics.integrity import whole_parts
-from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
@@ -68,16 +67,26 @@ def late_gates(definition: SuiteDefinition, groups: int) -> dict[int, str]:
     return reasons
 
 
-def require_sequential(definition: SuiteDefinition) -> None:
-    """Raise `UsageError` if no gate of the suite can be decided early."""
-    gates = map(restore_gate, definition.policy.gates)
-    if not any(gate.fails_early or gate.is_sequential for gate in gates):
-        names = ", ".join(
-            sorted(name for name, kind in GATES.items() if kind.is_sequential or kind.fails_early)
-        )
+def require_early_gate(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if no gate of the suite can be decided before the whole run."""
+    auto = definition.policy.auto_iterations
+    option = "--iterations auto" if auto else "stop_when_decided"
+    reducer = definition.policy.reducer
+    if auto and reducer is not Reducer.MEAN:
         raise UsageError(
-            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early: "
-            f"{names}"
+            f"suite '{definition.name}': {option} needs the reducer 'mean', not '{reducer}': a "
+            "score that depends on the number of iterations cannot be decided before the last; "
+            "give a number of iterations"
+        )
+    kinds = {
+        name
+        for name, kind in GATES.items()
+        if kind.is_sequential or (kind.fails_early and not auto)
+    }
+    if kinds.isdisjoint(gate.gate for gate in definition.policy.gates):
+        names = ", ".join(sorted(kinds))
+        raise UsageError(
+            f"suite '{definition.name}': {option} needs a gate that can be decided early: {names}"
         )
 
 
@@ -85,20 +94,6 @@ def round_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
     """Return the rules of the gates that can be decided after some iterations of all cases."""
     # A round has all cases: a score over several groups is decided as well as any.
     return sequential_rules(definition, groups=1)
-
-
-def require_decidable(definition: SuiteDefinition) -> None:
-    """Raise `UsageError` if iterations cannot be added to the suite until it is decided."""
-    suite = f"suite '{definition.name}': --iterations auto"
-    reducer = definition.policy.reducer
-    if reducer is not Reducer.MEAN:
-        raise UsageError(
-            f"{suite} needs the reducer 'mean', not '{reducer}': a score that depends on the "
-            "number of iterations cannot be decided before the last; give a number of iterations"
-        )
-    if not any(restore_gate(gate).is_sequential for gate in definition.policy.gates):
-        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
-        raise UsageError(f"{suite} needs a gate that can be decided early: {names}")
 
 
 def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:
@@ -111,7 +106,7 @@ def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dic
     from evalcore.planning.spool import in_random_order
 
     groups = len({case.group for case in suite.cases})
-    require_sequential(suite.definition)
+    require_early_gate(suite.definition)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     cases_sha256, _ = digest_cases(suite.cases.parts())
     order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
@@ -127,7 +122,7 @@ def stopping_plan(plan: Plan) -> Plan:
     return replace(plan, shard_size=size, shards=shards, pilot=0, settled=True)
 
 
-def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
+def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | None:
     """Return what stops the run when it is decided; None if it executes all, or nothing at all."""
     policy = run.definition.policy
     if not policy.ends_when_decided or manifest.settings.get("reuse") not in {None, HISTORY}:
@@ -136,47 +131,50 @@ def stop_rule_of(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | N
 
 
 class StopRule:
-    """Whether the run is decided by the shards that are committed; safe in several threads."""
+    """Whether the run is decided by the shards that are committed, case after case."""
 
     def __init__(self, run: StoredRun, manifest: Manifest) -> None:
         self._run, self._manifest = run, manifest
-        self._gates = _gates(run.definition, manifest)
         self._committed = 0
-        self._awaits_labels = False
-        self._failed = False
-        self._awaited = _required_ids(run.definition, manifest)
-        self._lock = threading.Lock()
         self.decided = False
+        self._begin()
         self.look()
+
+    def look(self) -> None:
+        """Read the shards that follow those that were read; called after each commit."""
+        if self.decided:
+            return
+        run, first = self._run, self._committed
+        self._committed = _committed(run, self._manifest.plan, first)
+        facts = self._read(first)
+        self.decided = facts is not None or run.is_decided()
+        if facts is not None:
+            run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
 
     def leaves_out(self, _: WorkItem) -> bool:
         """Whether the gates do not need an item."""
         return self.decided
 
-    def look(self) -> None:
-        """Read the shards that follow those that were read; called after each commit."""
-        with self._lock:
-            if self.decided or self._awaits_labels:
-                return
-            run, plan = self._run, self._manifest.plan
-            first, self._committed = self._committed, _committed(run, plan, self._committed)
-            if shards := range(first, self._committed):
-                with ExitStack() as stack:
-                    parts = stack.enter_context(whole_parts(run, self._manifest, only=shards))
-                    tables = open_tables(stack, run, self._manifest, [*parts.values()])
-                    # An item that awaits labels is no failed one: nothing can be decided early.
-                    self._awaits_labels = tables.awaits_labels()
-                    if self._awaits_labels:
-                        return
+    def _begin(self) -> None:
+        self._gates = _gates(self._run.definition, self._manifest)
+        self._awaits_labels = self._failed = False
+        self._awaited = _required_ids(self._run.definition, self._manifest)
+
+    def _read(self, first: int) -> Mapping[str, int] | None:
+        """Read the shards from `first` on that are committed; return facts if they decide."""
+        run = self._run
+        if (shards := range(first, self._committed)) and not self._awaits_labels:
+            with ExitStack() as stack:
+                parts = stack.enter_context(whole_parts(run, self._manifest, only=shards))
+                tables = open_tables(stack, run, self._manifest, [*parts.values()])
+                # An item that awaits labels is no failed one: nothing can be decided early.
+                self._awaits_labels = tables.awaits_labels()
+                if not self._awaits_labels:
                     _take(self._gates, tables)
                     self._failed = self._failed or has_failed(run.definition, tables)
                     self._awaited -= tables.case_ids(self._awaited)
-            failed = self._failed or self._gates.failed
-            decided = failed or (self._gates.decided and not self._awaited)
-            self.decided = decided or run.is_decided()
-            if decided:
-                facts = {"cases": self._gates.cases}
-                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+        decided = self._failed or self._gates.failed or (self._gates.decided and not self._awaited)
+        return {"cases": self._gates.cases} if decided and not self._awaits_labels else None
 
 
 def _committed(run: StoredRun, plan: Plan, known: int) -> int:
@@ -242,7 +240,7 @@ def open_tables(
 
 
 def _take(gates: SequentialGates, tables: Aggregates) -> None:
-    from evalcore.analytics.sequential import sequential_values
+    from evalcore.analytics.gate_tables import sequential_values
 
     rules = [gate.rule for gate in gates.gates.values()]
     compared: list[str] = []
@@ -329,61 +327,26 @@ _METHODS: Mapping[CaseValue, str] = {
 }
 
 
-class RoundRule:
-    """Which items the gates need, by the rounds that are committed; safe in several threads."""
-
-    def __init__(self, run: StoredRun, manifest: Manifest) -> None:
-        self._run, self._manifest = run, manifest
-        self._gates = _round_gates(run.definition, manifest)
-        self._quarantined = frozenset(quarantine_of(manifest.settings).case_ids)
-        self._lock = threading.Lock()
-        self._committed = 0
-        self.decided = False
-        self.look()
-
-    def look(self) -> None:
-        """Read the rounds that are complete; called after each commit."""
-        with self._lock:
-            if self.decided:
-                return
-            run, plan = self._run, self._manifest.plan
-            self._committed = _committed(run, plan, self._committed)
-            complete = self._committed // plan.round_shards
-            if complete > self._gates.rounds:
-                shards = range(complete * plan.round_shards)
-                with whole_parts(run, self._manifest, only=shards) as parts:
-                    _take_rounds(self._gates, run, self._manifest, [*parts.values()])
-            self.decided = self._gates.ended or run.is_decided()
-            if self._gates.ended:
-                facts = {"rounds": self._gates.rounds}
-                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+class RoundRule(StopRule):
+    """Which items the gates need, by the rounds that are committed."""
 
     def leaves_out(self, item: WorkItem) -> bool:
         """Whether the gates do not need an item; a quarantined case is run once."""
         return self.decided or (item.iteration > 0 and item.case.id in self._quarantined)
 
+    def _begin(self) -> None:
+        self._rounds = _round_gates(self._run.definition, self._manifest)
+        self._quarantined = frozenset(quarantine_of(self._manifest.settings).case_ids)
 
-@dataclass(frozen=True, slots=True)
-class RoundsReport:
-    """What the report says of the iterations of a run that adds them by itself.
-
-    `cases` has `{iterations, cases}`: how many cases × variants were run how often.
-    """
-
-    most: int
-    rounds: int
-    stopped: str
-    cases: tuple[Mapping[str, int], ...]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {
-            "mode": "auto",
-            "max": self.most,
-            "rounds": self.rounds,
-            "stopped": self.stopped,
-            "cases": list(self.cases),
-        }
+    def _read(self, first: int) -> Mapping[str, int] | None:  # noqa: ARG002 - a round is read whole
+        """Read the rounds that are complete; return facts if they decide."""
+        run, plan = self._run, self._manifest.plan
+        complete = self._committed // plan.round_shards
+        if complete > self._rounds.rounds:
+            shards = range(complete * plan.round_shards)
+            with whole_parts(run, self._manifest, only=shards) as parts:
+                _take_rounds(self._rounds, run, self._manifest, [*parts.values()])
+        return {"rounds": self._rounds.rounds} if self._rounds.ended else None
 
 
 def decide_rounds(
@@ -392,8 +355,9 @@ def decide_rounds(
     parts: Sequence[Path],
     tables: Aggregates,
     results: Sequence[GateResult],
-) -> tuple[tuple[GateResult, ...], RoundsReport]:
-    """Return the gates' results after the rounds that were needed, and what the report says.
+) -> tuple[tuple[GateResult, ...], dict[str, Any]]:
+    """Return the gates' results after the rounds that were needed, and what the report says of the
+    iterations: how many cases × variants were run how often, and why no more were.
 
     `parts` are those of all shards, `tables` the aggregates of all of them.
     """
@@ -407,11 +371,14 @@ def decide_rounds(
         else _round_result(result, gate, gates, most)
         for index, result in enumerate(results)
     )
-    cases = tuple(
-        {"iterations": iterations, "cases": count}
-        for iterations, count in executed_iterations(tables.connection)
-    )
-    return decided, RoundsReport(most, gates.rounds, _why(gates, most), cases)
+    executed = executed_iterations(tables.connection)
+    return decided, {
+        "mode": "auto",
+        "max": most,
+        "rounds": gates.rounds,
+        "stopped": _why(gates, most),
+        "cases": [{"iterations": times, "cases": count} for times, count in executed],
+    }
 
 
 def _round_gates(definition: SuiteDefinition, manifest: Manifest) -> RoundGates:
@@ -433,7 +400,7 @@ def _take_rounds(
         with ExitStack() as stack:
             own = parts[: (iteration + 1) * plan.round_shards]
             tables = open_tables(stack, run, manifest, own)
-            gates.add(*read_round(tables, round_rules(run.definition), plan.iterations, iteration))
+            gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
             gates.failed = has_failed(run.definition, tables, repeats=repeats)
 

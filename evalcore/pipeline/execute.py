@@ -32,7 +32,7 @@ from evalcore.storage.store import at_once
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from evalcore.pipeline.early_stop import RoundRule, StopRule
+    from evalcore.pipeline.early_stop import StopRule
 
 MakeExecutor = Callable[[OpenRun, ExecuteOptions], Executor]
 # After so many deaths a shard is executed item by item in a child process.
@@ -70,7 +70,7 @@ class _Coordinator:
         self._latencies: list[float] = []
         self._report = options.progress
         self._options = replace(options, progress=self._note)
-        self._rule: StopRule | RoundRule | None = None
+        self._rule: StopRule | None = None
         self._todo: deque[int] = deque()
         # Shards below it may be executed: they are in `todo`, in flight or written.
         self._allowed = 0

@@ -182,7 +182,7 @@ class AloneExecutor:
         self._thread.shutdown()
 
 
-GROUP = "evalcore.pipeline.executors"
+GROUP = "evalcore.runners"
 
 
 class RunnerAwayError(EvalError):

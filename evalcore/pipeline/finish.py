@@ -38,9 +38,8 @@ from evalcore.pipeline.gates import (
 )
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.reuse import open_past_runs
-from evalcore.pipeline.run_observer import tell_end
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.pipeline.states import execution_facts, require_epoch
+from evalcore.pipeline.states import execution_facts, require_epoch, tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text

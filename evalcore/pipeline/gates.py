@@ -1,10 +1,13 @@
-"""DECIDE: what the gates say of a run's rows, and the report with their decision."""
+"""DECIDE: what the gates say of a run's rows, and the report with their decision.
+
+Also a single gate over results that are given (`evalcore decide`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,24 +15,28 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
-from evalcore.gates.builtin import CustomGate, GateFunctions
+from evalcore.gates.builtin import CustomGate, DecideElsewhere, GateFunctions, RequiredCases
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, without_assertions
+from evalcore.gates.gate import gates_of
 from evalcore.isolation.mode import Isolation
 from evalcore.model.annotation import AfterDeadline, AwaitedLabels
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.run import Manifest
-from evalcore.model.suite import Format, SuiteDefinition
-from evalcore.model.summary import Summary
+from evalcore.model.past import PastRuns
+from evalcore.model.run import Manifest, Plan
+from evalcore.model.suite import Format, Policy, ScoreRule, SuiteDefinition
+from evalcore.model.summary import RequiredCase, Summary, VariantSummary
 from evalcore.pipeline.plan import ANNOTATION_SINCE
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, undecided_head
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.summary import Aggregates
+    from evalcore.formats.single_gate import GateQuestion, GivenRun
 
 _WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
 _EVALUATED_SINCE: Final = 4
@@ -284,7 +291,7 @@ def decided_report(
         from evalcore.pipeline.early_stop import decide_rounds
 
         results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
-        report = replace(report, iterations=rounds.settings())
+        report = replace(report, iterations=rounds)
     results = _with_awaited_labels(sources, gating, results, options)
     gates = tuple(map(without_secrets, results))
     evaluated = not has_evaluated_nothing(run.definition, gating.summary)
@@ -310,3 +317,103 @@ def _with_awaited_labels(
             return gate_results(run, manifest, answered, tables, options)
 
     return decide_awaiting(run.definition, manifest, awaited, results, gates_of)
+
+
+def decide_question(
+    question: GateQuestion,
+    resolve: Callable[[str], Callable[..., Any]],
+    elsewhere: DecideElsewhere | None = None,
+) -> tuple[GateResult, Summary]:
+    """Return the gate's result and the aggregates that it decided over.
+
+    `resolve` gives the function of a custom gate, `elsewhere` calls it in another process.
+    """
+    results = question.results
+    policy = Policy(
+        ScoreRule.BLOCKS,
+        (question.gate,),
+        errors=question.errors,
+        iterations=results.iterations,
+    )
+    summary = summarise_question(question, policy)
+    functions = GateFunctions(resolve=resolve, report=lambda: _plain(summary), elsewhere=elsewhere)
+    return decide_gates(policy, summary, functions)[0], summary
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    """Return the summary as JSON values, for a function; without what intervals are made of."""
+    values = asdict(summary)
+    for part in (values, *values["variants"]):
+        for name in [name for name in part if name.endswith("_sample")]:
+            del part[name]
+    return values
+
+
+def summarise_question(question: GateQuestion, policy: Policy) -> Summary:
+    """Return the aggregates that the gates of a policy decide over."""
+    from evalcore.analytics.compare import ComparisonPlan
+
+    results, baseline = question.results, question.baseline
+    comparison_plan, missing = None, None
+    if baseline in results.variants:
+        comparison_plan = ComparisonPlan(results.variants, baseline, tolerances=question.tolerances)
+    elif baseline is not None:
+        missing = f"the baseline '{baseline}' is not among the variants"
+    past = _past(question, policy) if question.history else None
+    with _tables(results, policy, comparison_plan, past) as tables:
+        summary = tables.summary()
+    measured = {summed.variant: summed for summed in summary.variants}
+    every = (measured.get(name, VariantSummary(name, 0, 0, None)) for name in results.variants)
+    empty = [name for name in results.variants if name not in measured]
+    missed = (*summary.required_cases, *_not_run(policy, empty))
+    return replace(summary, variants=tuple(every), required_cases=missed, no_baseline=missing)
+
+
+def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
+    """Yield what a gate requires of variants without any result: the tables do not have them."""
+    for gate in gates_of(policy, RequiredCases):
+        for case in gate.case_ids:
+            yield from (RequiredCase(case, variant, was_run=False) for variant in empty)
+
+
+def _past(question: GateQuestion, policy: Policy) -> PastTables:
+    """Return the earlier runs of a question; their work is taken for the same."""
+    from evalcore.analytics.gate_tables import PastTables, PastVariant, past_rows
+
+    runs, cases = [], []
+    for number, run in enumerate(question.history, 1):
+        columns = [PastVariant(number, run.name, variant) for variant in run.variants]
+        # The rows name their variant by its index in the list.
+        rows = tuple(
+            row | {"variant": str(row["item"] // run.iterations % len(columns))} for row in run.rows
+        )
+        own = replace(policy, gates=(), iterations=run.iterations)
+        given = run._replace(variants=tuple(map(str, range(len(columns)))), rows=rows)
+        with _tables(given, own, None, PastTables(PastRuns())) as tables:
+            own_runs, own_cases = past_rows(tables.connection, columns)
+        runs += own_runs
+        cases += own_cases
+    names = tuple(run.name for run in question.history)
+    return PastTables(PastRuns(names), runs=tuple(runs), cases=tuple(cases))
+
+
+@contextmanager
+def _tables(
+    results: GivenRun,
+    policy: Policy,
+    comparison_plan: ComparisonPlan | None,
+    past: PastTables | None,
+) -> Iterator[Aggregates]:
+    """Give the tables of results as if they were a run's."""
+    from evalcore.analytics.summary import Aggregates
+    from evalcore.sql.rows import write_rows
+
+    size = len(results.rows)
+    variants = max(len(results.variants), 1)
+    plan = Plan(size, results.cases, variants, results.iterations, 1, max(size, 1), 1, 1)
+    with temporary_folder("evalcore-decide-") as folder:
+        part = folder / "00000.parquet"
+        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in results.rows]
+        write_rows(lines, part)
+        with Aggregates([part], plan, policy, comparison_plan, past) as tables:
+            yield tables

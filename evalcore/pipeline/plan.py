@@ -31,7 +31,7 @@ from evalcore.pipeline.reuse import (
     kept_evidence_settings,
     prepare_reuse,
 )
-from evalcore.pipeline.run_observer import check_observers, warn_on_standard_error
+from evalcore.pipeline.states import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
     PILOT_ITEMS,
     SINGLE_ITEM_LIMIT,
@@ -178,9 +178,9 @@ def plan_run(
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
     if definition.policy.auto_iterations:
-        from evalcore.pipeline.early_stop import require_decidable
+        from evalcore.pipeline.early_stop import require_early_gate
 
-        require_decidable(definition)
+        require_early_gate(definition)
     elif definition.policy.stop_when_decided:
         from evalcore.pipeline.early_stop import in_stopping_order, stopping_plan
 

@@ -41,7 +41,7 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
-from evalcore.pipeline.run_observer import observer_of, warn_on_standard_error
+from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.baselines import Calibrations
@@ -446,9 +446,9 @@ class RunSession:
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = None
         if self._mode is not Mode.LIVE:
-            from evalcore.recording.recorder import open_recorder
+            from evalcore.recording.recorder import Recorder
 
-            recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+            recorder = Recorder(run.store, self._mode, redaction, run=run.keys)
         self._context = RunCallContext(
             limits,
             recorder,
@@ -494,7 +494,7 @@ class RunSession:
         written = self._run.written_shards()
         if not written:
             return NOTHING_SPENT, 0.0
-        from evalcore.analytics.progress import used_by
+        from evalcore.analytics.results import used_by
 
         manifest = self._run.manifest()
         shards = {shard for shard in written if shard < manifest.plan.shards}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import SpooledTemporaryFile
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 import zstandard
@@ -29,17 +29,13 @@ LARGEST_FRAME_BYTES: Final = 512 * 1024 * 1024
 _PORTION = 100_000
 
 
-class _Block(NamedTuple):
-    offset: int
-    size: int
-
-
 class CaseSpool:
     """Cases in their order, `PART_CASES` to a block; append first, then iterate again and again."""
 
     def __init__(self) -> None:
         self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
-        self._blocks: list[_Block] = []
+        # Where each block begins, and its size.
+        self._blocks: list[tuple[int, int]] = []
         self._encoder = CaseEncoder()
         self._end = 0
         self._count = 0
@@ -61,9 +57,9 @@ class CaseSpool:
     def parts(self) -> Iterator[bytes]:
         """Yield the compressed blocks in order, each a plan part."""
         self._flush()
-        for block in self._blocks:
-            self._file.seek(block.offset)
-            yield self._file.read(block.size)
+        for offset, size in self._blocks:
+            self._file.seek(offset)
+            yield self._file.read(size)
 
     def checks(self) -> frozenset[str]:
         """Return the names of the checks that the cases' assertions are evaluated by."""
@@ -91,7 +87,7 @@ class CaseSpool:
             where = "" if tempfile.tempdir is None else f" below {tempfile.tempdir}"
             reason = f"cannot keep the cases{where}: {error.strerror or error}"
             raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
-        self._blocks.append(_Block(self._end, len(data)))
+        self._blocks.append((self._end, len(data)))
         self._end += len(data)
 
     def _flush(self) -> None:
@@ -136,14 +132,12 @@ class PlanPart:
                 f"the plan refers to {names}, which is not set here; set it in the environment or "
                 "in the suite's .env file"
             )
-        with _undecodable("cases"):
+        with _undecodable():
             # JSON has no line break but those between the lines.
             text = unseal(block) if opened else block
             head, *self._lines = text.removesuffix(b"\n").split(b"\n")
             tables = orjson.loads(head)
-            # The fields of the assertions; cases name them by their index.
-            self.stored_assertions: Sequence[Sequence[Any]] = tables["assertions"]
-            self._table = AssertionTable(self.stored_assertions)
+            self._table = AssertionTable(tables["assertions"])
             self._workspaces = tables.get("workspaces", ())
 
     def __len__(self) -> int:
@@ -151,27 +145,18 @@ class PlanPart:
 
     def cases(self, positions: slice = slice(None)) -> list[Case]:
         """Return the cases at these positions, by default all; equal assertions are one object."""
-        with _undecodable("cases"):
+        with _undecodable():
             lines = map(orjson.loads, self._lines[positions])
             return [decode_case(line, self._table, self._workspaces) for line in lines]
 
-    def lines(self, positions: slice = slice(None)) -> list[bytes]:
-        """Return the lines of the cases at these positions: for `decode`."""
-        return self._lines[positions]
-
-    def decode(self, line: bytes) -> Case:
-        """Return the case of a line."""
-        with _undecodable("such case"):
-            return decode_case(orjson.loads(line), self._table, self._workspaces)
-
 
 @contextmanager
-def _undecodable(what: str) -> Iterator[None]:
+def _undecodable() -> Iterator[None]:
     """Raise `PlanPartError` for what a block that was not written here makes of decoding it."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise PlanPartError(f"holds no {what}: {type(error).__name__}: {error}") from error
+        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
 
 
 def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
@@ -184,9 +169,10 @@ def part_case(part: bytes, position: int) -> Case:
 
     Raises `PlanPartError` if the part is torn or foreign, or has no such case.
     """
-    plan_part = PlanPart(part)
-    with _undecodable("such case"):
-        return plan_part.decode(plan_part.lines()[position])
+    cases = PlanPart(part).cases(slice(position, position + 1))
+    if not cases:
+        raise PlanPartError(f"holds no case {position}")
+    return cases[0]
 
 
 def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
@@ -194,7 +180,7 @@ def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[A
 
     Raises `PlanPartError` if the part is torn or foreign.
     """
-    with _undecodable("cases"):
+    with _undecodable():
         lines = _decompressed(part).splitlines()[1:]
         chosen = range(len(lines)) if positions is None else positions
         return [orjson.loads(line)["input"] for n, line in enumerate(lines) if n in chosen]

@@ -28,7 +28,6 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
-from evalcore.execution.rates import FIRST
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.parts.evalcore_section import suite_name
@@ -77,11 +76,11 @@ from evalcore.prefect.rate_limits import PrefectRates
 from evalcore.prefect.task_runners import open_runner
 from evalcore.prefect.tasks import (
     RATES,
-    SHARDS_AHEAD,
     TasksExecutor,
     execute_shard,
     outcome_of,
     shard_namer,
+    shards_at_once,
 )
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
@@ -298,7 +297,7 @@ def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:
     run = find_run(permitted_store(parameters.store, this_worker().settings), parameters.run)
     plan = run.manifest().plan
     name = shard_namer(run, plan)
-    at_once = SHARDS_AHEAD + 2 * (parameters.concurrency or FIRST) // plan.shard_size
+    at_once = shards_at_once(parameters.concurrency or 0, plan.shard_size)
     stopped = False
     with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=at_once) as runner:
         tasks = []
@@ -347,7 +346,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         path = permitted_suite(parameters.suite, worker)
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
-        check_ready(suite, mode=parameters.mode, reuse=parameters.reuse)
+        check_ready(suite.definition, suite.cases, mode=parameters.mode, reuse=parameters.reuse)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         plan = PlanOptions(

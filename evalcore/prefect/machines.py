@@ -30,6 +30,7 @@ from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
 from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.prefect.publish import RunProgress, logged
+from evalcore.prefect.tasks import shards_at_once
 
 DEPLOYMENT: Final = "evaluate-shards/evaluate-shards"
 # A range is at least so much work for one machine, which takes half a minute to begin.
@@ -39,8 +40,6 @@ START_S: Final = 120.0
 _LOOK_S: Final = 2.0
 # Of an item, where no run of the suite has shown it.
 _LATENCY_S: Final = 1.0
-# Shards that a machine may have begun when its process died: it begins them in their order.
-_BEGUN: Final = 4
 # A range that ends so often without its results does so again.
 _ATTEMPTS: Final = 3
 
@@ -189,7 +188,10 @@ class MachinesExecutor:
         with self._lock:
             left = [shard for shard in ended.shards if shard in self._futures]
             self._attempts.update(ended.shards)
-            begun = left[:_BEGUN] if state.is_crashed() else []
+            # A machine begins them in their order: these may have been in flight.
+            call = self._calls[ended.shards[0]]
+            count = shards_at_once(call.concurrency, self._opened.shards.plan.shard_size)
+            begun = left[:count] if state.is_crashed() else []
             for shard in begun:
                 reason = str(state.message).partition(". ")[0]
                 died = ProcessDiedError(f"flow run {ended.flow_run}: {reason}")

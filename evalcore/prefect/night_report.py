@@ -19,7 +19,6 @@ from evalcore.model.trend import Trend
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.publish import FLOW_RUN_LINK, PAGE_LINK, PublishedRun, gate_row
-from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
 from evalcore.report.figures import quarantine_lines
@@ -27,7 +26,6 @@ from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, MessageForm, 
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000
-_MIN_POINTS = 2
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class NightHistory:
     """What the history says of a suite's run.
 
     `before` is the decision of the run before, None of none; `changes` is what changed since;
-    `failing` are the first ten cases that fail; `ready` are quarantined cases that can return;
-    `trend_png` is the trend of the score if there are two runs.
+    `failing` are the first ten cases that fail; `ready` are quarantined cases that can return.
     """
 
     suite: str
@@ -60,7 +57,6 @@ class NightHistory:
     changes: tuple[str, ...]
     failing: tuple[FailingCase, ...]
     ready: tuple[str, ...]
-    trend_png: bytes | None
 
 
 def look_back(published: PublishedRun) -> NightHistory:
@@ -75,14 +71,12 @@ def look_back(published: PublishedRun) -> NightHistory:
             for case, variant in list(cases)[:LISTED_CASES]
         )
     ready = returning_cases(run.store, report.quarantine.active, suites=[report.suite])
-    enough = len({point.run_id for point in trend.points}) >= _MIN_POINTS
     return NightHistory(
         suite=report.suite,
         before=None if before is None else before.decision,
         changes=_changes(trend, run.run_id),
         failing=failing,
         ready=tuple(entry.case for entry in ready),
-        trend_png=chart_png(trend_spec(trend)) if enough else None,
     )
 
 

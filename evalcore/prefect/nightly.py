@@ -5,6 +5,7 @@ And `compact`, which keeps the history that nights look back on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -54,10 +55,9 @@ from evalcore.prefect.publish import (
     listening,
     logged,
     tell,
-    trend_step,
 )
 from evalcore.redaction.redactor import cover_exception
-from evalcore.report.escape import escape_markdown
+from evalcore.trust.files import has_magic
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
@@ -166,11 +166,11 @@ def nightly(**fields: Any) -> State[Any]:
     return state
 
 
-def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
+def _evaluate_all(suites: Mapping[str, bool], parameters: Night) -> list[SuiteEnd]:
     """Return what became of the suites, in their order; after one that was stopped none begins."""
     if parameters.at_once == 1:
         ends: list[SuiteEnd] = []
-        for suite, exists in suites:
+        for suite, exists in suites.items():
             ends.append(_evaluate(suite, exists, parameters))
             if ends[-1].state.is_cancelled():
                 break
@@ -179,7 +179,7 @@ def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[Sui
         # Each needs a context of its own, which says what its flow run belongs to.
         tasks = [
             partial(copy_context().run, _evaluate, suite, exists, parameters)
-            for suite, exists in suites
+            for suite, exists in suites.items()
         ]
         try:
             return list(threads.map(lambda task: task(), tasks))
@@ -190,7 +190,7 @@ def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[Sui
 
 
 def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
-    if not exists:
+    if not exists and has_magic(suite):  # where a plain name leads, `evaluate` decides
         error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
     published: list[PublishedRun] = []
@@ -233,15 +233,6 @@ def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
             Step(
                 "create the table of the night's gates",
                 lambda: create_table_artifact(table=rows, key=GATES_KEY, description="All gates"),
-            ),
-            *(
-                trend_step(
-                    end.history.suite,
-                    end.history.trend_png,
-                    f"Score of {escape_markdown(end.history.suite)} over its runs",
-                )
-                for end in ends
-                if end.history is not None and end.history.trend_png is not None
             ),
         ]
     )

@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -333,40 +334,30 @@ def permitted_suite(name: str, worker: AcceptingWorker) -> Path:
     return path
 
 
-def find_suites(patterns: list[str], folder: Path) -> list[tuple[str, bool]]:
-    """Return the files that the patterns name, in their order, each once.
+def find_suites(patterns: Sequence[str], folder: Path) -> dict[str, bool]:
+    """Return the files that the patterns name, in their order, each once, and whether it is there.
 
-    A pattern's own files are in alphabetical order. A pattern that no file below `folder` matches
-    stands for itself, with False; a plain name is never looked for.
+    A pattern's own files are in alphabetical order, nothing hidden, no file of quarantines. A
+    pattern that no file below `folder` matches stands for itself.
     """
     suites: dict[str, bool] = {}
     for pattern in patterns:
         if not has_magic(pattern):
-            suites.setdefault(pattern, True)
+            suites.setdefault(pattern, (folder / pattern).is_file())
             continue
-        files = _matching(pattern, folder)
-        for name in files:
-            suites.setdefault(name, True)
-        if not files:
-            suites.setdefault(pattern, False)
-    return list(suites.items())
-
-
-def _matching(pattern: str, folder: Path) -> list[str]:
-    """Return the files below `folder` that match, relative to it; nothing hidden."""
-    if Path(pattern).is_absolute():
-        return []
-    try:
-        names = matching_files(pattern, folder, folder)
-    except (EvalError, ValueError):
-        return []
-    return [
-        name
-        for name in names
-        if not any(part.startswith(".") for part in Path(name).parts)
-        # It stands beside suites and is none.
-        and Path(name).name != QUARANTINE_FILE
-    ]
+        names: list[str] = []
+        if not Path(pattern).is_absolute():
+            with suppress(EvalError, ValueError):
+                names = matching_files(pattern, folder, folder)
+        files = [
+            name
+            for name in names
+            if not any(part.startswith(".") for part in Path(name).parts)
+            and Path(name).name != QUARANTINE_FILE
+            and (folder / name).is_file()
+        ]
+        suites |= dict.fromkeys(files, True) or {pattern: False}
+    return suites
 
 
 # Where suites usually stand in a project.
@@ -374,16 +365,9 @@ USUAL_PATTERNS: Final = ("*.eval.yaml", "evals/**/*.eval.yaml")
 _MOST_LOADED: Final = 50
 
 
-def missing_suites(patterns: Sequence[str], folder: Path) -> list[str]:
-    """Return the patterns and names that no file below `folder` answers to."""
-    present = present_suites(patterns, folder)
-    return [name for name, _ in find_suites(list(patterns), folder) if name not in present]
-
-
 def present_suites(patterns: Sequence[str], folder: Path) -> list[str]:
     """Return the files below `folder` that the patterns name, in their order."""
-    found = find_suites(list(patterns), folder)
-    return [name for name, exists in found if exists and (folder / name).is_file()]
+    return [name for name, is_there in find_suites(patterns, folder).items() if is_there]
 
 
 def refused_suites(
@@ -413,14 +397,18 @@ def night_warnings(suites: Sequence[str], folder: Path) -> list[str]:
     """Return which suites of a night are missing or refused, and how it gets some."""
     usual = [pattern for pattern in USUAL_PATTERNS if present_suites([pattern], folder)]
     hint = f"`evalcore deploy --suites '{usual[0]}'` names some" if usual else "name some: --suites"
-    refused = refused_suites(present_suites(suites, folder), folder)
-    warnings = [
-        *(f"no file {name} in {folder}; {hint}" for name in missing_suites(suites, folder)),
-        *(f"a worker with this environment refuses {name}: {refused[name]}" for name in refused),
-    ]
     if not suites:
         return [f"the nightly has no suites and does not run by itself; {hint}"]
-    return [f"nightly: {warning}" for warning in warnings]
+    found = find_suites(suites, folder)
+    missing = [name for name, is_there in found.items() if not is_there]
+    refused = refused_suites([name for name in found if name not in missing], folder)
+    return [
+        *(f"nightly: no file {name} in {folder}; {hint}" for name in missing),
+        *(
+            f"nightly: a worker with this environment refuses {name}: {reason}"
+            for name, reason in refused.items()
+        ),
+    ]
 
 
 # The plan of each run is cut for as many processes.

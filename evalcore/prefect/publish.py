@@ -5,7 +5,6 @@ The store is the truth: what Prefect does not take is logged, and the run goes o
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import threading
@@ -20,7 +19,6 @@ from uuid import UUID
 
 from prefect import get_run_logger, runtime
 from prefect.artifacts import (
-    create_image_artifact,
     create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
@@ -42,16 +40,14 @@ from evalcore.pipeline.notify import (
     report_links,
     send,
 )
-from evalcore.pipeline.presenting import run_trend
 from evalcore.prefect.states import named
 from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_records
-from evalcore.report.charts import chart_png, trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, Notice, plain
 from evalcore.settings import Settings, read_settings
-from evalcore.storage.runs import StoredRun, is_whole
+from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
 
 RUN_LABEL = "evalcore.run"
@@ -189,11 +185,6 @@ _LISTENER: ContextVar[Callable[[PublishedRun], None] | None] = ContextVar(
 )
 
 
-def is_listened_to() -> bool:
-    """Whether a night reports on the runs that are published here."""
-    return _LISTENER.get() is not None
-
-
 class Step(NamedTuple):
     """Something to send to Prefect, and what a log says could not be done if that fails."""
 
@@ -251,34 +242,10 @@ def publish(view: RunView) -> None:
                 description=f"Gates of run {report.run.id}",
             ),
         ),
-        *_trend_steps(view),
         *(_link_step(report, name, address) for name, address in links),
         Step("send events", lambda: send_events(report)),
     ]
     deliver(steps)
-
-
-def _trend_steps(view: RunView) -> list[Step]:
-    """Return the step for the picture of the suite's trend; none for its first run."""
-    with best_effort("draw the trend"):
-        trend = run_trend(view.run.store, view.report, whole=is_whole(view.run))
-        if trend is not None:
-            description = f"Trend up to run {view.report.run.id}"
-            return [trend_step(view.report.suite, chart_png(trend_spec(trend)), description)]
-    return []
-
-
-def trend_step(suite: str, png: bytes, description: str) -> Step:
-    """Return the step that creates the artifact with the picture of a suite's trend."""
-    picture = base64.b64encode(png).decode()
-    return Step(
-        "create the picture of the trend",
-        lambda: create_image_artifact(
-            image_url=f"data:image/png;base64,{picture}",
-            key=artifact_key(suite, "trend"),
-            description=description,
-        ),
-    )
 
 
 def _link_step(report: Report, name: str, address: str) -> Step:
@@ -361,7 +328,7 @@ def tell_decision(view: RunView, settings: Settings) -> None:
     What cannot be sent is a warning in the flow run's log.
     """
     with best_effort("tell of the decision"):
-        configured = not is_listened_to()
+        configured = _LISTENER.get() is None
         for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
             get_run_logger().warning("%s", logged(warning))
 
@@ -372,7 +339,7 @@ def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
     Each kind of `on` is due: a suite that does not load is a failure, and a change.
     """
     policy = settings.notify
-    if policy is None or not policy.to or is_listened_to():
+    if policy is None or not policy.to or _LISTENER.get() is not None:
         return
     title = plain(f"{suite}: {named(state)}")
     body, text = (

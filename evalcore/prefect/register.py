@@ -25,7 +25,7 @@ from prefect.exceptions import ObjectNotFound
 from evalcore.errors import UsageError
 from evalcore.model.suite import ProviderLimits
 from evalcore.prefect.collection import VARIABLES
-from evalcore.prefect.parameters import missing_suites
+from evalcore.prefect.parameters import find_suites
 from evalcore.version import VERSION
 
 DATA: Final = Path(__file__).resolve().parent / "data"
@@ -178,7 +178,8 @@ class Registrar:
         suites = list(self.suites) or usual
         if self.local_folder is None:
             return suites
-        absent = missing_suites(suites, self.local_folder)
+        found = find_suites(suites, self.local_folder)
+        absent = [name for name, is_there in found.items() if not is_there]
         if absent and self.suites and not self.keep:
             raise UsageError(f"--suites {absent[0]}: no file below {self.folder} matches")
         return [suite for suite in suites if suite not in absent]

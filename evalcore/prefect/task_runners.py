@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -43,6 +44,7 @@ _HOST: Final = "127.0.0.1"
 _CONNECT_S: Final = 10.0
 _START_S: Final = 180.0
 _END_S: Final = 2.0
+_AGAIN_S: Final = 1.0
 # Dask's own program, whose memory and environment other programs cannot read.
 _DASK_WORKERS: Final = (
     "from evalcore.trust.processes import hide_process; hide_process(); "
@@ -239,24 +241,36 @@ def _dask_cluster(processes: int, environment: Mapping[str, str]) -> Iterator[An
             "local-directory": folder,
             "preload": "evalcore.prefect.task_runners",
         }
-        named = (f"--{name}={value}" for name, value in options.items())
-        workers = subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-c", _DASK_WORKERS),
-                *(cluster.scheduler_address, "--no-dashboard", *named),
-            ],
-            stdin=subprocess.DEVNULL,
-            env={**environment, **own},
-            # Terminals signal the whole group.
-            start_new_session=True,
-        )
-        watchdog().began(workers.pid)
+        named = [f"--{name}={value}" for name, value in options.items()]
+        command = (sys.executable, "-P", "-c", _DASK_WORKERS, cluster.scheduler_address)
+        is_closed = threading.Event()
+        started: list[subprocess.Popen[bytes]] = []
+
+        def keep_running() -> None:
+            while not is_closed.is_set():
+                program = subprocess.Popen(
+                    [*command, "--no-dashboard", *named],
+                    stdin=subprocess.DEVNULL,
+                    env={**environment, **own},
+                    # Terminals signal the whole group.
+                    start_new_session=True,
+                )
+                started.append(program)
+                watchdog().began(program.pid)
+                program.wait()
+                watchdog().ended(program.pid)
+                is_closed.wait(_AGAIN_S)
+
+        keeper = threading.Thread(target=keep_running, name="dask-workers", daemon=True)
+        keeper.start()
         try:
             yield cluster
         finally:
-            os.killpg(workers.pid, signal.SIGKILL)
-            workers.wait()
-            watchdog().ended(workers.pid)
+            is_closed.set()
+            for program in started:
+                with suppress(ProcessLookupError):
+                    os.killpg(program.pid, signal.SIGKILL)
+            keeper.join(_END_S)
 
 
 def dask_setup(_worker: object) -> None:

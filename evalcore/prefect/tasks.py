@@ -178,6 +178,11 @@ class TasksExecutor:
                 ended.set_result(Stopped(shard))
 
 
+def shards_at_once(concurrency: int, shard_size: int) -> int:
+    """Return how many shards a machine begins at once, so that all places of items are used."""
+    return SHARDS_AHEAD + 2 * (concurrency or FIRST) // shard_size
+
+
 def outcome_of(shard: int, state: State[Any]) -> Ended:
     """Return how a shard ended, by the state of its task run; raise what its task raised."""
     if state.is_cancelled():

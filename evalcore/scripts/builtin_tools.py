@@ -18,8 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Endpoint, ProviderError, Request
-from evalcore.patterns.bounded import compile_python
-from evalcore.patterns.errors import PatternError
+from evalcore.patterns import PatternError, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.models import ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema
@@ -421,7 +420,7 @@ class _Search(NamedTuple):
 def _grep_files(folder: Path, pattern: str, files_glob: str, *options: Any) -> dict[str, Any]:
     search = _Search(pattern, *options)
     try:
-        compiled = compile_python(pattern, "i" if search.ignore_case else "")
+        compiled = compile_pattern(pattern, "i" if search.ignore_case else "")
         if not _GLOB.isdisjoint(files_glob):
             files = list(_files(folder, files_glob))
         elif _path_of(folder, files_glob).is_dir():

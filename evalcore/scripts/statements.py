@@ -32,7 +32,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_errors import explain
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import describe, known_names, suggest
-from evalcore.patterns.bounded import PythonPattern
+from evalcore.patterns import Pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
 from evalcore.trust.imports import in_thread
@@ -521,7 +521,7 @@ class Matcher(ScriptPart):
     """Runs its body for a value that is equal to `case`, or in which `pattern` is found."""
 
     case: Annotated[Tree | None, Compiled("tree")] = None
-    pattern: Annotated[PythonPattern | None, Compiled("pattern")] = None
+    pattern: Annotated[Pattern | None, Compiled("pattern")] = None
     then: RequiredBody
 
     @model_validator(mode="after")
@@ -712,7 +712,7 @@ class StatementCompiler:
                 return None
         return self.tree(raw, loc)
 
-    def pattern(self, raw: Any, loc: Loc) -> PythonPattern | None:
+    def pattern(self, raw: Any, loc: Loc) -> Pattern | None:
         """Return a regular expression."""
         if not isinstance(raw, str):
             self._mistakes.add(loc, f"expected a regular expression, got {describe(raw)}")

@@ -219,7 +219,7 @@ class _Call:
         allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
         configured = read_settings(os.environ, Path.cwd())
         loaded = self._read((*configured.allow_imports, *allowed))
-        check_ready(loaded, mode=self._mode, reuse=False)
+        check_ready(loaded.definition, loaded.cases, mode=self._mode)
         imports = import_policy(loaded.definition.source.folder, allowed)
         default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
         execute = ExecuteOptions(

@@ -52,6 +52,8 @@ def is_alive(process: ProcessId) -> bool | None:
     """
     import psutil
 
+    if process == this_process():
+        return True
     if (process.host, process.boot_id) != (platform.node(), _boot_id()):
         return None
     try:

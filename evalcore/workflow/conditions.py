@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from evalcore.mistakes.wording import suggest
-from evalcore.patterns.bounded import compile_python
-from evalcore.patterns.errors import PatternError
+from evalcore.patterns import PatternError, compile_pattern
 from evalcore.workflow.definition import BlockCondition, ConditionGroup, Loc, WorkflowMistake
 from evalcore.workflow.events import BlockError
 from evalcore.workflow.values import MISSING, text_of
@@ -100,7 +99,7 @@ def search(pattern: str, text: str) -> bool:
     Raises `BlockError` if it is not one, or if the search takes longer than 2 s.
     """
     try:
-        return compile_python(pattern).is_found_in(text, _SEARCH_LIMIT_S)
+        return compile_pattern(pattern).is_found_in(text, _SEARCH_LIMIT_S)
     except PatternError as error:
         raise BlockError("condition", str(error)) from error
 

@@ -412,10 +412,10 @@ class WorkspaceFolder:
             await self._run_hook(name, hook, hook_input)
 
     async def _run_hook(self, name: str, hook: Hook | None, hook_input: HookInput) -> None:
-        if hook is None or self.path is None:
+        if hook is None:
             return
         self._files_complete = False
-        if hook.reset and self._reset_copy is not None:
+        if hook.reset and self._reset_copy is not None and self.path is not None:
             await self._copy(self._reset_copy, self.path)
         hook_input = hook_input._replace(workspace_path=str(self.path))
         await run_hook(name, hook, hook_input, self.workspaces.suite_folder)

@@ -159,6 +159,7 @@ def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
     assert (folder / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.extended
 def test_a_server_that_dies_ends_it_with_the_end_of_its_log(
     used_folder: Callable[[], Path],
 ) -> None:

@@ -36,7 +36,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -220,7 +220,6 @@ def test_a_run_that_two_processes_resume_is_executed_by_one(
 
 @pytest.mark.extended
 @pytest.mark.prefect
-@pytest.mark.xdist_group("prefect")
 def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
     new_prefect_database: NewDatabase, tmp_path: Path
 ) -> None:

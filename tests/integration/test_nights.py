@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 
 
@@ -168,7 +167,6 @@ def test_the_night_says_what_changed_and_tells_it_once(
     )
     assert "this run; passed in 2" in markdown
     assert "old (ann) gates again" in markdown
-    assert str(shown["evalcore-s-trend"]).startswith("data:image/png;base64,")
 
 
 def test_every_night_says_what_still_fails_and_since_when(

@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 
 CASES = 120

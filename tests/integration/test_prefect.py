@@ -12,13 +12,15 @@ import orjson
 import pytest
 from prefect import flow
 from prefect.client.schemas.objects import StateType
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from evalcore.history.sync import sync
+from evalcore.errors import UsageError
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from evalcore.prefect.runner import PrefectRunner
+from evalcore.prefect.server import reach_server
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy
@@ -36,7 +38,7 @@ from tests.support.prefect_runs import (
 from tests.support.prefect_server import PrefectServer
 from tests.support.reports import stable_report
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -297,22 +299,26 @@ def test_a_parent_that_is_retried_goes_on_with_the_runs_of_its_first_attempt(
     assert sorted(run.plan.items for run in runs) == [2, 4]
 
 
-def test_a_run_links_to_its_page_and_has_the_picture_of_the_trend(
+def test_a_run_links_to_its_page(
     prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALCORE_VIEWER_URL", "https://evals.example.org/ui/")
     name, store = write_suite(folder, "hello", "well, hello"), open_store(str(folder / "store"))
-    in_process_report(load(folder / name), store)
-    sync(store)
     seen = run_flow(suite=name)
     (page,) = [each for each in seen.artifacts if each.key == artifact_key("greetings", "page")]
     (run,) = [each for each in list_runs(store) if "flow_run_id" in each.execution]
     assert f"https://evals.example.org/ui/runs/{run.id}" in str(page.data)
     assert str(seen.flow_run.id) in run.execution["flow_run_url"]
-    picture = seen.artifact("trend")
-    assert picture.type == "image"
-    assert str(picture.data).startswith("data:image/png;base64,")
 
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:
     assert artifact_key("Größe / Support (v2)", "report") == "evalcore-gr-e-support-v2-report"
+
+
+def test_an_address_without_api_is_answered_with_the_one_that_works(prefect: PrefectServer) -> None:
+    for address in (prefect.url.removesuffix("/api"), prefect.url + "s"):
+        with temporary_settings({PREFECT_API_URL: address}), pytest.raises(UsageError) as refused:
+            reach_server()
+        told = str(refused.value)
+        assert told.startswith(f"PREFECT_API_URL {address} ")
+        assert f"set it to {prefect.url}" in told

@@ -27,7 +27,7 @@ from evalcore.storage.runs import list_runs
 from evalcore.storage.store import ObjectStore
 from tests.support.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -7,14 +7,16 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 import pytest
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterName,
@@ -23,7 +25,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateName,
 )
 from prefect.client.schemas.objects import FlowRun
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Failed
 
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
@@ -40,7 +42,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 
 ITEMS = 24
@@ -146,22 +147,74 @@ def kill_flow_runs(folder: Path) -> list[int]:
     return killed
 
 
+@contextlib.contextmanager
+def paused_pool() -> Iterator[None]:
+    """Let no worker take flow runs of the work pool."""
+    with get_client(sync_client=True) as client:
+        client.update_work_pool("evalcore", WorkPoolUpdate(is_paused=True))
+        yield
+        client.update_work_pool("evalcore", WorkPoolUpdate(is_paused=False))
+
+
 def test_a_work_pool_that_nobody_serves_does_not_hold_the_run_up(
     prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(project.folder)
     monkeypatch.setattr(machines, "START_S", 3.0)
-    with get_client(sync_client=True) as client:
-        pool = client.read_work_pool("evalcore")
-        from prefect.client.schemas.actions import WorkPoolUpdate
-
-        client.update_work_pool(pool.name, WorkPoolUpdate(is_paused=True))
-        try:
-            run = planned(tmp_path, "true")
-            execute(run)
-        finally:
-            client.update_work_pool(pool.name, WorkPoolUpdate(is_paused=False))
+    with paused_pool():
+        run = planned(tmp_path, "true")
+        execute(run)
     assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS
     assert set(calls(tmp_path).values()) == {1}
     mine = [each for each in children() if each.parameters["run"] == run.run_id]
     assert {each.state_name for each in mine} == {Cancelled().name}
+
+
+def test_a_range_that_ends_three_times_without_results_ends_the_run(
+    prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(project.folder)
+    monkeypatch.setattr(machines, "_LOOK_S", 0.2)
+    monkeypatch.setattr(machines, "RANGE_S", 60.0)
+    run = planned(tmp_path, "true")
+    execution = FlowExecution(run, ExecuteOptions(), machines=2)
+    failed: set[UUID] = set()
+
+    def fail_ranges(client: SyncPrefectClient) -> bool:
+        for each in children("Scheduled", "Late"):
+            if each.parameters["run"] == run.run_id:
+                client.set_flow_run_state(each.id, Failed(message="no disk"), force=True)
+                failed.add(each.id)
+        return ended.done()
+
+    with (
+        paused_pool(),
+        get_client(sync_client=True) as client,
+        brought_along(execution),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        ended = thread.submit(
+            copy_context().run, evaluate, suite="x", resume=run.run_id, return_state=True
+        )
+        until(lambda: fail_ranges(client))
+    assert len(failed) == 3
+    assert "3 flow runs of evaluate-shards/evaluate-shards ended without results" in str(
+        execution.refusal
+    )
+    assert "no disk" in str(execution.refusal)
+    assert run.manifest().state == "cancelled"
+
+
+@pytest.mark.extended
+def test_an_item_that_ends_its_machine_twice_is_in_error_and_the_others_complete(
+    prefect: PrefectServer, working: Project, tmp_path: Path
+) -> None:
+    deploy(working.folder)
+    run = planned(tmp_path, '[ "$0" != 5 ] || kill -9 $PPID')
+    execute(run)
+    report = orjson.loads(stored_report(run))
+    assert (report["counts"]["passed"], report["counts"]["error"]) == (ITEMS - 1, 1), working.log
+    (broken,) = (case for case in report["cases"] if case["items"][0]["status"] == "error")
+    assert broken["id"] == "c5"
+    assert broken["items"][0]["error"]["kind"] == "process"
+    assert calls(tmp_path)["5"] == 3

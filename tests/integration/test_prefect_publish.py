@@ -19,7 +19,7 @@ from evalcore.prefect.publish import RunProgress, Step, deliver
 from tests.support.prefect_api import artifacts
 from tests.support.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 class Line:

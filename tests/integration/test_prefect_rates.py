@@ -10,7 +10,7 @@ from evalcore.model.exchange import ProviderError
 from evalcore.prefect.rate_limits import PrefectRates
 from tests.support.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 def make_limit(name: str, limit: int, decay: float) -> None:

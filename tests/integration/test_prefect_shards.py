@@ -36,7 +36,7 @@ from tests.support.prefect_runs import (
 )
 from tests.support.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
 
 # Faults and interruptions
@@ -124,6 +124,53 @@ def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path
 
     PrefectRunner().start(run, ExecuteOptions(progress=progress))
     assert len(told) == len(set(told)) == 150
+
+
+@pytest.mark.parametrize(
+    ("cases", "iterations"),
+    [
+        (24, 1),
+        pytest.param(150, 1, marks=pytest.mark.extended),
+        pytest.param(24, 5, marks=pytest.mark.extended),
+    ],
+)
+def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_once(
+    prefect: PrefectServer, tmp_path: Path, cases: int, iterations: int
+) -> None:
+    name = write_python_suite(tmp_path, items=cases)
+    (tmp_path / "answering.py").write_text(
+        "import time\ndef answer(*_):\n    time.sleep(1.5)\n    return 'hello'\n"
+    )
+    suite = load(tmp_path / name, LoadOptions(iterations=iterations))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    imports = ImportPolicy(roots=(tmp_path,))
+    PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=16))
+    tasks = flow_run_of(run).tasks
+    assert len({task.name for task in tasks}) == len(tasks) == cases * iterations
+    started = [task.start_time for task in tasks if task.start_time is not None]
+    at_once = [
+        sum(
+            task.start_time is not None
+            and task.end_time is not None
+            and task.start_time <= moment < task.end_time
+            for task in tasks
+        )
+        for moment in started
+    ]
+    assert max(at_once) >= 16
+
+
+@pytest.mark.extended
+def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    PrefectRunner().start(run, ExecuteOptions())
+    spans = [re.fullmatch(r"cases (\d+)–(\d+)", task.name) for task in flow_run_of(run).tasks]
+    held = [n for span in spans if span for n in range(int(span[1]), int(span[2]) + 1)]
+    assert sorted(held) == list(range(1, 20_001))
+    assert len(spans) <= 2_000
 
 
 def test_a_larger_suite_has_a_task_run_for_each_shard(

@@ -9,15 +9,25 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import pytest
+from prefect.settings import (
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_API_URL,
+    PREFECT_HOME,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    temporary_settings,
+)
 
-from tests.support.prefect_server import NewDatabase, PrefectServer, clean_environment
+from evalcore.errors import UsageError
+from evalcore.prefect.server import reach_server, start_embedded_server
+from tests.support.prefect_server import NewDatabase, clean_environment
 
 _SUITE: Final = """
 tests:
@@ -60,15 +70,15 @@ def assert_one_message(ended: subprocess.CompletedProcess[str], *parts: str) -> 
 # The embedded server
 
 
-def test_without_a_server_an_embedded_one_keeps_the_history_and_ends_with_the_command(
-    new_prefect_database: NewDatabase, tmp_path: Path
+def test_without_a_server_an_embedded_one_makes_its_home_keeps_the_history_and_ends(
+    tmp_path: Path,
 ) -> None:
-    new_prefect_database.copy(tmp_path / "home")
-    environment = clean_environment(tmp_path / "home") | {"OWNER_OF_TEST": str(tmp_path)}
+    home = tmp_path / "a" / "b"
+    environment = clean_environment(home) | {"OWNER_OF_TEST": str(tmp_path)}
     ended = run_through_prefect(tmp_path, environment)
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
     assert orjson.loads(ended.stdout)["counts"]["planned"] == 1
-    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
+    with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
         assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
     mark = f"OWNER_OF_TEST={tmp_path}\0".encode()
     left = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)]
@@ -81,11 +91,14 @@ def _read(path: Path) -> bytes:
     return b""
 
 
-def test_missing_folders_of_its_home_are_made(tmp_path: Path) -> None:
-    home = tmp_path / "a" / "b"
-    ended = run_through_prefect(tmp_path, clean_environment(home))
-    assert ended.returncode == 0, ended.stderr
-    assert (home / "prefect.db").exists()
+def not_started(home: Path, database: str = "") -> str:
+    """Return why the embedded server does not start with this home and database."""
+    chosen: dict[Any, Any] = {PREFECT_HOME: home}
+    if database:
+        chosen[PREFECT_SERVER_DATABASE_CONNECTION_URL] = database
+    with temporary_settings(chosen), pytest.raises(UsageError) as refused:
+        start_embedded_server()
+    return str(refused.value)
 
 
 def test_a_database_of_a_newer_prefect_is_named(
@@ -96,15 +109,18 @@ def test_a_database_of_a_newer_prefect_is_named(
     with contextlib.closing(sqlite3.connect(database)) as opened:
         opened.execute("UPDATE alembic_version SET version_num = 'ffff'")
         opened.commit()
-    ended = run_through_prefect(tmp_path, clean_environment(database.parent))
-    assert_one_message(ended, str(database), "newer Prefect", "PREFECT_HOME")
+    told = not_started(database.parent)
+    assert [
+        each for each in (str(database), "newer Prefect", "PREFECT_HOME") if each not in told
+    ] == []
 
 
 def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.touch()
-    ended = run_through_prefect(tmp_path, clean_environment(home))
-    assert_one_message(ended, f"{home}: File exists", "PREFECT_HOME")
+    told = not_started(home)
+    assert f"{home}: File exists" in told
+    assert "PREFECT_HOME" in told
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
@@ -115,12 +131,11 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 
 def test_a_database_server_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
-    environment = clean_environment(tmp_path / "home")
     address = "postgresql+asyncpg://anna:hidden-word@127.0.0.1:1/prefect"
-    environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = address
-    ended = run_through_prefect(tmp_path, environment)
-    assert_one_message(ended, "127.0.0.1:1/prefect", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
-    assert "hidden-word" not in ended.stderr
+    told = not_started(tmp_path / "home", address)
+    assert "127.0.0.1:1/prefect" in told
+    assert "PREFECT_SERVER_DATABASE_CONNECTION_URL" in told
+    assert "hidden-word" not in told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may take another user's id")
@@ -132,10 +147,14 @@ class TestAUserWithoutPasswdEntry:
         "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
     )
 
+    @pytest.fixture
+    def tmp_path(self) -> Iterator[Path]:
+        """A folder that anybody may reach; every start of pytest closes its own."""
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
     def _run(self, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         folder.chmod(0o777)
-        for parent in folder.parents[:-2]:
-            parent.chmod(parent.stat().st_mode | 0o011)
         start = (*self._START.split(), sys.executable, "-m", "evalcore")
         return run_through_prefect(folder, {"PATH": os.environ["PATH"]} | environment, *start)
 
@@ -190,14 +209,11 @@ def test_settings_that_prefect_cannot_read_are_named(
 # A server that PREFECT_API_URL names
 
 
-def test_an_address_without_api_is_answered_with_the_one_that_works(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    environment = prefect.environment
-    for address in (prefect.url.removesuffix("/api"), prefect.url + "s"):
-        environment["PREFECT_API_URL"] = address
-        ended = run_through_prefect(tmp_path, environment)
-        assert_one_message(ended, f"PREFECT_API_URL {address} ", f"set it to {prefect.url}\n")
+def unreached(address: str) -> str:
+    """Return why the server at an address cannot be used."""
+    with temporary_settings({PREFECT_API_URL: address}), pytest.raises(UsageError) as refused:
+        reach_server()
+    return str(refused.value)
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
@@ -221,10 +237,10 @@ def other_server() -> Iterator[str]:
         server.shutdown()
 
 
-def test_another_server_is_not_taken_for_prefects(other_server: str, tmp_path: Path) -> None:
-    environment = clean_environment(tmp_path / "home") | {"PREFECT_API_URL": other_server}
-    ended = run_through_prefect(tmp_path, environment)
-    assert_one_message(ended, f"{other_server} does not answer", "not Prefect")
+def test_another_server_is_not_taken_for_prefects(other_server: str) -> None:
+    told = unreached(other_server)
+    assert f"{other_server} does not answer" in told
+    assert "not Prefect" in told
 
 
 def test_a_server_that_is_away_is_named(tmp_path: Path) -> None:
@@ -234,13 +250,16 @@ def test_a_server_that_is_away_is_named(tmp_path: Path) -> None:
     assert_one_message(ended, "http://127.0.0.1:1/api does not answer", "prefect server start")
 
 
-def test_a_server_that_is_silent_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+def test_a_server_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalcore.prefect.server._ANSWER_S", 0.5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        temporary_settings({PREFECT_API_REQUEST_TIMEOUT: 1}),
+    ):
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
-        environment = clean_environment(tmp_path / "home") | {"PREFECT_API_URL": address}
-        environment["PREFECT_API_REQUEST_TIMEOUT"] = "2"
-        ended = run_through_prefect(tmp_path, environment)
-    assert_one_message(ended, f"{address} does not answer", "prefect server start")
+        told = unreached(address)
+    assert f"{address} does not answer" in told
+    assert "prefect server start" in told
 
 
 # The system

@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 _RECORDED_S = 300.0
 RUNS = "/v1/workflows/evals/runs"

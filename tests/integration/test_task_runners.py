@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,
-    pytest.mark.xdist_group("prefect"),
 ]
 RUNNERS = [
     pytest.param(

@@ -18,7 +18,7 @@ from tests.support.prefect_runs import only_run, run_flow, write_python_suite, w
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import now
 
-pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.prefect]
 
 ANOTHER_RUN = "20260518T100000Z-0a1b2c"
 

@@ -397,17 +397,20 @@ CHECKOUTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("checkout", "content"), CHECKOUTS)
-def test_a_repository_stands_at_its_commit(
-    bench: Bench, origin: Path, checkout: Any, content: str
-) -> None:
-    repo = {"path": "./code/r", "source": "./origin"} | ({"checkout": checkout} if checkout else {})
+def test_repositories_stand_at_their_commits(bench: Bench, origin: Path) -> None:
     command = "cat code/r/f; git -C code/r status --short; echo 9 > code/r/f"
-    bench.write({**TEMPLATE, "repos": [repo]}, [{"id": "a"}, {"id": "b"}], command)
+    tests = []
+    for number, (checkout, _) in enumerate(CHECKOUTS):
+        repo = {"path": "./code/r", "source": "./origin"}
+        repo |= {"checkout": checkout} if checkout else {}
+        tests.append({"id": str(number), "workspace": {**TEMPLATE, "repos": [repo]}})
+    bench.write(None, tests, command, execution={"trials": {"count": 2}})
     assert bench.run().code == 0
-    assert [row["output"] for row in bench.rows().values()] == [content, content]
-    (change,) = bench.details("a")["file_changes"]
-    assert change["diff"] == f"--- a/code/r/f\n+++ b/code/r/f\n@@ -1 +1 @@\n-{content}\n+9\n"
+    rows = bench.rows()
+    for number, (_, content) in enumerate(CHECKOUTS):
+        assert rows[str(number)]["output"] == content
+        (change,) = bench.details(str(number))["file_changes"]
+        assert change["diff"] == f"--- a/code/r/f\n+++ b/code/r/f\n@@ -1 +1 @@\n-{content}\n+9\n"
     assert (origin / "f").read_text() == "3\n"
 
 

@@ -22,7 +22,7 @@ from evalcore.formats.single_gate import read_question
 from evalcore.model.run import Plan
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Summary
-from evalcore.pipeline.single_gate import decide_question
+from evalcore.pipeline.gates import decide_question
 from evalcore.sql.rows import write_rows
 from evalcore.statistics.intervals import t_quantile
 from evalcore.statistics.tests import pass_all_k, pass_at_k

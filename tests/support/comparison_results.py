@@ -9,7 +9,7 @@ from evalcore.formats.single_gate import read_question
 from evalcore.model.comparison import Difference
 from evalcore.model.gate import GateResult
 from evalcore.model.summary import Summary
-from evalcore.pipeline.single_gate import decide_question
+from evalcore.pipeline.gates import decide_question
 
 Result = dict[str, Any]
 

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import pytest
 from evalcore.cli.main import call
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.support.prefect_server import PrefectServer
+from tests.support.prefect_server import PROCESSES, PrefectServer
 from tests.support.servers import running
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
@@ -84,11 +85,11 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def working(
-    prefect_processes: contextlib.ExitStack,
+    pytestconfig: pytest.Config,
     running_prefect: PrefectServer,
     project: Project,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Project:
+) -> Iterator[Project]:
     """The project with a worker, whose flow runs may import `shared_target` from its folder.
 
     They may be asked to use any store of the tests.
@@ -104,8 +105,9 @@ def working(
     }
     environment = running_prefect.environment | more
     log = project.folder / "worker.log"
-    prefect_processes.enter_context(running(command, environment, log))
-    return project
+    with running(command, environment, log) as worker:
+        pytestconfig.stash[PROCESSES].append(worker.pid)
+        yield project
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,38 +37,49 @@ from evalcore.storage.store import ObjectStore
 _RECORDED_S = 300.0
 
 
-@dataclass(frozen=True)
 class FlowRunSeen:
-    """A flow run as the API tells of it."""
+    """A flow run as the API tells of it; what is not looked at is not waited for."""
 
-    state: State[Any]
-    flow_run: FlowRun
-    tasks: Sequence[TaskRun]
-    artifacts: Sequence[Artifact]
+    def __init__(self, state: State[Any], flow_run_id: UUID) -> None:
+        self.state, self._id = state, flow_run_id
+
+    @cached_property
+    def flow_run(self) -> FlowRun:
+        with get_client(sync_client=True) as client:
+            return client.read_flow_run(self._id)
+
+    @cached_property
+    def tasks(self) -> Sequence[TaskRun]:
+        """The task runs, once the server has recorded how they ended."""
+        only = FlowRunFilter(id=FlowRunFilterId(any_=[self._id]))
+        with get_client(sync_client=True) as client:
+            return recorded(client, lambda: every_task_run(client, only))
+
+    @cached_property
+    def artifacts(self) -> Sequence[Artifact]:
+        mine = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[self._id]))
+        with get_client(sync_client=True) as client:
+            return client.read_artifacts(artifact_filter=mine)
 
     def artifact(self, kind: str) -> Artifact:
         (found,) = (a for a in self.artifacts if str(a.key).endswith(f"-{kind}"))
         return found
 
 
+def every_task_run(client: SyncPrefectClient, only: FlowRunFilter) -> list[TaskRun]:
+    """Return all task runs; the server gives 200 at once."""
+    found: list[TaskRun] = []
+    while more := client.read_task_runs(flow_run_filter=only, offset=len(found)):
+        found += more
+    return found
+
+
 def run_flow(**parameters: Any) -> FlowRunSeen:
-    """Call the flow, and read from the API what it became."""
+    """Call the flow, and return what the API says it became."""
     state: State[Any] = evaluate(**parameters, return_state=True)
     flow_run_id = state.state_details.flow_run_id
     assert flow_run_id is not None
-    return see(state, flow_run_id)
-
-
-def see(state: State[Any], flow_run_id: UUID) -> FlowRunSeen:
-    only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-    mine = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]))
-    with get_client(sync_client=True) as client:
-        return FlowRunSeen(
-            state=state,
-            flow_run=client.read_flow_run(flow_run_id),
-            tasks=recorded(client, lambda: client.read_task_runs(flow_run_filter=only)),
-            artifacts=client.read_artifacts(artifact_filter=mine),
-        )
+    return FlowRunSeen(state, flow_run_id)
 
 
 @task(persist_result=False)
@@ -164,7 +175,7 @@ def flow_run_of(run: StoredRun) -> FlowRunSeen:
             sort=FlowRunSort.START_TIME_DESC,
         )
     assert newest.state is not None
-    return see(newest.state, newest.id)
+    return FlowRunSeen(newest.state, newest.id)
 
 
 def events(name: str, run: StoredRun) -> list[dict[str, Any]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ import pytest
 from tests.support.servers import free_port, running, wait_until_ready
 
 GROUP = "prefect"
-PROCESSES = pytest.StashKey[contextlib.ExitStack]()
+PROCESSES = pytest.StashKey[list[int]]()
+"""The server and the worker of this test process, by the numbers of their process groups."""
 _BATCH = "200"
 _DATABASE = "prefect.db"
 # Batch settings (docs/reference/prefect.md). A flush interval below 1 s makes the server's loops
@@ -39,6 +41,7 @@ class PrefectServer:
 
     url: str
     home: Path
+    process: int = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -77,7 +80,7 @@ def prefect_server(home: Path, port: int | None = None) -> Iterator[PrefectServe
     log = home / "server.log"
     with running(command, server.environment | _SERVER_SETTINGS, log) as process:
         wait_until_ready(process, f"{server.url}/health", log)
-        yield server
+        yield replace(server, process=process.pid)
 
 
 @dataclass(frozen=True)
@@ -133,23 +136,22 @@ def new_prefect_database(tmp_path_factory: pytest.TempPathFactory) -> NewDatabas
     return NewDatabase(folder)
 
 
-@pytest.fixture(scope="session")
-def prefect_processes(pytestconfig: pytest.Config) -> Iterator[contextlib.ExitStack]:
-    """What ends the server and the worker: a hook, after the last test of their group."""
-    with contextlib.ExitStack() as stack:
-        pytestconfig.stash[PROCESSES] = stack
-        yield stack
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to the processes of a group, if there are any."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 @pytest.fixture(scope="session")
 def running_prefect(
-    prefect_processes: contextlib.ExitStack,
+    pytestconfig: pytest.Config,
     new_prefect_database: NewDatabase,
     tmp_path_factory: pytest.TempPathFactory,
-) -> PrefectServer:
+) -> Iterator[PrefectServer]:
     """One Prefect server per test process."""
-    home = tmp_path_factory.mktemp("prefect")
-    return prefect_processes.enter_context(new_prefect_database.server(home))
+    with new_prefect_database.server(tmp_path_factory.mktemp("prefect")) as server:
+        pytestconfig.stash.setdefault(PROCESSES, []).append(server.process)
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -146,6 +146,7 @@ def running(
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, number)
+                os.killpg(server.pid, signal.SIGCONT)  # it may have been paused
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(timeout=15)
                 break

@@ -155,7 +155,7 @@ def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
 def test_what_is_given_back_is_asked_for_again_before_a_call_is_skipped() -> None:
     async def scenario() -> Grant:
         budget = RunBudget(max_tokens=1_000, shared=True)
-        budget.allow(Spent(tokens=1_000), Spent(), final=True, longest=0)
+        budget.allow(Spent(tokens=1_000), Spent(), final=True)
         asked: list[int] = []
         budget.ask = lambda: asked.append(1)
         assert budget.position(returns=True).allowance == Spent()
@@ -164,7 +164,7 @@ def test_what_is_given_back_is_asked_for_again_before_a_call_is_skipped() -> Non
         waiting = asyncio.create_task(budget.reserve(demand, 1))
         await asyncio.sleep(0)
         assert asked
-        budget.allow(Spent(tokens=200), Spent(), final=False, longest=0)
+        budget.allow(Spent(tokens=200), Spent(), final=False)
         return await waiting
 
     assert asyncio.run(scenario()).tokens == 200

@@ -18,7 +18,8 @@ TESTS = "tests: [{id: a, input: b, assertions: [{type: equals, value: b}]}]"
 
 
 def check(folder: Path, text: str, name: str = "suite.eval.yaml", **options: object) -> None:
-    check_ready(load_text(folder, text, name, **options), mode="live", reuse=False)
+    suite = load_text(folder, text, name, **options)
+    check_ready(suite.definition, suite.cases, mode="live")
 
 
 @pytest.mark.parametrize(

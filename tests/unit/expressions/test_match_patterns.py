@@ -22,7 +22,6 @@ INVALID = {
     "unclosed": "(a",
     "unknown escape": r"\p{L}",
     "nothing to repeat": "*a",
-    "too many repeats": "(a{1000}){1000}",
     "too deep": "(" * 3000 + ")" * 3000,
     "too long": "a" * 20_000,
 }

@@ -11,7 +11,7 @@ import pytest
 from evalcore.formats.single_gate import read_question
 from evalcore.gates.registry import parse_gate_option
 from evalcore.model.gate import GateResult
-from evalcore.pipeline.single_gate import decide_question
+from evalcore.pipeline.gates import decide_question
 
 
 def _refuse(reference: str) -> Any:

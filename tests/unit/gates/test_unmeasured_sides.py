@@ -12,7 +12,7 @@ from evalcore.gates.registry import parse_gate
 from evalcore.model.gate import GateResult
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary
-from evalcore.pipeline.single_gate import decide_question
+from evalcore.pipeline.gates import decide_question
 from tests.support.comparison_results import no_functions
 
 Rows = list[dict[str, Any]]

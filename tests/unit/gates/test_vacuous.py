@@ -15,7 +15,7 @@ from evalcore.gates.registry import GATES, parse_gate
 from evalcore.model.gate import Decision, GateOutcome, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
 from evalcore.model.summary import Summary
-from evalcore.pipeline.single_gate import decide_question, summarise_question
+from evalcore.pipeline.gates import decide_question, summarise_question
 
 Rows = list[dict[str, Any]]
 

@@ -36,7 +36,7 @@ PLAN = Plan(40, 40, 1, 1, shards=4, shard_size=10, parts=1, part_cases=40)
 @pytest.fixture
 def run(tmp_path: Path) -> StoredRun:
     run_id = "20260518T100000Z-aaaaaa"
-    return put_manifest(LocalStore(tmp_path), run_id, state=State.RUNNING, plan=PLAN)
+    return put_manifest(LocalStore(tmp_path), run_id, state=State.RUNNING, plan=PLAN, parts=None)
 
 
 class Waited:

@@ -33,18 +33,14 @@ def test_code_returns_any_json_value(tmp_path: Path, returned: Any) -> None:
     assert ran.left.value == returned
 
 
-@pytest.mark.parametrize("integer", [2**64 - 1, -(2**63), True], ids=str)
-def test_integers_of_64_bits_are_exact(tmp_path: Path, integer: int) -> None:
-    value = run_code(f"def main(data): return {{'n': [{integer}]}}", tmp_path).left.value
-    assert value == {"n": [integer]}
-    assert type(value["n"][0]) is type(integer)
+def test_integers_of_64_bits_are_exact(tmp_path: Path) -> None:
+    integers = [2**64 - 1, -(2**63), True]
+    value = run_code(f"def main(data): return {integers}", tmp_path).left.value
+    assert [(number, type(number)) for number in value] == [(n, type(n)) for n in integers]
 
 
-@pytest.mark.parametrize("integer", [2**64, -(2**63) - 1, 2**70], ids=str)
-def test_an_integer_of_more_than_64_bits_is_refused_and_not_rounded(
-    tmp_path: Path, integer: int
-) -> None:
-    ran = run_code(f"def main(data): return {{'n': [{integer}]}}", tmp_path)
+def test_an_integer_of_more_than_64_bits_is_refused_and_not_rounded(tmp_path: Path) -> None:
+    ran = run_code(f"def main(data): return {{'n': [{2**64}]}}", tmp_path)
     assert "an integer of more than 64 bits; return it as text" in ran.message
 
 

@@ -1,1 +1,0 @@
-"""Regular expressions of the dialects `python` and `ecmascript`, bounded in time."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,7 @@ from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
 from evalcore.formats.single_assertion import FORMATS, read_single
-from evalcore.isolation.mode import Workers, own_workers
+from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.mistakes.wording import describe, did_you_mean, known_names
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -25,6 +25,9 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
 from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.isolation.pool import WorkerPool
 
 
 @click.command("assert")
@@ -44,10 +47,23 @@ def assert_(format_: str, imports: tuple[str, ...]) -> int:
         raise UsageError(f"no assertions of format '{format_}'; formats: {', '.join(FORMATS)}")
     allowed = (*settings().allow_imports, *imports)
     policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    with own_workers(settings().isolation) as workers:
+    pools: list[WorkerPool] = []
+
+    def pool() -> WorkerPool:
+        if not pools:
+            from evalcore.isolation.pool import WorkerPool
+
+            pools.append(WorkerPool())
+        return pools[0]
+
+    workers = Workers(pool, Isolation(settings().isolation))
+    try:
         return answer_lines(
             lambda raw: _graded(format_, raw, policy, workers), _error, _unread_measures
         )
+    finally:
+        for started in pools:
+            started.close()
 
 
 def _error(identity: object, message: str) -> dict[str, Any]:

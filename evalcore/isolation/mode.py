@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -37,22 +36,3 @@ class Workers:
 
 
 NO_WORKERS = Workers()
-
-
-@contextmanager
-def own_workers(isolation: str) -> Iterator[Workers]:
-    """Give worker processes that are started when they are needed, and end afterwards."""
-    pools: list[WorkerPool] = []
-
-    def pool() -> WorkerPool:
-        if not pools:
-            from evalcore.isolation.pool import WorkerPool
-
-            pools.append(WorkerPool())
-        return pools[0]
-
-    try:
-        yield Workers(pool, Isolation(isolation))
-    finally:
-        for started in pools:
-            started.close()

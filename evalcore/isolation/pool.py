@@ -23,22 +23,13 @@ from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.protocol import (
-    ASK,
-    BROKEN,
-    CANCEL,
-    DONE,
-    FAILED,
-    HEAD_BYTES,
-    JOB,
-    LOADED,
-    REPLY,
-    FrameError,
+    LONGEST_LINE,
+    Kind,
+    MessageError,
     decode_error,
     ended_how,
-    frame,
-    frame_length,
     kill_group,
-    read_json,
+    read_message,
 )
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
 from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
@@ -127,6 +118,7 @@ class _Process:
             *_COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            limit=LONGEST_LINE,
             env=env | {MARK_NAME: watchdog().mark},
             start_new_session=True,
         )
@@ -144,6 +136,8 @@ class _Process:
 
         Cancelled, the job is cancelled; if it does not obey, the process is killed.
         """
+        if self.ended.done():  # since the job was given to it
+            raise _LostError("its worker process ended", ambiguous=True)
         # Other jobs in this process, or earlier ones: until the process says that nothing is left.
         alone = not self._running and not self.used
         loop = asyncio.get_running_loop()
@@ -155,7 +149,7 @@ class _Process:
         self._running[number] = running
         limit = loop.call_later(_LONGEST_IMPORT_S, self._import_too_long, running)
         try:
-            self._write((JOB, number, job.entry, payload))
+            self._write((Kind.JOB, number, job.entry, payload))
             # To await the result itself would cancel it with the task, and no answer to the
             # cancellation could be told from none.
             return await asyncio.shield(running.result)
@@ -182,7 +176,7 @@ class _Process:
 
     async def _cancel(self, number: int, running: _Running) -> None:
         """Cancel a job of a process that goes on if it obeys."""
-        self._write((CANCEL, number))
+        self._write((Kind.CANCEL, number))
         await asyncio.wait((running.result,), timeout=_CANCEL_S)
         if running.left or not running.result.done():
             self._kill("another item's code in the same process did not end at its time limit")
@@ -201,19 +195,18 @@ class _Process:
     def _write(self, message: tuple[Any, ...]) -> None:
         """Send a message; the reader says how the process ended if nobody takes it."""
         if (stdin := self._process.stdin) is not None and not stdin.is_closing():
-            stdin.write(frame(pickle.dumps(message)))
+            stdin.write(pickle.dumps(message))
 
     async def _read(self) -> None:
         """Take what the process says until it ends, with all that it has started."""
         stdout = self._process.stdout
         broken = ""
         try:
-            while stdout is not None:
-                length = frame_length(await stdout.readexactly(HEAD_BYTES))
-                self._take(read_json(await stdout.readexactly(length)))
-        except (EOFError, OSError):
+            while stdout is not None and (line := await stdout.readline()).endswith(b"\n"):
+                self._take(read_message(line))
+        except OSError:
             pass
-        except FrameError as error:
+        except ValueError as error:  # a line without an end, too
             broken = f"its worker process sent what is no answer: {error}"
         self.usable = False
         with suppress(TimeoutError):
@@ -236,26 +229,26 @@ class _Process:
         if not self.is_warm:
             self.is_warm = True
             self._warm()
-        if kind == LOADED and values:
+        if kind == Kind.LOADED and values:
             if len(self._running) == 1 and values[0] is True:
                 running.begins_alone = True
             running.has_begun = True
             running.note_loaded()
-        elif kind == ASK and len(values) == 3:
+        elif kind == Kind.ASK and len(values) == 3:
             question = asyncio.create_task(self._answer(number, running, *values))
             running.questions.add(question)
             question.add_done_callback(running.questions.discard)
-        elif kind == DONE and values:
+        elif kind == Kind.DONE and values:
             running.result.set_result(values[0])
-        elif kind == FAILED and values:
+        elif kind == Kind.FAILED and values:
             running.left = values[1:] == [True]
             running.result.set_exception(decode_error(values[0]))
-        elif kind == BROKEN and values:
+        elif kind == Kind.BROKEN and values:
             lost = _LostError(str(values[0]), ambiguous=not running.begins_alone)
             running.result.set_exception(lost)
             self._kill("another item broke their worker process")
         else:
-            raise FrameError(f"unknown message {kind!r:.40}")
+            raise MessageError(f"unknown message {kind!r:.40}")
 
     async def _answer(
         self, number: int, running: _Running, question: Any, name: Any, value: Any
@@ -267,7 +260,7 @@ class _Process:
             answer, is_answered = error, False
         except Exception as error:  # noqa: BLE001 - what a worker asks may be anything
             answer, is_answered = TargetError("process", f"{type(error).__name__}: {error}"), False
-        self._write((REPLY, number, question, is_answered, answer))
+        self._write((Kind.REPLY, number, question, is_answered, answer))
 
 
 class WorkerPool:

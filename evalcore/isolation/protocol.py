@@ -1,7 +1,7 @@
 """What the engine and its child processes say to each other, over which pipes, and how they end.
 
-A frame is its length in four bytes and its body. The engine sends pickles: what it sends is its
-own. A worker sends JSON, because the engine must not run code that a worker chooses.
+The engine sends pickles, one after another: what it sends is its own. A worker sends lines of JSON,
+because the engine must not run code that a worker chooses.
 """
 
 from __future__ import annotations
@@ -16,58 +16,34 @@ from evalcore.errors import TargetError
 from evalcore.model.exchange import ProviderError, SkippedError
 
 # As much as an answer of a provider may hold.
-LONGEST_FRAME: Final = 64 << 20
-HEAD_BYTES: Final = 4
-
-# What a worker process says of a job.
-LOADED: Final = "loaded"
-ASK: Final = "ask"
-DONE: Final = "done"
-FAILED: Final = "failed"
-BROKEN: Final = "broken"
-# What the engine says to a worker process.
-JOB: Final = "job"
-REPLY: Final = "reply"
-CANCEL: Final = "cancel"
+LONGEST_LINE: Final = 64 << 20
 
 
-class FrameError(ValueError):
-    """What arrived is no frame, or one that is too long."""
+class Kind:
+    """What a message is: those of a worker process about a job, then those of the engine."""
+
+    LOADED: Final = "loaded"
+    ASK: Final = "ask"
+    DONE: Final = "done"
+    FAILED: Final = "failed"
+    BROKEN: Final = "broken"
+    JOB: Final = "job"
+    REPLY: Final = "reply"
+    CANCEL: Final = "cancel"
 
 
-def frame(body: bytes) -> bytes:
-    """Return the frame of a body; raise `FrameError` for one that is too long."""
-    if len(body) > LONGEST_FRAME:
-        raise FrameError(f"{len(body):,} bytes; the limit is {LONGEST_FRAME >> 20} MiB")
-    return len(body).to_bytes(HEAD_BYTES, "big") + body
+class MessageError(ValueError):
+    """What arrived is no message, or one that is too long."""
 
 
-def frame_length(head: bytes) -> int:
-    """Return the length of the body that follows; raise `FrameError` for one that is too long."""
-    length = int.from_bytes(head, "big")
-    if length > LONGEST_FRAME:
-        raise FrameError(f"a frame of {length:,} bytes")
-    return length
-
-
-def read_frame(stream: IO[bytes]) -> bytes | None:
-    """Return the next body of a stream; None at its end."""
-    head = stream.read(HEAD_BYTES)
-    if len(head) < HEAD_BYTES:
-        return None
-    length = frame_length(head)
-    body = stream.read(length)
-    return body if len(body) == length else None
-
-
-def read_json(body: bytes) -> list[Any]:
-    """Return the values of a worker's frame; raise `FrameError`."""
+def read_message(line: bytes) -> list[Any]:
+    """Return the values of a worker's line; raise `MessageError`."""
     try:
-        values = json.loads(body)
+        values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FrameError(f"no JSON ({error})") from None
+        raise MessageError(f"no JSON ({error})") from None
     if not isinstance(values, list) or len(values) < 2:
-        raise FrameError("no list of values")
+        raise MessageError("no list of values")
     return values
 
 
@@ -103,7 +79,7 @@ def take_pipes() -> tuple[IO[bytes], IO[bytes]]:
     Afterwards standard input is empty and standard output is standard error: what foreign code
     prints, or what its programs print, is no answer.
     """
-    heard, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    heard, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

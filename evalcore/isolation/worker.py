@@ -26,21 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.isolation.protocol import (
-    ASK,
-    BROKEN,
-    CANCEL,
-    DONE,
-    FAILED,
-    JOB,
-    LOADED,
-    REPLY,
-    FrameError,
-    encode_error,
-    frame,
-    read_frame,
-    take_pipes,
-)
+from evalcore.isolation.protocol import LONGEST_LINE, Kind, MessageError, encode_error, take_pipes
 from evalcore.trust.imports import text_of_error
 from evalcore.trust.processes import hide_process
 
@@ -64,7 +50,7 @@ class Engine:
 
     def loaded(self) -> None:
         """Say that the foreign code is imported: from here on the item's time counts."""
-        self._worker.tell(LOADED, self._job, self._begins_alone)
+        self._worker.tell(Kind.LOADED, self._job, self._begins_alone)
 
     async def ask(self, name: str, value: Any) -> Any:
         """Return what the engine answers to a question of a job; what it raises is raised here.
@@ -100,8 +86,10 @@ class Worker:
                 self.loop.run_forever()
 
     def _listen(self) -> None:
-        while (body := read_frame(self._calls)) is not None:
-            self.loop.call_soon_threadsafe(self._take, *pickle.loads(body))  # noqa: S301 - its own
+        with contextlib.suppress(Exception):  # the end of the pipe, or a process that is broken
+            while True:
+                message = pickle.load(self._calls)  # noqa: S301 - the engine's
+                self.loop.call_soon_threadsafe(self._take, *message)
         self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._end()))
         time.sleep(2 * _END_S)
         os._exit(1)
@@ -118,16 +106,16 @@ class Worker:
         self.loop.stop()
 
     def _take(self, kind: str, job: int, *values: Any) -> None:
-        if kind == JOB:
+        if kind == Kind.JOB:
             begins_alone = not self._jobs and not self._is_anything_left()
             self._restore()
             entry, payload = values
             engine = Engine(self, job, begins_alone=begins_alone)
             self._jobs[job] = self.loop.create_task(self._perform(job, entry, payload, engine))
-        elif kind == CANCEL and job in self._jobs:
+        elif kind == Kind.CANCEL and job in self._jobs:
             self._cancelled.add(job)
             self._jobs[job].cancel()
-        elif kind == REPLY:
+        elif kind == Kind.REPLY:
             number, is_answered, value = values
             question = self._questions.pop((job, number), None)
             if question is not None and not question.done():
@@ -138,39 +126,40 @@ class Worker:
             module, _, name = entry.partition(":")
             function: Entry = getattr(importlib.import_module(module), name)
             answer = await function(pickle.loads(payload), engine)  # noqa: S301 - the engine's
-            body = _frame_of(DONE, job, answer)
+            body = _line_of(Kind.DONE, job, answer)
         except TargetError as error:
-            body = _frame_of(FAILED, job, encode_error(error))
-        except FrameError as error:
+            body = _line_of(Kind.FAILED, job, encode_error(error))
+        except MessageError as error:
             raw = {"kind": "output", "message": f"its answer is too long: {error}"}
-            body = _frame_of(FAILED, job, raw)
+            body = _line_of(Kind.FAILED, job, raw)
         # The engine's own code in this process; what ran before may have changed it.
         except BaseException as error:  # noqa: BLE001
             if job in self._cancelled:
                 left = await self._is_left_after_cancelling()
-                body = _frame_of(FAILED, job, {"kind": "cancelled", "message": "cancelled"}, left)
+                body = _line_of(
+                    Kind.FAILED, job, {"kind": "cancelled", "message": "cancelled"}, left
+                )
             else:
-                body = _frame_of(BROKEN, job, text_of_error(error))
+                body = _line_of(Kind.BROKEN, job, text_of_error(error))
         self._jobs.pop(job, None)
         self._cancelled.discard(job)
         self._send(body)
 
     def tell(self, kind: str, job: int, *values: Any) -> None:
         """Send values to the engine; safe in several threads."""
-        self._send(_frame_of(kind, job, *values))
+        self._send(_line_of(kind, job, *values))
 
-    def _send(self, body: bytes) -> None:
-        with self._sending, contextlib.suppress(BrokenPipeError):
-            view = memoryview(body)
-            while view:
-                view = view[self._answers.write(view) or 0 :]
+    def _send(self, line: bytes) -> None:
+        with self._sending, contextlib.suppress(OSError):  # the engine is gone
+            self._answers.write(line)
+            self._answers.flush()
 
     async def ask(self, job: int, name: str, value: Any) -> Any:
         """Return the engine's answer."""
         self._question_count += 1
         number = self._question_count
         answer = self._questions[job, number] = self.loop.create_future()
-        self.tell(ASK, job, number, name, value)
+        self.tell(Kind.ASK, job, number, name, value)
         return await answer
 
     def _is_anything_left(self) -> bool:
@@ -209,20 +198,20 @@ class Worker:
                 setattr(sys, name, stream)
 
 
-def _frame_of(kind: str, job: int, *values: Any) -> bytes:
-    return frame(_encode([kind, job, *values]).encode())
+def _line_of(kind: str, job: int, *values: Any) -> bytes:
+    line = _encode([kind, job, *values]).encode() + b"\n"
+    if len(line) > LONGEST_LINE:
+        raise MessageError(f"{len(line):,} bytes; the limit is {LONGEST_LINE >> 20} MiB")
+    return line
 
 
 def main() -> None:
-    """Become a worker as the engine says in its first frame, and run its jobs."""
+    """Become a worker as the engine says in its first message, and run its jobs."""
     hide_process()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(_OOM_SCORE)
     calls, answers = take_pipes()
-    first = read_frame(calls)
-    if first is None:
-        return
-    path, memory_limit, preload = pickle.loads(first)  # noqa: S301 - the engine's
+    path, memory_limit, preload = pickle.load(calls)  # noqa: S301 - the engine's
     sys.path[:] = path
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if memory_limit is not None:

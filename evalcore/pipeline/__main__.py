@@ -25,6 +25,7 @@ from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.rates import ConcurrencyShare
 from evalcore.execution.waits import Waits
 from evalcore.execution.worker import ShardReceipt, process_worker
+from evalcore.isolation.protocol import take_pipes
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,
@@ -163,14 +164,8 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 50)
     gc.freeze()
     hide_process()
-    answers = os.fdopen(os.dup(1), "wb")
-    calls = os.fdopen(os.dup(0), "rb")
-    os.dup2(2, 1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        _Child(calls, answers).serve()
+        _Child(*take_pipes()).serve()
     # Threads of a suite may still run; nothing is left that has to be written.
     sys.stderr.flush()
     os._exit(0)

@@ -20,6 +20,7 @@ from evalcore.errors import EvalError
 from evalcore.execution.row import FinishedElsewhere, ItemEnd
 from evalcore.execution.waits import Waits
 from evalcore.execution.worker import ShardReceipt, Stopped
+from evalcore.isolation.protocol import ended_how
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.storage.runs import StoredRun
@@ -198,12 +199,7 @@ class ShardProcess:
             future.set_result(outcome)
 
     def _how_it_ended(self) -> str:
-        code = self._process.wait()
-        if code >= 0:
-            return f"exit code {code}"
-        with suppress(ValueError):
-            return f"signal {-code} ({signal.Signals(-code).name})"
-        return f"signal {-code}"
+        return ended_how(self._process.wait())
 
 
 def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:

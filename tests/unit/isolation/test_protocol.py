@@ -1,43 +1,25 @@
-"""Frames between the engine and its workers: whole, bounded, errors in JSON."""
+"""Messages of worker processes: lists of values, errors in JSON."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 
 from evalcore.errors import TargetError
 from evalcore.isolation.protocol import (
-    LONGEST_FRAME,
-    FrameError,
+    MessageError,
     decode_error,
     encode_error,
-    frame,
-    read_frame,
-    read_json,
+    read_message,
 )
 from evalcore.model.exchange import ProviderError, SkippedError
 
 
-def test_a_stream_gives_its_bodies_and_none_for_one_that_is_cut_off() -> None:
-    bodies = [b"", b"a", b"[1,2]", b"x" * 300]
-    stream = io.BytesIO(b"".join(map(frame, bodies))[:-1])
-    assert [read_frame(stream) for _ in bodies] == [*bodies[:-1], None]
-
-
-def test_a_body_that_is_too_long_is_refused_on_both_sides() -> None:
-    with pytest.raises(FrameError, match="the limit is 64 MiB"):
-        frame(bytes(LONGEST_FRAME + 1))
-    head = (LONGEST_FRAME + 1).to_bytes(4, "big")
-    with pytest.raises(FrameError, match="a frame of 67,108,865 bytes"):
-        read_frame(io.BytesIO(head))
-
-
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a": 1}', b'["done"]', b"[" * 100_000])
-def test_what_is_no_list_of_values_is_no_frame_of_a_worker(body: bytes) -> None:
-    with pytest.raises(FrameError, match="no "):
-        read_json(body)
+def test_what_is_no_list_of_values_is_no_message_of_a_worker(body: bytes) -> None:
+    with pytest.raises(MessageError, match="no "):
+        read_message(body)
 
 
 @pytest.mark.parametrize(

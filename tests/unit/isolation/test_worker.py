@@ -1,4 +1,4 @@
-"""A worker process: the engine's frames go in, its jobs' frames come out."""
+"""A worker process: the engine's messages go in, its jobs' messages come out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import TargetError
-from evalcore.isolation.protocol import frame, read_frame, read_json
+from evalcore.isolation.protocol import read_message
 from tests.support.shell import ROOT
 
 pytestmark = pytest.mark.multiprocess
@@ -41,16 +41,16 @@ class Worker:
         self.send([str(ROOT), *sys.path], None, ())
 
     def send(self, *values: Any) -> None:
-        self._calls.write(frame(pickle.dumps(values)))
+        self._calls.write(pickle.dumps(values))
         self._calls.flush()
 
     def begin(self, job: int, entry: str, payload: Any) -> None:
         self.send("job", job, f"{ENTRIES}:{entry}", pickle.dumps(payload))
 
     def receive(self) -> list[Any]:
-        body = read_frame(self._answers)
-        assert body is not None, "the worker has ended"
-        return read_json(body)
+        line = self._answers.readline()
+        assert line, "the worker has ended"
+        return read_message(line)
 
     def end(self) -> int:
         """Close the pipe to it; return its exit code."""
@@ -125,7 +125,7 @@ def test_a_cancelled_job_says_that_nothing_of_it_runs_on(worker: Worker) -> None
     assert worker.receive() == ["failed", 1, raw, False]
 
 
-def test_an_answer_longer_than_a_frame_is_an_error_of_kind_output(worker: Worker) -> None:
+def test_an_answer_longer_than_a_message_is_an_error_of_kind_output(worker: Worker) -> None:
     worker.begin(1, "write_long_text", None)
     kind, _, raw = worker.receive()
     assert (kind, raw["kind"]) == ("failed", "output")

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 from evalcore.errors import TargetError
-from evalcore.isolation.protocol import LONGEST_FRAME
+from evalcore.isolation.protocol import LONGEST_LINE
 from evalcore.isolation.worker import Engine
 from evalcore.trust.imports import call_foreign
 
@@ -58,5 +58,5 @@ async def write_when_cancelled(payload: str, engine: Engine) -> None:
 
 
 async def write_long_text(payload: Any, engine: Engine) -> Any:
-    """Return more than a frame holds."""
-    return "x" * LONGEST_FRAME
+    """Return more than a message holds."""
+    return "x" * LONGEST_LINE

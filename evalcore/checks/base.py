@@ -36,7 +36,7 @@ from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdic
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
-from evalcore.model.tolerance import is_below, reaches
+from evalcore.model.tolerance import reaches
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -166,67 +166,6 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
             )
         case _:
             return verdict
-
-
-Bounds = tuple[float | None, float | None]
-"""The least and the most of a measure; None is no bound."""
-
-
-class Scale(NamedTuple):
-    """What a check compares with its bounds: the measure, and the least and the most it can be.
-
-    `at_least` says that `threshold` is the least that passes; otherwise it is the most. `remedy` is
-    what a file may write instead of bounds that decide nothing.
-    """
-
-    measure: str
-    remedy: str
-    highest: float | None = None
-    lowest: float = 0.0
-    at_least: bool = False
-
-    def accepted(self, threshold: float | None) -> Bounds | None:
-        """Return the measures that pass by a threshold; None without one."""
-        if threshold is None:
-            return None
-        return (threshold, None) if self.at_least else (None, threshold)
-
-    def certain(self, accepted: Bounds | None) -> bool | None:
-        """Return the outcome that every measure has by these bounds; None if it depends on it."""
-        if accepted is None:
-            return None
-        least, most = accepted
-        if most is not None and is_below(most, self.lowest):
-            return False
-        if least is not None and self.highest is not None and is_below(self.highest, least):
-            return False
-        low = least is None or least <= self.lowest
-        high = most is None or (self.highest is not None and most >= self.highest)
-        return True if low and high else None
-
-    @property
-    def range_text(self) -> str:
-        """The range of the measure."""
-        bounds = f"{self.lowest:g} or more"
-        return bounds if self.highest is None else f"{self.lowest:g} to {self.highest:g}"
-
-
-def accepted_text(accepted: Bounds) -> str:
-    """Return bounds in words: `at least 2`."""
-    least, most = accepted
-    if least is None:
-        return "any" if most is None else f"at most {most:g}"
-    if most is None:
-        return f"at least {least:g}"
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
-
-
-SHARE_REMEDY = "a threshold above 0, at most 1"
-
-
-def share(measure: str) -> Scale:
-    """Return the scale of a measure from 0 to 1 that has to reach a threshold."""
-    return Scale(measure, SHARE_REMEDY, highest=1.0, at_least=True)
 
 
 DEFAULT_THRESHOLD = 0.8
@@ -359,15 +298,14 @@ class Check:
     Fields in `omitted` are not stored while they have their default. `others_in` names the field, a
     mapping, that takes the keys of an assertion that its type does not know. The fields of a
     `nested` class are validated when they are read from a plan; those of any other are JSON values
-    and are taken as they are. `measure_scale` is what the check compares with its bounds, if any.
-    A check that is `of_text` looks at nothing but the output and the context.
+    and are taken as they are. A check that is `of_text` looks at nothing but the output and the
+    context.
     """
 
     expected_field: ClassVar[str] = "value"
     omitted: ClassVar[frozenset[str]] = frozenset()
     nested: ClassVar[bool] = False
     others_in: ClassVar[str | None] = None
-    measure_scale: ClassVar[Scale | None] = None
     of_text: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -394,15 +332,6 @@ class Check:
     def check(self, subject: Subject) -> Verdict | Awaitable[Verdict]:
         """Return the verdict, or what it is awaited from."""
         raise NotImplementedError
-
-    @classmethod
-    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
-        """Return the measures on `measure_scale` that pass; None if no bounds alone decide."""
-        return (
-            None
-            if cls.measure_scale is None
-            else cls.measure_scale.accepted(stored.get("threshold"))
-        )
 
     @classmethod
     def required_score(cls, _written: Mapping[str, Any]) -> float | None:

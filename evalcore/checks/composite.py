@@ -13,16 +13,13 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import (
     AssertionValueError,
-    Bounds,
     Check,
     Reader,
-    Scale,
     Subject,
     apply_negation,
     aspect,
     passing_score,
     scored,
-    share,
 )
 from evalcore.checks.judged import Judge, LlmGrader
 from evalcore.checks.program import Program, payload_of, run_grader
@@ -116,19 +113,10 @@ class Composite(Check):
     """
 
     nested: ClassVar[bool] = True
-    measure_scale: ClassVar[Scale] = share("the score")
 
     members: list[Any]
     aggregator: StoredAggregator
     threshold: OrAbsent[Share] = None
-
-    @classmethod
-    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
-        """Return the scores that pass by the threshold, or by that of the aggregator."""
-        aggregator, threshold = stored["aggregator"], stored.get("threshold")
-        if threshold is None and aggregator["type"] == "threshold":
-            threshold = aggregator["threshold"]
-        return super().accepted({"threshold": threshold})
 
     async def check(self, subject: Subject) -> Verdict:
         """Make each member's check, then the score."""

@@ -321,11 +321,6 @@ class Condition(BaseModel):
         """Return why the condition cannot be applied to any value, and what has no effect."""
         return ()
 
-    @property
-    def certain_outcome(self) -> bool | None:
-        """Whether every value passes, or none; None if it depends on the value."""
-        return None
-
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict on the addressed JSON value."""
         raise NotImplementedError
@@ -520,11 +515,6 @@ class Between(Condition):
             yield f"lower ({_number_text(self.lower)}) is above upper ({_number_text(self.upper)})"
 
     @property
-    def certain_outcome(self) -> bool | None:
-        """False if the bounds are the same number and do not count."""
-        return False if self.lower == self.upper and not self.inclusive else None
-
-    @property
     def expected_value(self) -> Any:
         """Both bounds, and whether they count."""
         return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
@@ -546,21 +536,6 @@ class LengthCompare(Condition):
     kind: Literal["length_compare"]
     op: Operator
     expected: Number
-
-    @property
-    def certain_outcome(self) -> bool | None:
-        """The outcome of every length, which is a whole number of 0 or more."""
-        expected = self.expected
-        is_length = expected >= 0 and expected == int(expected)
-        certain = {
-            "gt": True if expected < 0 else None,
-            "gte": True if expected <= 0 else None,
-            "lt": False if expected <= 0 else None,
-            "lte": False if expected < 0 else None,
-            "eq": None if is_length else False,
-            "neq": None if is_length else True,
-        }
-        return certain[self.op]
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; the length of a text is its number of code points."""
@@ -625,11 +600,6 @@ class StartsWith(TextCondition):
     kind: Literal["starts_with"]
     expected: str
 
-    @property
-    def certain_outcome(self) -> bool | None:
-        """True if the text is empty."""
-        return True if self.expected == "" else None
-
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""
         return verdict(
@@ -643,11 +613,6 @@ class EndsWith(TextCondition):
 
     kind: Literal["ends_with"]
     expected: str
-
-    @property
-    def certain_outcome(self) -> bool | None:
-        """True if the text is empty."""
-        return True if self.expected == "" else None
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict."""
@@ -698,11 +663,6 @@ class SimilarityGte(TextCondition):
     reference: str
     threshold: Annotated[float, Field(ge=0, le=1)]
     method: Literal["levenshtein", "embeddings"] = "levenshtein"
-
-    @property
-    def certain_outcome(self) -> bool | None:
-        """True if no text is less similar than the threshold."""
-        return True if self.threshold == 0 else None
 
     @property
     def asks_embeddings(self) -> bool:
@@ -786,11 +746,6 @@ class SplitIouGte(Condition):
     kind: Literal["split_iou_gte"]
     expected: Splits
     threshold: Annotated[float, Field(ge=0, le=1)] = 1.0
-
-    @property
-    def certain_outcome(self) -> bool | None:
-        """True if no splits overlap less than the threshold."""
-        return True if self.threshold == 0 else None
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; the value is `{splits: […]}` or the list itself."""

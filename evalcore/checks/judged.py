@@ -12,14 +12,11 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import (
     STRICT,
     AssertionValueError,
-    Bounds,
     Check,
     MeteredJudges,
     Reader,
-    Scale,
     Subject,
     passing_score,
-    share,
 )
 from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.program import (
@@ -81,7 +78,6 @@ class JudgedCheck(Check):
     """A check by judges: which, how often each is asked, and how their scores become one."""
 
     nested: ClassVar[bool] = True
-    measure_scale: ClassVar[Scale] = share("the score")
 
     judges: list[Judge] = field(default_factory=list)
     votes: Votes = 1
@@ -377,12 +373,6 @@ class Rubrics(JudgedCheck):
     """
 
     criteria: list[StoredCriterion]
-
-    @classmethod
-    def accepted(cls, stored: Mapping[str, Any]) -> Bounds | None:
-        """Return the scores that pass; None if a required criterion decides beside them."""
-        requires = any(each.get("required") is not None for each in stored["criteria"])
-        return None if requires else super().accepted(stored)
 
     async def check(self, subject: Subject) -> Verdict:
         """Ask the judges; the score is graded."""

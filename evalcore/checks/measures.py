@@ -8,12 +8,10 @@ from typing import Any, ClassVar, Final
 from evalcore.checks.base import (
     AssertionValueError,
     Check,
-    Scale,
     Subject,
     aspect,
     by_aspects,
     passing_score,
-    share,
 )
 from evalcore.checks.tools import calls_of
 from evalcore.declared.types import OrAbsent, Share, Weight
@@ -31,8 +29,6 @@ class _Maximum(Check):
 class Cost(_Maximum):
     """The cost in US dollars is at most `threshold`; blocked if it was not measured."""
 
-    measure_scale: ClassVar[Scale] = Scale("the cost", "0 or more")
-
     def check(self, subject: Subject) -> Verdict:
         """Compare the cost."""
         return _at_most(subject.metrics.cost_usd, self.threshold, " USD")
@@ -40,8 +36,6 @@ class Cost(_Maximum):
 
 class Latency(_Maximum):
     """The latency in milliseconds is at most `threshold`; blocked if it was not measured."""
-
-    measure_scale: ClassVar[Scale] = Scale("the latency", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the latency."""
@@ -53,8 +47,6 @@ class TotalTokens(_Maximum):
 
     If only one of them was measured, that one alone may already be too many; else blocked.
     """
-
-    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the sum."""
@@ -70,8 +62,6 @@ class TotalTokens(_Maximum):
 class InputTokens(_Maximum):
     """The input tokens are at most `threshold`; blocked if they were not measured."""
 
-    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
-
     def check(self, subject: Subject) -> Verdict:
         """Compare the input tokens."""
         return _at_most(subject.metrics.input_tokens, self.threshold, " tokens")
@@ -79,8 +69,6 @@ class InputTokens(_Maximum):
 
 class OutputTokens(_Maximum):
     """The output tokens are at most `threshold`; blocked if they were not measured."""
-
-    measure_scale: ClassVar[Scale] = Scale("the number of tokens", "0 or more")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the output tokens."""
@@ -169,8 +157,6 @@ class ExecutionMetrics(Check):
 
     Blocked, with their names, if some of the measures were not taken.
     """
-
-    measure_scale: ClassVar[Scale] = share("the score")
 
     max_tool_calls: Weight | None = None
     max_llm_calls: Weight | None = None

@@ -19,11 +19,9 @@ from evalcore.checks.base import (
     Check,
     MeteredJudges,
     Reader,
-    Scale,
     Subject,
     passing_score,
     scored,
-    share,
 )
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError, TargetError
@@ -449,7 +447,6 @@ class CodeGrader(Check):
 
     omitted: ClassVar[frozenset[str]] = frozenset({"output_as", "max_calls", "targets"})
     others_in: ClassVar[str | None] = "config"
-    measure_scale: ClassVar[Scale] = share("the score")
 
     command: TextOrTexts
     cwd: OrAbsent[Text] = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import Check, Fault, Scale, Subject, share
+from evalcore.checks.base import Check, Fault, Subject
 from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
 from evalcore.declared.types import Share, Text
 from evalcore.errors import EvalError, TargetError
@@ -216,7 +216,6 @@ class Python(Check):
     """
 
     expected_field: ClassVar[str] = "callable"
-    measure_scale: ClassVar[Scale] = share("the score")
 
     callable: Reference
     config: dict[str, Any] | None = None

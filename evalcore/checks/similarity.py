@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Required
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, Check, Fault, Reader, Scale, Subject, share
+from evalcore.checks.base import STRICT, Check, Fault, Reader, Subject
 from evalcore.checks.judged import Judge
 from evalcore.declared.types import Scalar, Share, Text, TextOrTexts
 from evalcore.errors import TargetError
@@ -32,8 +32,6 @@ _SPACELESS: Final = r"\p{Han}\p{Hiragana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 
 class Levenshtein(Check):
     """At most `threshold` characters have to change to make the output `value`."""
-
-    measure_scale: ClassVar[Scale] = Scale("the edit distance", "0 or more")
 
     value: str
     threshold: float = 5
@@ -56,8 +54,6 @@ class Bleu(Check):
     counts as 1; an output without any word of `value` scores 0.
     """
 
-    measure_scale: ClassVar[Scale] = share("BLEU")
-
     value: str
     threshold: float = 0.5
 
@@ -74,8 +70,6 @@ class RougeN(Check):
     spaces between words (Chinese, Japanese, Thai, …) each letter. A `value` that has none is an
     error, an empty one scores 0.
     """
-
-    measure_scale: ClassVar[Scale] = share("ROUGE-1")
 
     value: str
     threshold: float = 0.75
@@ -143,7 +137,6 @@ class Similar(Check):
     """
 
     nested: ClassVar[bool] = True
-    measure_scale: ClassVar[Scale] = share("the similarity")
 
     value: str | list[str] | None = None
     threshold: float = DEFAULT_THRESHOLD

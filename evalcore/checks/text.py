@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Required
 
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Bounds, Check, Fault, Reader, Scale, Subject
+from evalcore.checks.base import AssertionValueError, Check, Fault, Reader, Subject
 from evalcore.mistakes.foreign_text import quote, quote_all, quote_pattern, value_text
 from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
@@ -204,17 +204,9 @@ class WordCount(Check):
     """The output has `min` to `max` white-space-separated words (null: no bound)."""
 
     of_text: ClassVar[bool] = True
-    measure_scale: ClassVar[Scale] = Scale(
-        "the number of words", "a number of words, or `min` above 0, or `max`"
-    )
 
     min: int | None = None
     max: int | None = None
-
-    @classmethod
-    def accepted(cls, stored: Mapping[str, Any]) -> Bounds:
-        """Return the numbers of words that pass."""
-        return stored["min"], stored["max"]
 
     def check(self, subject: Subject) -> Verdict:
         """Count the words."""

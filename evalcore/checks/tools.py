@@ -13,12 +13,10 @@ from evalcore.checks.base import (
     AssertionValueError,
     Check,
     Reader,
-    Scale,
     Subject,
     aspect,
     by_aspects,
     passing_score,
-    share,
 )
 from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
 from evalcore.declared.base import Declared
@@ -159,7 +157,6 @@ class ToolTrajectory(Check):
     """
 
     nested: ClassVar[bool] = True
-    measure_scale: ClassVar[Scale] = share("the score")
 
     mode: Mode
     minimums: OrAbsent[Minimums] = None

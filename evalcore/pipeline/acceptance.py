@@ -130,11 +130,8 @@ def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None
 
 def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPolicy) -> None:
     """Raise `NotAllowedError` if a suite asks for code that the policy does not grant."""
-    reasons = _Reasons()
-    for demand in demands_of(suite, cases):
-        if demand.kind is not DemandKind.ADDRESS:
-            reasons.add(demand, _code_reason(demand, policy))
-    reasons.raise_if_any("the suite asks for what this worker's settings do not allow")
+    reasons = _reasons(demands_of(suite, cases), policy, None)
+    _refuse("the suite asks for what this worker's settings do not allow", reasons)
 
 
 def _accept_unsigned(run: StoredRun, manifest: Manifest, worker: AcceptingWorker) -> Accepted:
@@ -148,42 +145,41 @@ def _accept_unsigned(run: StoredRun, manifest: Manifest, worker: AcceptingWorker
     if sealed.definition != definition:
         damage = Damage("plan/suite.json", "is being changed")
         raise DamagedRunError(run.run_id, (damage,))
-    reasons = _Reasons()
     folder = Path(definition.source.folder)
-    if not _is_own_place(folder, worker, run):
-        reasons.texts.append(f"its folder {folder} {_elsewhere(worker)}")
-    addresses = tuple(_own_addresses(worker))
-    for demand in demands_of(definition, _cases(sealed, manifest.plan)):
-        if demand.kind is DemandKind.ADDRESS:
-            allowed = is_allowed_address(demand.what, addresses)
-            reasons.add(demand, None if allowed else _address_reason(demand))
-        else:
-            reasons.add(demand, _code_reason(demand, worker.policy))
-    reasons.raise_if_any(
+    is_own = _is_own_place(folder, worker, run)
+    reasons = [] if is_own else [f"its folder {folder} {_elsewhere(worker)}"]
+    demands = demands_of(definition, _cases(sealed, manifest.plan))
+    reasons += _reasons(demands, worker.policy, tuple(_own_addresses(worker)))
+    _refuse(
         f"the plan of run {run.run_id} is not signed with a key of this process ({PLAN_KEY}), so "
-        "it may do only what this process's own settings allow"
+        "it may do only what this process's own settings allow",
+        reasons,
     )
     return Accepted(sealed, worker.policy)
 
 
-class _Reasons:
-    """Why a plan is refused, each reason once."""
+def _refuse(message: str, reasons: Sequence[str]) -> None:
+    """Raise `NotAllowedError` with the message and the first reasons, if there are any."""
+    if reasons:
+        more = len(reasons) - _LISTED
+        listed = "; ".join(reasons[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+        raise NotAllowedError(f"{message}: {listed}")
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
 
-    def add(self, demand: Demand, reason: str | None) -> None:
-        """Note a reason, unless it is None."""
-        if reason is not None and not any(reason in text for text in self.texts):
-            self.texts.append(f"{demand.where}: {reason}")
-
-    def raise_if_any(self, message: str) -> None:
-        """Raise `NotAllowedError` with the message and the first reasons."""
-        if not self.texts:
-            return
-        listed = "; ".join(self.texts[:_LISTED])
-        more = len(self.texts) - _LISTED
-        raise NotAllowedError(f"{message}: {listed}" + (f"; and {more} more" if more > 0 else ""))
+def _reasons(
+    demands: Iterable[Demand], policy: ImportPolicy, addresses: Sequence[str] | None
+) -> list[str]:
+    """Return why demands are refused, each reason once; without `addresses` any is allowed."""
+    found: dict[str, str] = {}
+    for demand in demands:
+        reason = None
+        if demand.kind is not DemandKind.ADDRESS:
+            reason = _code_reason(demand, policy)
+        elif addresses is not None and not is_allowed_address(demand.what, addresses):
+            reason = _address_reason(demand)
+        if reason is not None:
+            found.setdefault(reason, f"{demand.where}: {reason}")
+    return list(found.values())
 
 
 def _code_reason(demand: Demand, policy: ImportPolicy) -> str | None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.gate_tables import executed_iterations
 from evalcore.analytics.integrity import whole_parts
-from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
@@ -67,16 +67,26 @@ def late_gates(definition: SuiteDefinition, groups: int) -> dict[int, str]:
     return reasons
 
 
-def require_sequential(definition: SuiteDefinition) -> None:
-    """Raise `UsageError` if no gate of the suite can be decided early."""
-    gates = map(restore_gate, definition.policy.gates)
-    if not any(gate.fails_early or gate.is_sequential for gate in gates):
-        names = ", ".join(
-            sorted(name for name, kind in GATES.items() if kind.is_sequential or kind.fails_early)
-        )
+def require_early_gate(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if no gate of the suite can be decided before the whole run."""
+    auto = definition.policy.auto_iterations
+    option = "--iterations auto" if auto else "stop_when_decided"
+    reducer = definition.policy.reducer
+    if auto and reducer is not Reducer.MEAN:
         raise UsageError(
-            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early: "
-            f"{names}"
+            f"suite '{definition.name}': {option} needs the reducer 'mean', not '{reducer}': a "
+            "score that depends on the number of iterations cannot be decided before the last; "
+            "give a number of iterations"
+        )
+    kinds = {
+        name
+        for name, kind in GATES.items()
+        if kind.is_sequential or (kind.fails_early and not auto)
+    }
+    if kinds.isdisjoint(gate.gate for gate in definition.policy.gates):
+        names = ", ".join(sorted(kinds))
+        raise UsageError(
+            f"suite '{definition.name}': {option} needs a gate that can be decided early: {names}"
         )
 
 
@@ -84,20 +94,6 @@ def round_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
     """Return the rules of the gates that can be decided after some iterations of all cases."""
     # A round has all cases: a score over several groups is decided as well as any.
     return sequential_rules(definition, groups=1)
-
-
-def require_decidable(definition: SuiteDefinition) -> None:
-    """Raise `UsageError` if iterations cannot be added to the suite until it is decided."""
-    suite = f"suite '{definition.name}': --iterations auto"
-    reducer = definition.policy.reducer
-    if reducer is not Reducer.MEAN:
-        raise UsageError(
-            f"{suite} needs the reducer 'mean', not '{reducer}': a score that depends on the "
-            "number of iterations cannot be decided before the last; give a number of iterations"
-        )
-    if not any(restore_gate(gate).is_sequential for gate in definition.policy.gates):
-        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
-        raise UsageError(f"{suite} needs a gate that can be decided early: {names}")
 
 
 def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:
@@ -110,7 +106,7 @@ def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dic
     from evalcore.planning.spool import in_random_order
 
     groups = len({case.group for case in suite.cases})
-    require_sequential(suite.definition)
+    require_early_gate(suite.definition)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     cases_sha256, _ = digest_cases(suite.cases.parts())
     order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
@@ -244,7 +240,7 @@ def open_tables(
 
 
 def _take(gates: SequentialGates, tables: Aggregates) -> None:
-    from evalcore.analytics.sequential import sequential_values
+    from evalcore.analytics.gate_tables import sequential_values
 
     rules = [gate.rule for gate in gates.gates.values()]
     compared: list[str] = []
@@ -353,37 +349,15 @@ class RoundRule(StopRule):
         return {"rounds": self._rounds.rounds} if self._rounds.ended else None
 
 
-@dataclass(frozen=True, slots=True)
-class RoundsReport:
-    """What the report says of the iterations of a run that adds them by itself.
-
-    `cases` has `{iterations, cases}`: how many cases × variants were run how often.
-    """
-
-    most: int
-    rounds: int
-    stopped: str
-    cases: tuple[Mapping[str, int], ...]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {
-            "mode": "auto",
-            "max": self.most,
-            "rounds": self.rounds,
-            "stopped": self.stopped,
-            "cases": list(self.cases),
-        }
-
-
 def decide_rounds(
     run: StoredRun,
     manifest: Manifest,
     parts: Sequence[Path],
     tables: Aggregates,
     results: Sequence[GateResult],
-) -> tuple[tuple[GateResult, ...], RoundsReport]:
-    """Return the gates' results after the rounds that were needed, and what the report says.
+) -> tuple[tuple[GateResult, ...], dict[str, Any]]:
+    """Return the gates' results after the rounds that were needed, and what the report says of the
+    iterations: how many cases × variants were run how often, and why no more were.
 
     `parts` are those of all shards, `tables` the aggregates of all of them.
     """
@@ -397,11 +371,14 @@ def decide_rounds(
         else _round_result(result, gate, gates, most)
         for index, result in enumerate(results)
     )
-    cases = tuple(
-        {"iterations": iterations, "cases": count}
-        for iterations, count in executed_iterations(tables.connection)
-    )
-    return decided, RoundsReport(most, gates.rounds, _why(gates, most), cases)
+    executed = executed_iterations(tables.connection)
+    return decided, {
+        "mode": "auto",
+        "max": most,
+        "rounds": gates.rounds,
+        "stopped": _why(gates, most),
+        "cases": [{"iterations": times, "cases": count} for times, count in executed],
+    }
 
 
 def _round_gates(definition: SuiteDefinition, manifest: Manifest) -> RoundGates:
@@ -423,7 +400,7 @@ def _take_rounds(
         with ExitStack() as stack:
             own = parts[: (iteration + 1) * plan.round_shards]
             tables = open_tables(stack, run, manifest, own)
-            gates.add(*read_round(tables, round_rules(run.definition), plan.iterations, iteration))
+            gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
             gates.failed = has_failed(run.definition, tables, repeats=repeats)
 

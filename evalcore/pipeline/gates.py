@@ -34,7 +34,7 @@ from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.summary import Aggregates
     from evalcore.formats.single_gate import GateQuestion, GivenRun
 
@@ -291,7 +291,7 @@ def decided_report(
         from evalcore.pipeline.early_stop import decide_rounds
 
         results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
-        report = replace(report, iterations=rounds.settings())
+        report = replace(report, iterations=rounds)
     results = _with_awaited_labels(sources, gating, results, options)
     gates = tuple(map(without_secrets, results))
     evaluated = not has_evaluated_nothing(run.definition, gating.summary)
@@ -378,7 +378,7 @@ def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
 
 def _past(question: GateQuestion, policy: Policy) -> PastTables:
     """Return the earlier runs of a question; their work is taken for the same."""
-    from evalcore.analytics.past import PastTables, PastVariant, past_rows
+    from evalcore.analytics.gate_tables import PastTables, PastVariant, past_rows
 
     runs, cases = [], []
     for number, run in enumerate(question.history, 1):

@@ -10,9 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
@@ -40,11 +39,8 @@ _PLAIN_SERVICES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Receivers:
-    """Variables by name with the Apprise addresses that they hold; None for those without one."""
-
-    addresses: Mapping[str, str | None]
+Receivers: TypeAlias = Mapping[str, str | None]
+"""Variables by name with the Apprise addresses that they hold; None for those without one."""
 
 
 def notify_decision(
@@ -84,7 +80,7 @@ def notify_decision(
 
 def configured_receivers(policy: NotifyPolicy) -> Receivers:
     """Return the receivers that the configuration names."""
-    return Receivers({name: os.environ.get(name) for name in policy.to})
+    return {name: os.environ.get(name) for name in policy.to}
 
 
 def _suite_receivers(policy: NotifyPolicy, folder: Path, settings: Settings) -> Receivers:
@@ -92,7 +88,7 @@ def _suite_receivers(policy: NotifyPolicy, folder: Path, settings: Settings) -> 
     names = frozenset(settings.readable_names)
     options = LoadOptions(environment=os.environ, readable_names=names, secrets_required=False)
     values = variables_for(folder, options).values
-    return Receivers({name: values.get(name) for name in policy.to})
+    return {name: values.get(name) for name in policy.to}
 
 
 def decided_before(store: ObjectStore, suite: str, run_id: str) -> Manifest | None:
@@ -147,10 +143,10 @@ def send(
     """
     warnings = [
         f"notify: the variable {name} is not set, or the suite may not read it"
-        for name, address in receivers.addresses.items()
+        for name, address in receivers.items()
         if not address
     ]
-    addresses = {name: address for name, address in receivers.addresses.items() if address}
+    addresses = {name: address for name, address in receivers.items() if address}
     if not addresses:
         return tuple(warnings)
     PROCESS.learn(addresses.values())

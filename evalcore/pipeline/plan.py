@@ -178,9 +178,9 @@ def plan_run(
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
     if definition.policy.auto_iterations:
-        from evalcore.pipeline.early_stop import require_decidable
+        from evalcore.pipeline.early_stop import require_early_gate
 
-        require_decidable(definition)
+        require_early_gate(definition)
     elif definition.policy.stop_when_decided:
         from evalcore.pipeline.early_stop import in_stopping_order, stopping_plan
 

@@ -21,6 +21,7 @@ BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
     {"anthropic": "https://api.anthropic.com/v1", "openai": "https://api.openai.com/v1"}
 )
 _PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "tool_choice")
+PROTOCOLS: Final = ("openai", "anthropic")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _REFERENCE: Final = "${{"
 
@@ -226,7 +227,7 @@ def chat_model(
     address = Endpoint(protocol, name, base_url, values=address_values).address
     # A key is sent only to the provider that it is for.
     owners = (own_address, from_environment)
-    if key is None and (_is_local(address) or _host(address) in map(_host, filter(None, owners))):
+    if key is None and (is_local(address) or _host(address) in map(_host, filter(None, owners))):
         key = environment.get(f"{prefix}_API_KEY") or None
     headers = options.headers
     secret = {
@@ -267,5 +268,6 @@ def _host(url: str) -> str | None:
     return urlsplit(url).hostname
 
 
-def _is_local(url: str) -> bool:
+def is_local(url: str) -> bool:
+    """Whether an address is this machine's."""
     return _host(url) in _LOCAL

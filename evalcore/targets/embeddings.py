@@ -8,20 +8,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.targets.work import Answering, Work
+from evalcore.targets.work import Answering, TargetOptions, Work
 
 _KIND = "embeddings"
 _LOCK = threading.Lock()
 
 
-class LocalEmbeddingOptions(BaseModel):
+class LocalEmbeddingOptions(TargetOptions):
     """Options of a target of kind `sentence-transformers`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     model: str = Field(
         default="all-MiniLM-L6-v2",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
@@ -57,7 +57,7 @@ from evalcore.targets.nodes import (
 )
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Answering, Work, input_messages, prompt_of
+from evalcore.targets.work import Answering, TargetOptions, Work, input_messages, prompt_of
 from evalcore.trust.imports import find_callable
 from evalcore.workflow.events import Event, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
@@ -85,10 +85,8 @@ _KIND: Final = "flow"
 _DEEPEST: Final = 5
 
 
-class FlowOptions(BaseModel):
+class FlowOptions(TargetOptions):
     """Options of a target of kind `flow`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     callable: str | None = Field(
         default=None,
@@ -226,7 +224,12 @@ class FlowTarget(Answering):
             return await self.answered(target, work)
         if callable(flow):
             arguments, keywords = arguments_for(
-                flow, context.arguments(), FLOW_ORDER, FLOW_NAMES, FLOW_MORE
+                flow,
+                context.arguments(),
+                FLOW_ORDER,
+                FLOW_NAMES,
+                FLOW_MORE,
+                keeps_defaults=True,
             )
             returned = await called(_KIND, flow, *arguments, **keywords)
             return await self._executed(returned, context, work, depth + 1)

@@ -18,8 +18,8 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
 from evalcore.model.own_copy import own_copy
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.providers.chat import ChatModel
-from evalcore.targets.options import BuildContext
+from evalcore.providers.chat import PROTOCOLS, ChatModel
+from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
 from evalcore.targets.wrappers import strips_reasoning
@@ -261,11 +261,14 @@ def arguments_for(
     in_order: Sequence[str],
     names: Mapping[str, str],
     more: Sequence[str] = (),
+    *,
+    keeps_defaults: bool = False,
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call of a function of a suite.
 
     Parameters that `names` has get the value of that name, in any order; the others, and `*rest`,
-    get those `in_order`, unless they have defaults. `**more` gets the values `more` by name.
+    get those `in_order`, with `keeps_defaults` unless they have one. `**more` gets the values
+    `more` by name.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -287,7 +290,8 @@ def arguments_for(
                 waiting = []
         else:
             name = names.get(parameter.name)
-            if name is None and (parameter.default is not parameter.empty or not waiting):
+            has_default = parameter.default is not parameter.empty
+            if name is None and (not waiting or (has_default and keeps_defaults)):
                 skipped = True
                 continue
             value = values[waiting.pop(0) if name is None else name]
@@ -349,7 +353,7 @@ _ENGINE: Final = "engine"
 
 def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
     """Return what stands for a model until the engine is asked."""
-    return ChatModel(Endpoint(_ENGINE, _provider_of(provider, model), ""), model or "")
+    return ChatModel(Endpoint(_ENGINE, provider_of(provider, model), ""), model or "")
 
 
 def complete_in_worker(engine: Engine) -> Complete:
@@ -397,13 +401,6 @@ async def complete_in_engine(
     return chat.read(await complete(request))
 
 
-_PROTOCOLS: Final = ("openai", "anthropic")
-
-
-def _provider_of(provider: str | None, model: str | None) -> str:
-    return provider or ("anthropic" if (model or "").startswith("claude") else "openai")
-
-
 def chat_model_of(
     provider: str | None,
     model: str | None,
@@ -414,10 +411,10 @@ def chat_model_of(
 
     Raise `TargetError` that says which provider or model is not known.
     """
-    name = _provider_of(provider, model)
+    name = provider_of(provider, model)
     entry = providers.get(name)
-    if entry is None and name not in _PROTOCOLS:
-        names = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
+    if entry is None and name not in PROTOCOLS:
+        names = ", ".join(dict.fromkeys([*providers, *PROTOCOLS]))
         hint = "a variant's 'provider' and the suite's own 'targets' are known here"
         raise TargetError("provider", f"unknown provider '{name}'; known: {names} ({hint})")
     kind, options = (name, {}) if entry is None else (entry["kind"], dict(entry["options"]))

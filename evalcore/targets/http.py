@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import parse, storable
@@ -26,7 +26,7 @@ from evalcore.targets.templates import (
     value_of,
     with_template,
 )
-from evalcore.targets.work import Answering, Work, json_text, with_attachments
+from evalcore.targets.work import Answering, TargetOptions, Work, json_text, with_attachments
 from evalcore.trust.secrets import MARK, substituted
 
 _KIND: Final = "http"
@@ -48,10 +48,8 @@ def _json_path(text: str) -> str:
     return text
 
 
-class HttpOptions(BaseModel):
+class HttpOptions(TargetOptions):
     """Options of a target of kind `http`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: Annotated[str, AfterValidator(_web_address)] = Field(
         description="The address; `{prompt}`, `{input}`, `{input.x}` and `{id}` are replaced, and "

@@ -22,12 +22,15 @@ from evalcore.trust.secrets import (
     without_secrets,
 )
 
-_DEFAULTS: Final = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
+ENVIRONMENT: Final = (
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
 )
+"""What the address and the key of a provider default to."""
+KEYLESS_MODES: Final = (Mode.REPLAY, Mode.AUTO)
+"""What is recorded needs no key; for the rest the provider says that it got none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,7 @@ class BuildContext:
 
     def check(self, mode: str) -> None:
         """Raise `TargetError` if a secret could not be read that a call may need."""
-        # What is recorded needs no key; for the rest the provider says that it got none.
-        if self.problem is not None and mode not in (Mode.REPLAY, Mode.AUTO):
+        if self.problem is not None and mode not in KEYLESS_MODES:
             raise TargetError(self.problem.kind, f"target '{self.name}': {self.problem}")
 
     def secret_headers(self) -> frozenset[str]:
@@ -67,8 +69,8 @@ def context_for(
 
     If one cannot be read, the context has the problem, and the options have no secret at all.
     """
-    variables = _variables(folder, environment)
-    defaults = {key: environment.get(key) or variables.values.get(key) or "" for key in _DEFAULTS}
+    variables = variables_of(folder, environment)
+    defaults = {key: environment.get(key) or variables.values.get(key) or "" for key in ENVIRONMENT}
     try:
         with_secrets, secrets = resolved(options, folder, variables)
         addresses = address_values(options, folder, variables)
@@ -93,7 +95,13 @@ def check_address(url: str) -> None:
     checked_web_address(PLACEHOLDER.sub("x", url))
 
 
-def _variables(folder: Path, environment: Mapping[str, str]) -> Variables:
+def variables_of(folder: Path, environment: Mapping[str, str]) -> Variables:
+    """Return the variables of the environment and of the nearest `.env` that may be read."""
     path = nearest_env_file(folder)
     readable = read_settings(environment, Path.cwd()).readable_names
     return variables_from(b"" if path is None else path.read_bytes(), environment, readable)
+
+
+def provider_of(provider: str | None, model: str | None) -> str:
+    """Return the provider that is named; the name of a model says which if none is."""
+    return provider or ("anthropic" if (model or "").lower().startswith("claude") else "openai")

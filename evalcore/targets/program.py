@@ -21,8 +21,6 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import (
     AliasChoices,
-    BaseModel,
-    ConfigDict,
     Field,
     field_validator,
     model_validator,
@@ -36,7 +34,14 @@ from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
 from evalcore.targets.answers import evidence_in, metrics_in, object_in
 from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
-from evalcore.targets.work import Answering, Message, Work, json_text, with_attachments
+from evalcore.targets.work import (
+    Answering,
+    Message,
+    TargetOptions,
+    Work,
+    json_text,
+    with_attachments,
+)
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
 from evalcore.trust.machine_faults import (
@@ -381,10 +386,8 @@ class _ProgramTarget(Answering):
 _COMMAND: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|messages_file|output_file|id)\}")
 
 
-class CommandOptions(BaseModel):
+class CommandOptions(TargetOptions):
     """Options of a target of kind `command`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     command: (
         Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
@@ -517,9 +520,6 @@ def _from_suite(element: str, work: Work) -> str:
 # `${HOME}` is the shell's, not ours.
 _CLI: Final = re.compile(r"(?<!\$)\{([A-Z_]+)\}")
 _CLI_NAMES: Final = ("PROMPT", "PROMPT_FILE", "FILES", "OUTPUT_FILE", "EVAL_ID", "ATTEMPT")
-_CLI_CONFIG: Final = ConfigDict(
-    extra="forbid", frozen=True, hide_input_in_errors=True, populate_by_name=True
-)
 
 
 def _checked_command(command: str) -> str:
@@ -531,10 +531,8 @@ def _checked_command(command: str) -> str:
     return command
 
 
-class HealthCheck(BaseModel):
+class HealthCheck(TargetOptions):
     """Asked once before the first answer: a web address, or a command."""
-
-    model_config = _CLI_CONFIG
 
     url: WebAddress | None = Field(default=None, description="Has to answer a GET with 2xx.")
     command: str | None = Field(default=None, description="Has to end with exit code 0.")
@@ -555,10 +553,8 @@ class HealthCheck(BaseModel):
         return self
 
 
-class CliOptions(BaseModel):
+class CliOptions(TargetOptions):
     """Options of a target of kind `cli`."""
-
-    model_config = _CLI_CONFIG
 
     command: Annotated[str, Field(min_length=1)] = Field(
         description="Run by `/bin/sh -c` in the suite's folder. `{PROMPT}` (the whole input as "

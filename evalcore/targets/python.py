@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from json import JSONEncoder
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
@@ -33,7 +34,7 @@ from evalcore.targets.function_context import (
     model_in_worker,
 )
 from evalcore.targets.options import BuildContext
-from evalcore.targets.work import Answering, Work, json_text
+from evalcore.targets.work import Answering, TargetOptions, Work, json_text
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -46,10 +47,8 @@ _KIND: Final = "python"
 _ENTRY: Final = "evalcore.targets.python:call_in_worker"
 
 
-class PythonOptions(BaseModel):
+class PythonOptions(TargetOptions):
     """Options of a target of kind `python`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     callable: str = Field(
         description="`module:function`, called as `fn(input, *, context)`, or `fn(input)` if it "
@@ -88,7 +87,7 @@ class PythonTarget(Answering):
     def __init__(self, options: PythonOptions, context: BuildContext) -> None:
         self._options = options
         self._context = context
-        self._functions = PythonFunctions()
+        self._load = cache(_load)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the function's answer.
@@ -103,8 +102,8 @@ class PythonTarget(Answering):
         context = context_of(work, config, provider, model)
         workers = work.workers.of(self._options.isolation)
         if workers is None:
-            function = self._functions.load(reference, work.imports)
-            return await evidence_of(function, context, work.complete, self._chat)
+            loaded = self._load(reference, work.imports)
+            return await evidence_of(loaded, context, work.complete, self._chat)
 
         async def answer(question: str, value: Any) -> Any:
             if question == COMPLETE:
@@ -131,32 +130,30 @@ class PythonCall:
     context: FlowContext
 
 
-class _Function(NamedTuple):
-    call: Callable[..., Any]
-    takes_context: bool
+Loaded = tuple[Callable[..., Any], bool]
+"""A function, and whether it takes a context."""
 
 
-class PythonFunctions:
-    """The functions of one process by their reference, imported once."""
-
-    def __init__(self) -> None:
-        self._functions: dict[tuple[str, ImportPolicy], _Function] = {}
-
-    def load(self, reference: str, imports: ImportPolicy) -> _Function:
-        """Return the function; raise `TargetError` of kind `import`."""
-        key = (reference, imports)
-        function = self._functions.get(key)
-        if function is None:
-            try:
-                function = _described(imports.load(reference))
-            except EvalError as error:
-                raise TargetError("import", str(error)) from error
-            self._functions[key] = function
-        return function
+def _load(reference: str, imports: ImportPolicy) -> Loaded:
+    """Return the function; raise `TargetError` of kind `import`."""
+    try:
+        function = imports.load(reference)
+    except EvalError as error:
+        raise TargetError("import", str(error)) from error
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C, without a signature
+        return function, False
+    takes_context = any(
+        item.kind is item.VAR_KEYWORD
+        or (item.name == "context" and item.kind is not item.POSITIONAL_ONLY)
+        for item in parameters
+    )
+    return function, takes_context
 
 
 async def evidence_of(
-    function: _Function, context: FlowContext, complete: Complete, models: ChatModels
+    loaded: Loaded, context: FlowContext, complete: Complete, models: ChatModels
 ) -> Evidence:
     """Return the function's answer as evidence; raise `TargetError` of kind `python`.
 
@@ -165,37 +162,26 @@ async def evidence_of(
     """
     calls = CountedCalls(complete)
     context = alive(context, calls, models)
-    keywords = {"context": context} if function.takes_context else {}
+    function, takes_context = loaded
+    keywords = {"context": context} if takes_context else {}
     started = perf_counter()
     try:
-        value = await called(_KIND, function.call, context.case_input, **keywords)
+        value = await called(_KIND, function, context.case_input, **keywords)
     finally:
         context.cancel.set()
     return measured(_evidence(value), calls, started)
 
 
-_IN_THIS_PROCESS: Final = PythonFunctions()
+# Of a worker process, which imports a module once.
+_load_once: Final = cache(_load)
 
 
 async def call_in_worker(call: PythonCall, engine: Engine) -> dict[str, Any]:
     """Return the evidence of a call as JSON values: what a worker process runs."""
-    function = _IN_THIS_PROCESS.load(call.reference, call.imports)
+    loaded = _load_once(call.reference, call.imports)
     engine.loaded()
     complete = complete_in_worker(engine)
-    return encode_evidence(await evidence_of(function, call.context, complete, model_in_worker))
-
-
-def _described(function: Callable[..., Any]) -> _Function:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # written in C, without a signature
-        return _Function(function, takes_context=False)
-    takes_context = any(
-        item.kind is item.VAR_KEYWORD
-        or (item.name == "context" and item.kind is not item.POSITIONAL_ONLY)
-        for item in parameters
-    )
-    return _Function(function, takes_context)
+    return encode_evidence(await evidence_of(loaded, call.context, complete, model_in_worker))
 
 
 def _evidence(value: Any) -> Evidence:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, SkippedError
-from evalcore.model.mode import Mode
 from evalcore.model.suite import Case
 from evalcore.scripts.iteration import Iteration, kind_of
 from evalcore.scripts.mcp import McpServers
@@ -30,17 +28,21 @@ from evalcore.scripts.program import (
 from evalcore.scripts.score import score_of, text_of
 from evalcore.scripts.statements import RaisingCollector
 from evalcore.scripts.tools import ToolReader
-from evalcore.settings import read_settings
-from evalcore.targets.options import BuildContext, context_for
+from evalcore.targets.options import (
+    ENVIRONMENT,
+    KEYLESS_MODES,
+    BuildContext,
+    context_for,
+    variables_of,
+)
+from evalcore.targets.registry import first_mistake
 from evalcore.targets.work import Work
-from evalcore.trust.secrets import nearest_env_file, telling_values, variables_from
+from evalcore.trust.secrets import telling_values
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
 _SHORTEST_SECRET: Final = 4
-_KEYS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-_KEYLESS: Final = (Mode.REPLAY, Mode.AUTO)
 
 
 class ScriptTarget:
@@ -134,21 +136,21 @@ class ScriptTarget:
         try:
             checked = ChatOptions.model_validate(options)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise TargetError("model", f"model '{name}': {where}: {first['msg']}") from error
+            raise TargetError("model", f"model '{name}': {first_mistake(error)}") from error
         chat = chat_model(protocol, name, checked, context.environment, context.secret_headers())
         return replace(chat, strips_reasoning=reasoning == "strip")
 
     def _unnamed(self, name: str, mode: str) -> Mapping[str, Any]:
         """Return what answers where no script names a model: the provider of the environment."""
         environment = self._context.environment
-        if not any(environment.get(key) for key in _KEYS) and mode not in _KEYLESS:
+        has_openai, has_anthropic = (
+            any(environment.get(key) for key in ENVIRONMENT if key.startswith(prefix))
+            for prefix in ("OPENAI", "ANTHROPIC")
+        )
+        if not (has_openai or has_anthropic) and mode not in KEYLESS_MODES:
             message = f"there is no model '{name}': name a script whose 'models' has it"
             raise TargetError("model", f"{message}, or set OPENAI_BASE_URL or OPENAI_API_KEY")
-        only_anthropic = any(environment.get(key) for key in _KEYS[2:]) and not any(
-            environment.get(key) for key in _KEYS[:2]
-        )
+        only_anthropic = has_anthropic and not has_openai
         return {"provider": "anthropic" if only_anthropic else "openai", "model": name}
 
 
@@ -166,11 +168,7 @@ class _Models:
 
 def outermost(names: Any, context: BuildContext) -> dict[str, Any]:
     """Return the outermost scope: `env`, the variables that may be read, and those `names`."""
-    path = nearest_env_file(context.folder)
-    surroundings = context.surroundings or os.environ
-    readable = read_settings(surroundings, Path.cwd()).readable_names
-    env_file = b"" if path is None else path.read_bytes()
-    values = dict(variables_from(env_file, surroundings, readable).values)
+    values = dict(variables_of(context.folder, context.surroundings or os.environ).values)
     return {**{name: values[name] for name in names if name in values}, "env": values}
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Required
+from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import parse_storable
+from evalcore.mistakes.shape_errors import explain
 from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.settings import repository_root
 from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
-from evalcore.targets.work import Answering, Work
+from evalcore.targets.work import Answering, TargetOptions, Work
 from evalcore.trust.files import resolve_inside
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
 
 
-class EchoOptions(BaseModel):
+class EchoOptions(TargetOptions):
     """Options of a target of kind `echo`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt_template: str | None = Field(
         default=None, description="As of models: what a model would be asked is the answer."
@@ -47,10 +45,8 @@ class EchoTarget(Answering):
         return Evidence(output=templated.prompt, metrics=_NO_TIME)
 
 
-class MockOptions(BaseModel):
+class MockOptions(TargetOptions):
     """Options of a target of kind `mock`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     response: str = Field(description="The answer to every case, taken literally.")
     latency_ms: float = Field(
@@ -83,10 +79,8 @@ class MockTarget:
         return self._evidence
 
 
-class FixtureOptions(BaseModel):
+class FixtureOptions(TargetOptions):
     """Options of a target of kind `fixture`: none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FixtureTarget(Answering):
@@ -108,10 +102,8 @@ class FixtureTarget(Answering):
 _KIND: Final = "replay"
 
 
-class ReplayOptions(BaseModel):
+class ReplayOptions(TargetOptions):
     """Options of a target of kind `replay`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     fixtures: str = Field(
         min_length=1, description="JSON lines with the answers, from the suite's folder."
@@ -122,25 +114,23 @@ class ReplayOptions(BaseModel):
     variant: str | None = Field(default=None, description="The variant that is meant.")
 
 
-@with_config(ConfigDict(extra="allow", strict=True))
-class _Record(TypedDict, total=False):
-    test_id: Required[str]
-    source_target: Required[str]
-    output: Required[Annotated[list[dict[str, Any]], Field(min_length=1)]]
-    suite: str | None
-    eval_path: str | None
-    attempt: int | None
-    variant: str | None
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, defer_build=True)
 
-
-_RECORD: Final[TypeAdapter[Any]] = TypeAdapter(_Record)
+    test_id: str
+    source_target: str
+    output: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    suite: str | None = None
+    eval_path: str | None = None
+    attempt: int | None = None
+    variant: str | None = None
 
 
 class _Recorded(NamedTuple):
     """An answer, and the line that it stands in."""
 
     line: int
-    record: Mapping[str, Any]
+    record: _Record
     evidence: Evidence
 
 
@@ -164,7 +154,7 @@ class ReplayTarget(Answering):
         answers = [
             recorded
             for recorded in self._answers.get(name, ())
-            if (recorded.record.get("attempt") or 0) == work.iteration
+            if (recorded.record.attempt or 0) == work.iteration
         ]
         if len(answers) == 1:
             return answers[0].evidence
@@ -186,21 +176,17 @@ class ReplayTarget(Answering):
             with path.open(encoding="utf-8-sig", newline="\n") as lines:
                 for recorded in _recorded(lines, self._options.fixtures):
                     if self._is_meant(recorded.record):
-                        answers.setdefault(recorded.record["test_id"], []).append(recorded)
+                        answers.setdefault(recorded.record.test_id, []).append(recorded)
         except (EvalError, OSError, UnicodeDecodeError) as error:
             raise TargetError(_KIND, str(error)) from error
         return answers
 
-    def _is_meant(self, record: Mapping[str, Any]) -> bool:
-        options = self._options
+    def _is_meant(self, record: _Record) -> bool:
+        options, path = self._options, self._options.eval_path
         return (
-            record["source_target"] == options.source_target
-            and record.get("variant") == options.variant
-            and (options.suite is None or record.get("suite") == options.suite)
-            and (
-                options.eval_path is None
-                or _same_path(record.get("eval_path") or "", options.eval_path)
-            )
+            (record.source_target, record.variant) == (options.source_target, options.variant)
+            and options.suite in (None, record.suite)
+            and (path is None or _same_path(record.eval_path or "", path))
         )
 
 
@@ -211,31 +197,27 @@ def fixtures_path(folder: Path, name: str) -> Path:
 
 def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        record: Any = None
-        try:
-            record = parse_storable(line)
-            _RECORD.validate_python(record)
-        except ValidationError as error:
-            raise TargetError(_KIND, f"{file}:{number}: {_mistake(error, record)}") from error
-        except ValueError as error:
-            raise TargetError(_KIND, f"{file}:{number}: is no JSON: {error}") from error
-        try:
-            evidence = evidence_in(record, None)
-        except TargetError as error:
-            raise TargetError(_KIND, f"{file}:{number}: {error}") from error
-        if evidence is None:
-            message = "'output' has to be messages with a 'role'"
-            raise TargetError(_KIND, f"{file}:{number}: {message}")
-        yield _Recorded(number, record, evidence)
+        if line.strip():
+            try:
+                yield _Recorded(number, *_read_record(line))
+            except TargetError as error:
+                raise TargetError(_KIND, f"{file}:{number}: {error}") from error
 
 
-def _mistake(error: ValidationError, record: Any) -> str:
-    from evalcore.mistakes.shape_errors import explain
-
-    loc, message = next(iter(explain(error, record, _Record)))
-    return f"{path_text(loc)}: {message}" if loc else message
+def _read_record(line: str) -> tuple[_Record, Evidence]:
+    written: Any = None
+    try:
+        written = parse_storable(line)
+        record = _Record.model_validate(written)
+    except ValidationError as error:
+        loc, message = next(iter(explain(error, written, _Record)))
+        raise TargetError(_KIND, f"{path_text(loc)}: {message}" if loc else message) from error
+    except ValueError as error:
+        raise TargetError(_KIND, f"is no JSON: {error}") from error
+    evidence = evidence_in(written, None)
+    if evidence is None:
+        raise TargetError(_KIND, "'output' has to be messages with a 'role'")
+    return record, evidence
 
 
 def _same_path(recorded: str, named: str) -> bool:

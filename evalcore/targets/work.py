@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
+from pydantic import BaseModel, ConfigDict
+
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.prompts import plain_messages
 from evalcore.model.evidence import NOTHING, Evidence
@@ -173,6 +175,18 @@ class Runnable(Protocol):
 
         Raises `TargetError` where there is no output; its kind and message stand in the item's row.
         """
+
+
+class TargetOptions(BaseModel):
+    """The options of a kind of targets."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+        protected_namespaces=(),
+    )
 
 
 class Answering:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
@@ -16,8 +15,18 @@ from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Endpoint
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
-from evalcore.targets.options import BuildContext
-from evalcore.targets.work import Answering, AsksServers, Message, Runnable, Work, prompt_of
+from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
+from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
+from evalcore.targets.registry import build, first_mistake
+from evalcore.targets.work import (
+    Answering,
+    AsksServers,
+    Message,
+    Runnable,
+    TargetOptions,
+    Work,
+    prompt_of,
+)
 from evalcore.workflow.context import NO_OFFER, EngineServices, Offer, SoulAnswer
 from evalcore.workflow.definition import (
     PARTS,
@@ -41,17 +50,6 @@ from evalcore.workflow.replay import replay_block
 from evalcore.workflow.run_store import MemoryRunStore
 from evalcore.workflow.values import text_of
 
-PROTOCOLS: Final = ("openai", "anthropic")
-# One of these set is a provider for souls that name none.
-ENVIRONMENT: Final = (
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-)
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-_KEYLESS_MODES: Final = ("replay", "auto")
-
 
 class PersonaProvider:
     """Builds the target behind each soul once, and asks it."""
@@ -72,7 +70,7 @@ class PersonaProvider:
         where it names no provider and none is configured; `ProviderError`, `SkippedError` and other
         `TargetError`s as the provider does.
         """
-        if soul.provider is None and work.mode not in _KEYLESS_MODES and not self._configured:
+        if soul.provider is None and work.mode not in KEYLESS_MODES and not self._configured:
             raise NoExecutorError("not_executable", "no provider is configured")
         provider, runnable = self._runnable(soul, offer)
         _check_key(provider, runnable, soul, work.mode)
@@ -103,17 +101,13 @@ class PersonaProvider:
         return self._built[key]
 
     def _build(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
-        from evalcore.targets.registry import build
-
-        name = provider_of(soul)
+        name = provider_of(soul.provider, soul.model_name)
         target = self._target(soul, name, offer)
         try:
             context = self._context
             built = build(target, folder=context.folder, environment=context.surroundings)
         except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            message = f"soul '{soul.id}', provider '{name}': {where}: {first['msg']}"
+            message = f"soul '{soul.id}', provider '{name}': {first_mistake(error)}"
             raise UsageError(message) from error
         return name, built
 
@@ -136,17 +130,8 @@ class PersonaProvider:
         return Target(name, kind, _soul_options(options, soul, offer))
 
 
-def provider_of(soul: Soul) -> str:
-    """Return the provider that a soul names; a model's name says which if it names none."""
-    if soul.provider is not None:
-        return soul.provider
-    return "anthropic" if (soul.model_name or "").lower().startswith("claude") else "openai"
-
-
 def _soul_options(options: Mapping[str, Any], soul: Soul, offer: Offer) -> dict[str, Any]:
     """Return a model's options with the soul's, and what it may call, laid over them."""
-    from evalcore.providers.chat import ChatOptions
-
     merged = dict(options)
     if soul.model_name is not None:
         merged["model"] = soul.model_name
@@ -167,10 +152,10 @@ def _soul_options(options: Mapping[str, Any], soul: Soul, offer: Offer) -> dict[
 def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None:
     """Raise `UsageError` if a model of another machine would be asked without any key."""
     chat = getattr(runnable, "chat", None)
-    if chat is None or mode in _KEYLESS_MODES:
+    if chat is None or mode in KEYLESS_MODES:
         return
     endpoint = chat.endpoint
-    if endpoint.api_key or endpoint.headers or urlsplit(endpoint.address).hostname in _LOCAL:
+    if endpoint.api_key or endpoint.headers or is_local(endpoint.address):
         return
     if provider in PROTOCOLS:
         remedy = f"set {provider.upper()}_API_KEY in the environment"
@@ -204,10 +189,8 @@ def _tool_calls(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
 STEPS: Final = "steps"
 
 
-class WorkflowOptions(BaseModel):
+class WorkflowOptions(TargetOptions):
     """Options of a target of kind `workflow`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     definition: dict[str, Any] = Field(
         description="The workflow: `blocks`, `souls`, `workflow` (entry and transitions), "

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
-from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
+from evalcore.formats.assertions.faults import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.test_file.assertions import AssertionReader

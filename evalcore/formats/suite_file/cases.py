@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from evalcore.formats.assertions.certain_outcomes import note_weightless
+from evalcore.formats.assertions.faults import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.suite_warnings import CaseWarnings

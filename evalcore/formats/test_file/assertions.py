@@ -21,12 +21,11 @@ from evalcore.formats.assertions.assertion_templates import (
     AssertionTemplates,
     is_include,
 )
-from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
+from evalcore.formats.assertions.faults import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.data_row_rules import COMPARED
 from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.test_file.literal_references import MARK, LiteralReferences
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion
@@ -62,7 +61,6 @@ class AssertionReader:
         self._graders = graders
         self._programs = programs or {}
         self._notes = notes
-        self.literals = LiteralReferences(notes)
         self._templates = templates
         self._read_other = read_other
         # Whether `${{ … }}` is text in what is read.
@@ -200,7 +198,6 @@ class AssertionReader:
         kind = self._type(raw, loc, problems, label)
         if kind is None:
             return None
-        self.literals.note(raw, loc, problems, label)
         try:
             written = kind.validate(raw)
         except ValidationError as error:
@@ -231,7 +228,7 @@ class AssertionReader:
             return None
         spelling, value = raw.get("type"), raw.get("value")
         # What a shape asks of a text: it holds a character, and no half of a surrogate pair.
-        if type(value) is not str or not value.isascii() or not value.strip() or MARK in value:
+        if type(value) is not str or not value.isascii() or not value.strip():
             return None
         if type(spelling) is not str:
             return None
@@ -266,7 +263,7 @@ class AssertionReader:
 
     def _share(self, key: tuple[tuple[str, Any], ...], assertion: Assertion) -> None:
         self._validated[key] = assertion
-        if all(type(value) is str and MARK not in value for _, value in key):
+        if all(type(value) is str for _, value in key):
             self._texts[key] = assertion
 
     def _type(self, raw: Any, loc: Loc, problems: Problems, label: str) -> AssertionType | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
-
-from evalcore.mistakes.locations import Loc
 
 # `${{ NAME }}` is a variable of the environment.
 _REFERENCE: Final = re.compile(r"(?<!\$)\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
@@ -61,18 +59,6 @@ class CaseVariables:
             value = value[name]
         self.unused.pop(path.partition(".")[0], None)
         return value
-
-
-def references_in(value: Any) -> Iterator[tuple[Loc, str]]:
-    """Yield the references in the texts of a value: the path of each text, and what it names."""
-    if isinstance(value, str):
-        for match in _REFERENCE.finditer(value):
-            yield (), match[1]
-        return
-    members = value.items() if isinstance(value, Mapping) else ()
-    for key, member in enumerate(value) if isinstance(value, list | tuple) else members:
-        for path, reference in references_in(member):
-            yield (key, *path), reference
 
 
 def _text(value: Any) -> str:

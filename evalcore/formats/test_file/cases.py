@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evalcore.formats.assertions.assertion_templates import AssertionTemplates
-from evalcore.formats.assertions.certain_outcomes import note_weightless
+from evalcore.formats.assertions.faults import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.interpolation import Variables, interpolate
@@ -136,7 +136,6 @@ class TestReader:
         if type(raw) is dict and isinstance(raw.get("vars"), dict):
             values = CaseVariables(raw["vars"])
             raw = values.fill_test(raw)
-        self.assertions.literals.variables = values
         test = self._checked(with_plain_messages(raw), loc, problems)
         if test is None:
             return None
@@ -226,7 +225,6 @@ class TestReader:
             own.extend(self.assertions.read_all([rubric], (*loc, "rubrics"), problems, label))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
-            self.assertions.literals.note_suites(self.defaults.assertions, (*loc, "vars"), problems)
         return own
 
     def _note_unused_criteria(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.checks.conditions import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions.certain_outcomes import examine_condition
+from evalcore.formats.assertions.faults import examine_condition
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
 from evalcore.formats.parts.human_questions import own_questions, without_section

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError, with_config
 from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
-from evalcore.formats.assertions.certain_outcomes import examine_assertion, note_empty
 from evalcore.formats.assertions.custom_assertions import find_plugin
+from evalcore.formats.assertions.faults import examine_assertion, note_empty
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc

@@ -23,7 +23,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import Variant
-from evalcore.targets.workflow import ENVIRONMENT
+from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.workflow.definition import MAX_DEPTH, PARTS, SOUL_KEYS, apply_variant
 from evalcore.workflow.reading import asks_model, behaviour_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalcore.errors import UsageError
-from evalcore.formats.assertions.certain_outcomes import note_weightless
+from evalcore.formats.assertions.faults import note_weightless
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import append_case
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of

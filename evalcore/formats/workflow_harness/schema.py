@@ -47,8 +47,9 @@ def workflow_file_schema() -> dict[str, Any]:
 
 def _blocks() -> dict[str, Any]:
     """Return the schema of a block; what only a block that runs needs is not required."""
-    shape: Any = reduce(or_, map(block_class, BLOCK_TYPES))
+    classes = [block_class(name) for name in BLOCK_TYPES]
+    shape: Any = reduce(or_, classes)
     schema = adapter(Annotated[shape, Field(discriminator="type")]).json_schema()
-    for name in BLOCK_TYPES.values():
-        schema["$defs"][name]["required"] = ["type"]
+    for block in classes:
+        schema["$defs"][block.__name__]["required"] = ["type"]
     return schema

@@ -63,50 +63,6 @@ def test_a_variable_that_nothing_names_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assertion", "place", "name"),
-    [
-        pytest.param(
-            "{type: equals, value: '{{ expected_output }}'}", "value", "expected_output", id="field"
-        ),
-        pytest.param(
-            "{type: contains-any, value: [a, 'x {{n}}']}", "value[1]", "n", id="variable in a list"
-        ),
-        pytest.param(
-            "{type: rubrics, criteria: [{id: c, outcome: 'is {{ metadata.k }}'}]}",
-            "criteria[0].outcome",
-            "metadata.k",
-            id="criterion",
-        ),
-    ],
-)
-def test_a_reference_that_an_assertion_does_not_fill_is_a_warning(
-    tmp_path: Path, assertion: str, place: str, name: str
-) -> None:
-    judge = "targets: [{name: default, provider: echo}, {name: judge, provider: echo}]"
-    test = f"{{id: a, vars: {{n: 1}}, input: 'hi {{{{ n }}}}', assertions: [{assertion}]}}"
-
-    (warning,) = load_text(tmp_path, f"{judge}\ntests: [{test}]").warnings
-
-    assert warning.startswith(
-        f"test 'a': tests[0].assertions[0].{place}: {{{{ {name} }}}} is literal text: "
-        "assertions are not filled; write the text itself"
-    )
-
-
-def test_assertions_of_the_suite_warn_of_a_tests_variables(tmp_path: Path) -> None:
-    suite = "assertions: [{type: contains, value: '{{ n }} {{ m }}'}]"
-
-    loaded = load_text(
-        tmp_path, f"{TARGETS}\n{suite}\ntests: [{{id: a, vars: {{n: 1}}, input: hi}}]"
-    )
-
-    assert loaded.warnings == (
-        "tests[0].vars.n: {{ n }} in an assertion of the suite is literal text: assertions are not "
-        "filled; write the text itself",
-    )
-
-
-@pytest.mark.parametrize(
     "assertion",
     [
         pytest.param("{type: llm-grader, prompt: 'is {{ output }} kind?'}", id="a prompt"),

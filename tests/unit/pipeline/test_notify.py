@@ -16,7 +16,7 @@ from evalcore.errors import LoadError, SettingsError
 from evalcore.model.gate import Decision
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.pipeline.finish import view_run
-from evalcore.pipeline.notify import Receivers, send
+from evalcore.pipeline.notify import send
 from evalcore.report.message import DecisionContext, Notice, decision_message
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
@@ -150,13 +150,13 @@ def test_a_receiver_that_does_not_answer_is_waited_for_so_long_and_no_longer(
     receiver: Receiver,
 ) -> None:
     receiver.answers.clear()
-    warnings = send(Notice("t", "b", "b"), Receivers({"SLOW": receiver.address}), timeout_s=0.5)
+    warnings = send(Notice("t", "b", "b"), {"SLOW": receiver.address}, timeout_s=0.5)
     receiver.answers.set()
     assert warnings == ("notify: SLOW did not answer within 0.5 s",)
 
 
 def test_of_two_receivers_one_that_fails_does_not_keep_the_other(receiver: Receiver) -> None:
-    both = Receivers({"GOOD": receiver.address, "BAD": "json://127.0.0.1:1/x"})
+    both = {"GOOD": receiver.address, "BAD": "json://127.0.0.1:1/x"}
     assert [warning.split()[1] for warning in send(Notice("t", "b", "b"), both)] == ["BAD"]
     assert len(receiver.messages) == 1
 

@@ -1,9 +1,6 @@
-"""What is known of an assertion without an output: it cannot be applied, or its outcome is certain.
+"""What is wrong with an assertion whatever the output: it cannot be applied, or it is empty.
 
-What cannot be applied (a pattern, a schema, a transform) is a mistake. So are texts that are empty,
-and assertions of which none has a weight; in workflow files they are warnings, because the program
-of those files takes them. Bounds that leave the output no choice, and parts that have no effect,
-are warnings.
+In workflow files what is empty is a warning, because the program of those files takes it.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.checks.base import Check, Fault, accepted_text
+from evalcore.checks.base import Check, Fault
 from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
     from evalcore.checks.conditions import Condition
 
 # Where the bounds of a check may stand, the first that is written counts.
-_BOUND_KEYS: Final = (
-    "threshold", "max_total", "budget", "required", "min_score", "value", "aggregator",
-)  # fmt: skip
 
 
 def examine_condition(
@@ -36,12 +30,11 @@ def examine_condition(
     """Note why the condition of the saved eval at `loc` cannot be applied; warn of the rest."""
     for fault in condition.faults():
         _note(fault, (*loc, "assertion", "condition", *fault.path), problems, warnings)
-    passes = condition.certain_outcome
-    if passes is None:
+    if condition.kind not in ("starts_with", "ends_with") or condition.expected_value != "":
         return
     at = (*loc, "assertion", "condition")
     path = path_text(at)
-    reason = f"'{condition.kind}' can never {'fail' if passes else 'pass'} on any value"
+    reason = f"'{condition.kind}' can never fail on any value: its text is empty"
     several = f"{{count}} conditions ({{names}}): {reason}"
     warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
 
@@ -156,7 +149,6 @@ def examine_assertion(
             compile_transform(assertion.transform)
         except TransformError as error:
             problems.add((*loc, "transform"), str(error))
-    _warn_of_certain_outcome(assertion, written, loc, problems, warnings)
 
 
 def _written_path(path: Loc, written: Mapping[str, Any]) -> Loc:
@@ -175,32 +167,3 @@ def _note(fault: Fault, at: Loc, problems: Problems, warnings: CaseWarnings | No
         path = path_text(at)
         several = f"{{count}} places ({{names}}): {fault.message}"
         warnings.add(f"{path}: {fault.message}", at, problems, name=path, several=several)
-
-
-def _warn_of_certain_outcome(
-    assertion: Assertion,
-    written: Mapping[str, Any],
-    loc: Loc,
-    problems: Problems,
-    warnings: CaseWarnings | None,
-) -> None:
-    """Warn of an assertion at `loc` that can never pass, or never fail, by its bounds alone."""
-    check = find_check(assertion.check)
-    scale = check.measure_scale
-    if warnings is None or scale is None:
-        return
-    accepted = check.accepted(assertion.params)
-    passes = scale.certain(accepted)
-    if passes is None or accepted is None:
-        return
-    passes ^= assertion.negate
-    key = next((key for key in _BOUND_KEYS if written.get(key) is not None), None)
-    at = loc if key is None else (*loc, key)
-    reason = (
-        f"'{assertion.type}' can never {'fail' if passes else 'pass'}: {scale.measure} is "
-        f"{scale.range_text}, and {accepted_text(accepted)} "
-        f"{'fails' if assertion.negate else 'passes'}; write {scale.remedy}"
-    )
-    path = path_text(at)
-    several = f"{{count}} assertions ({{names}}): {reason}"
-    warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)

@@ -321,7 +321,10 @@ def test_stored_recordings_are_replayed(store: Store, name: str, files: tuple[st
         )
 
 
-def test_what_a_stored_run_executed_is_reused(store: Store) -> None:
+def test_what_a_stored_run_executed_of_python_is_executed_again_once(store: Store) -> None:
+    """Its digest of code is that of the modules that it imported."""
+    first = store("run", "slow.eval.yaml", "--reuse", "--json", folder="slow")
+    assert first.report["run"]["reused"] == []
     ended = store("run", "slow.eval.yaml", "--reuse", "--json", folder="slow")
     assert [run["items"] for run in ended.report["run"]["reused"]] == [24]
     assert grades(ended.report) == grades(expected()["runs"]["slow"]["report"])

@@ -232,8 +232,8 @@ def is_dask_worker(process: psutil.Process) -> bool:
 
 
 def prefect_jobs(site: Site, counts: Counts) -> Iterator[Job]:
-    """Yield runs through Prefect, a third of the kills each."""
-    for number in range(max(1, counts.kills // len(PREFECT))):
+    """Yield runs through Prefect: a tenth of the kills for each of those that are killed."""
+    for number in range(max(1, counts.kills // 10)):
         for whom in PREFECT:
             yield partial(kill_prefect, site, whom, number)
 

@@ -184,7 +184,7 @@ def _count_damages(manifest: Manifest, counted: Mapping[str, int]) -> list[Damag
 
 def _counted(files: Collection[Path]) -> dict[str, int]:
     """Return the counts of the rows, by the names that a manifest has for them."""
-    from evalcore.analytics.progress import tally
+    from evalcore.analytics.results import tally
 
     counts = tally(tuple(files))._asdict()
     counts["error"], done = counts.pop("errors"), counts.pop("done")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.analytics.compare import Comparer, ComparisonPlan
+from evalcore.analytics.gate_tables import PastTables, open_past, sequential_values
 from evalcore.analytics.named import first_value, query_text, read_rows, run_query
-from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.spread import Samples, read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
-from evalcore.gates.gate import gates_of
+from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
+from evalcore.gates.sequential import RoundItem, SeenValue
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
 from evalcore.model.failure import FailedAssertion, Failure
@@ -290,6 +292,28 @@ class Aggregates:
         if self._comparer is None:
             return []
         return [each.variant for each in self._comparer.compare(self._plan).variants]
+
+    def read_round(
+        self, rules: Mapping[int, SequentialRule], iterations: int, iteration: int
+    ) -> tuple[list[RoundItem], list[SeenValue]]:
+        """Return the items of a round in the order of the plan, and the differences of each case.
+
+        The tables have this round and those before it; the differences are those of all of them.
+        """
+        numbers = {"iterations": iterations, "round": iteration}
+        rows = read_rows(self.connection, "round_values", **numbers)
+        items = [RoundItem(*row) for row in rows]
+        if self.awaits_labels():
+            return items, []
+        compared: list[str] = []
+        kinds = [rule for rule in rules.values() if rule.value in DIFFERENCES]
+        if any(rule.value is CaseValue.DIFFERENCE for rule in kinds):
+            compared = self.compared_variants()
+            if not compared:
+                kinds = [rule for rule in kinds if rule.value is not CaseValue.DIFFERENCE]
+        if not kinds:
+            return items, []
+        return items, [*chain.from_iterable(sequential_values(self.connection, kinds, compared))]
 
     def mark(self, case_ids: Sequence[str]) -> None:
         """Mark these cases as quarantined where the report lists them."""

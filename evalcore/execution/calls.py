@@ -415,7 +415,7 @@ class ItemCalls:
         return error.kind == ErrorKind.CREDIT or not gate.has_answered
 
     async def _called(self, request: Request, opened: OpenCall) -> Reply:
-        """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""
+        """Return the answer of the first attempt that has one; `RetryPolicy` says the pauses."""
         original = request
         if request.attempt_timeout_s is None:
             request = replace(request, attempt_timeout_s=CALL_TIMEOUT_S)

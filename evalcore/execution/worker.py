@@ -239,7 +239,7 @@ _Task = tuple[OpenShard, int, WorkItem]
 
 
 class OpenRun:
-    """A run whose items this process executes: its slots, connections, limits, rows to be written.
+    """A run whose items this process executes: its connections, limits, rows to be written.
 
     `make_context` makes what calls share (limits, recorder) when the first item has to wait; it
     may block. `closing` is called once, at the end. Methods are safe in every thread but the

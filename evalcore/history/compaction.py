@@ -17,7 +17,6 @@ from evalcore.history.files import (
     HistoryFiles,
     HistoryViews,
     Partition,
-    Step,
     generation_of,
     local_files,
     merge_files,
@@ -28,7 +27,7 @@ from evalcore.history.files import (
     store_files,
     unless_merged,
 )
-from evalcore.history.sync import EndedRun, ended_runs, ignore, is_current, stored_runs
+from evalcore.history.sync import EndedRun, ended_runs, is_current, stored_runs
 from evalcore.model.run import State
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.baselines import list_baselines
@@ -71,7 +70,6 @@ def compact(
     *,
     drop_results_before: datetime | None = None,
     dry_run: bool = False,
-    step: Step = ignore,
 ) -> Compacted:
     """Make one file of those of each suite and month that is over; return what was done.
 
@@ -88,12 +86,12 @@ def compact(
     split = [each for each, files in parts.items() if files > 1 and each.month < this_month]
     if dry_run:
         surplus = sum(parts[each] - 1 for each in split)
-        old = before.delete_replaced(step, dry_run=True)
+        old = before.delete_replaced(dry_run=True)
         removed = {name: count + surplus + len(split) for name, count in old.items()}
     else:
         for partition in split:
-            unless_merged(lambda: _merge(store, partition, step))  # noqa: B023  (called at once)
-        removed = read_history(store).delete_replaced(step)
+            unless_merged(lambda: _merge(store, partition))  # noqa: B023  (called at once)
+        removed = read_history(store).delete_replaced()
     tables = tuple(
         CompactedTable(
             table.name,
@@ -105,11 +103,11 @@ def compact(
     )
     if drop_results_before is None:
         return Compacted(tables)
-    dropped, retained = _drop_results(store, drop_results_before, dry_run=dry_run, step=step)
+    dropped, retained = _drop_results(store, drop_results_before, dry_run=dry_run)
     return Compacted(tables, dropped, retained)
 
 
-def _merge(store: ObjectStore, partition: Partition, step: Step) -> None:
+def _merge(store: ObjectStore, partition: Partition) -> None:
     """Store the rows of a suite and month in one file for each table."""
     month = datetime.strptime(partition.month, "%Y-%m").replace(tzinfo=UTC)
     history = read_history(store, suites=[partition.suite], since=month)
@@ -125,9 +123,8 @@ def _merge(store: ObjectStore, partition: Partition, step: Step) -> None:
                     merge_files(
                         database, paths, folder / table.name, _renewed(history, names, token)
                     )
-        step("merged")
         written = {name: folder / name for name in TABLES}
-        store_files(store, partition, merged_name(token), written, step)
+        store_files(store, partition, merged_name(token), written)
 
 
 def _renewed(history: HistoryFiles, names: Collection[str], token: str) -> str:
@@ -142,7 +139,7 @@ def _renewed(history: HistoryFiles, names: Collection[str], token: str) -> str:
 
 
 def _drop_results(
-    store: ObjectStore, before: datetime, *, dry_run: bool, step: Step
+    store: ObjectStore, before: datetime, *, dry_run: bool
 ) -> tuple[tuple[OldRun, ...], tuple[OldRun, ...]]:
     """Delete the results and events of completed runs that ended before a time; return these.
 
@@ -178,10 +175,8 @@ def _drop_results(
         # The mark comes first: a run without a part of its results is not damaged then.
         mark = orjson.dumps({"ended_at": each.manifest.ended_at})
         store.put_if_absent(run.keys.results_dropped, mark)
-        step("marked dropped")
         for info in objects:
             store.delete(info.key)
-            step("deleted result")
     return tuple(dropped), tuple(retained)
 
 

@@ -59,8 +59,6 @@ _CACHE_BYTES: Final = 2 * 1024**3
 _IN_USE_S: Final = 3_600.0
 _ABANDONED: Final = timedelta(days=1)
 
-Step = Callable[[str], None]
-"""Called with the name of each step just after it."""
 T = TypeVar("T")
 
 
@@ -136,13 +134,12 @@ def merge_files(
 
 
 def store_files(
-    store: ObjectStore, partition: Partition, name: str, files: Mapping[str, Path], step: Step
+    store: ObjectStore, partition: Partition, name: str, files: Mapping[str, Path]
 ) -> None:
     """Store the files of all tables under one name; what stands there already stays."""
     folder = f"suite={quote(partition.suite, safe='')}/month={partition.month}"
     for table in WRITE_ORDER:
         store.put_if_absent(f"{table_prefix(table)}{folder}/{name}.parquet", files[table.name])
-        step(f"stored {table.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class HistoryFiles:
         """Return every file of a table, in the order of their keys."""
         return _list_files(self.store, table, self.suites, self.first_month)
 
-    def delete_replaced(self, step: Step, *, dry_run: bool = False) -> dict[str, int]:
+    def delete_replaced(self, *, dry_run: bool = False) -> dict[str, int]:
         """Delete the files without rows that count, and those of commits that never ended.
 
         Returns how many there were in each table.
@@ -189,7 +186,6 @@ class HistoryFiles:
             files = [file for file in self.listed(table) if self._is_replaced(file)]
             for file in [] if dry_run else files:
                 self.store.delete(file.info.key)
-                step(f"deleted from {table.name}")
             deleted[table.name] = len(files)
         return deleted
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import _duckdb as duckdb
-import orjson
 
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import UsageError
@@ -117,10 +116,6 @@ def parse_statement(sql: str) -> SelectStatement:
 
 def _syntax_tree(text: str) -> Any:
     """Return what DuckDB writes of a statement. Constants such as 1e400 are `Infinity` there."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        pass
     try:
         return json.loads(text)
     except RecursionError:

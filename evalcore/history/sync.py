@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,7 +16,6 @@ from evalcore.history.files import (
     HISTORY_PREFIX,
     HistoryFiles,
     Partition,
-    Step,
     delete_unreadable,
     later_revision,
     merge_files,
@@ -41,15 +37,12 @@ from evalcore.storage.layout import (
     runs_prefix,
 )
 from evalcore.storage.runs import CALIBRATION, StoredRun
-from evalcore.storage.store import ObjectStore
+from evalcore.storage.store import ObjectStore, transfer
 from evalcore.trust.machine_faults import temporary_folder
 
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
-# What is staged together on disk.
-_BATCH_RUNS: Final = 100
-_BATCH_ITEMS: Final = 200_000
-_STAGERS: Final = 4
-_READERS: Final = 16
+# As many work items are staged together on disk.
+_STAGED_ITEMS: Final = 200_000
 _MEMORY_LIMIT_MB: Final = 256
 # The end of the version of a run that can still be resumed.
 _OPEN: Final = "o"
@@ -59,7 +52,7 @@ Progress = Callable[[int, int], None]
 
 
 def ignore(*_: object) -> None:
-    """Take what is reported of progress or steps, and do nothing."""
+    """Take what is reported of progress, and do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +98,7 @@ def is_current(revision: str | None, manifest: Manifest) -> bool:
     return revision is not None and revision.partition("-")[0] == version_of(manifest)
 
 
-def sync(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore) -> Synced:
+def sync(store: ObjectStore, *, progress: Progress = ignore) -> Synced:
     """Bring the tables up to date with every run that has ended; return what was done.
 
     Several processes may do so at once, and die anywhere: each run counts exactly once. A run whose
@@ -113,7 +106,7 @@ def sync(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore
     interrupted is done first. Raises `StoreError`.
     """
     if next(iter(store.list(_REBUILDING)), None) is not None:
-        return rebuild(store, progress=progress, step=step)
+        return rebuild(store, progress=progress)
     history = read_history(store)
     # A completed run that is in the tables never changes, unless it was reopened.
     reopened = {info.key.rpartition("/")[2] for info in store.list(REOPENED_PREFIX)}
@@ -129,24 +122,21 @@ def sync(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore
         for each in ended_runs(store, unsettled, damaged)
         if not is_current(history.revisions.get(each.run.run_id), each.manifest)
     ]
-    step("listed")
-    entered = _enter(store, ended, damaged, progress, step)
+    entered = _enter(store, ended, damaged, progress)
     synced = _synced(history, entered, damaged)
     if synced.replaced:
-        read_history(store).delete_replaced(step)
+        read_history(store).delete_replaced()
     return synced
 
 
-def rebuild(store: ObjectStore, *, progress: Progress = ignore, step: Step = ignore) -> Synced:
+def rebuild(store: ObjectStore, *, progress: Progress = ignore) -> Synced:
     """Make the rows of every run anew from its results; return what was done.
 
     Rows that cannot be made anew stay; files that cannot be read go, and those of another layout.
     Interrupted anywhere, the next sync ends it. Raises `StoreError`.
     """
     store.put_if_absent(_REBUILDING, b"")
-    step("marked")
     delete_unreadable(store)
-    step("deleted unreadable")
     history = read_history(store)
     damaged: dict[str, str] = {}
     ended = [
@@ -154,21 +144,11 @@ def rebuild(store: ObjectStore, *, progress: Progress = ignore, step: Step = ign
         for each in ended_runs(store, list(stored_runs(store)), damaged)
         if not each.run.are_results_dropped()
     ]
-    step("listed")
-    entered = _enter(store, ended, damaged, progress, step, before=history)
-    read_history(store).delete_replaced(step)
+    entered = _enter(store, ended, damaged, progress, history)
+    read_history(store).delete_replaced()
     store.delete(_REBUILDING)
-    step("unmarked")
     unchanged = tuple(sorted(history.revisions.keys() - set(entered)))
     return replace(_synced(history, entered, damaged), unchanged=unchanged)
-
-
-class _Entry(NamedTuple):
-    """A run that enters: the revision of its rows, and the file that it may share with others."""
-
-    ended: EndedRun
-    revision: str
-    name: str
 
 
 def _enter(
@@ -176,68 +156,59 @@ def _enter(
     ended: Sequence[EndedRun],
     damaged: dict[str, str],
     progress: Progress,
-    step: Step,
-    *,
     before: HistoryFiles | None = None,
 ) -> list[str]:
     """Write the rows of runs; return the runs that entered.
 
     The reasons of those whose rows do not add up are added to `damaged`. A run that goes on
-    meanwhile is left out. The rows count instead of those that were there `before`.
+    meanwhile is left out. The rows count instead of those that were there `before`. Those of a
+    month that is over share a file.
     """
     entered: list[str] = []
+    this_month = f"{datetime.now(UTC):%Y-%m}"
     done = 0
-    for batch in _batches(ended):
+    for group in _groups(ended):
+        partition, token = group[0].partition, secrets.token_hex(8)
+        is_shared = before is not None or (len(group) > 1 and partition.month < this_month)
         with temporary_folder("evalcore-history-") as folder:
-            files: dict[tuple[str, Partition], list[Mapping[str, Path]]] = {}
-            entries = _entries(batch, before)
-            for entry, staged in zip(entries, _stage_all(entries, folder, damaged), strict=True):
+            shared: list[Mapping[str, Path]] = []
+            for number, each in enumerate(group):
+                run_id, revision = each.run.run_id, version_of(each.manifest)
+                if is_shared:
+                    old = None if before is None else before.revisions.get(run_id)
+                    revision = later_revision(old, revision, token)
+                staged = _staged(each, revision, folder / str(number), damaged)
                 if staged is not None:
-                    files.setdefault((entry.name, entry.ended.partition), []).append(staged)
-                    entered.append(entry.ended.run.run_id)
+                    entered.append(run_id)
+                    if is_shared:
+                        shared.append(staged)
+                    else:
+                        store_files(store, partition, single_name(run_id, revision), staged)
                 done += 1
                 progress(done, len(ended))
-            step("staged")
-            for (name, partition), sources in files.items():
-                tables = sources[0] if len(sources) == 1 else _merged(sources, folder / name)
-                store_files(store, partition, name, tables, step)
+            if shared:
+                store_files(store, partition, merged_name(token), _merged(shared, folder))
     return entered
 
 
-def _batches(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:
-    batch: list[EndedRun] = []
+def _groups(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:
+    """Yield the runs of each suite and month, as many at a time as may be staged on disk."""
+    group: list[EndedRun] = []
     items = 0
-    for each in ended:
+    for each in sorted(ended, key=lambda each: (each.partition, each.run.run_id)):
         size = each.manifest.plan.items
-        if batch and (len(batch) >= _BATCH_RUNS or items + size > _BATCH_ITEMS):
-            yield batch
-            batch, items = [], 0
-        batch.append(each)
+        if group and (group[0].partition != each.partition or items + size > _STAGED_ITEMS):
+            yield group
+            group, items = [], 0
+        group.append(each)
         items += size
-    if batch:
-        yield batch
+    if group:
+        yield group
 
 
-def _entries(batch: Sequence[EndedRun], before: HistoryFiles | None) -> list[_Entry]:
-    """Return where the rows of runs go: those of a month that is over share a file."""
-    this_month = f"{datetime.now(UTC):%Y-%m}"
-    tokens = {partition: secrets.token_hex(8) for partition in {each.partition for each in batch}}
-    together = Counter(each.partition for each in batch)
-    entries = []
-    for each in batch:
-        run_id, version, token = each.run.run_id, version_of(each.manifest), tokens[each.partition]
-        if before is not None or (
-            together[each.partition] > 1 and each.partition.month < this_month
-        ):
-            old = None if before is None else before.revisions.get(run_id)
-            entries.append(_Entry(each, later_revision(old, version, token), merged_name(token)))
-        else:
-            entries.append(_Entry(each, version, single_name(run_id, version)))
-    return entries
-
-
-def _merged(sources: Sequence[Mapping[str, Path]], folder: Path) -> dict[str, Path]:
-    folder.mkdir()
+def _merged(sources: Sequence[Mapping[str, Path]], folder: Path) -> Mapping[str, Path]:
+    if len(sources) == 1:
+        return sources[0]
     files = {table: folder / f"{table}.parquet" for table in TABLES}
     with open_database(_MEMORY_LIMIT_MB) as database:
         for table, target in files.items():
@@ -245,28 +216,14 @@ def _merged(sources: Sequence[Mapping[str, Path]], folder: Path) -> dict[str, Pa
     return files
 
 
-def _stage_all(
-    entries: Sequence[_Entry], folder: Path, damaged: dict[str, str]
-) -> Iterator[Mapping[str, Path] | None]:
-    """Yield the rows of each run by table, in their order; a few are made at the same time."""
-
-    def stage(number: int) -> Mapping[str, Path] | None:
-        run_folder = folder / str(number)
-        run_folder.mkdir()
-        return _staged(entries[number], run_folder, damaged)
-
-    if len(entries) == 1:
-        yield stage(0)
-        return
-    with ThreadPoolExecutor(min(_STAGERS, os.cpu_count() or 1)) as stagers:
-        yield from stagers.map(stage, range(len(entries)))
-
-
-def _staged(entry: _Entry, folder: Path, damaged: dict[str, str]) -> Mapping[str, Path] | None:
-    """Return a run's rows; None if it is damaged, deleted, or goes on at the moment."""
-    run, manifest = entry.ended
+def _staged(
+    each: EndedRun, revision: str, folder: Path, damaged: dict[str, str]
+) -> Mapping[str, Path] | None:
+    """Return a run's rows by table; None if it is damaged, deleted, or goes on at the moment."""
+    run, manifest = each
+    folder.mkdir()
     try:
-        files = write_run_rows(run, manifest, entry.revision, folder)
+        files = write_run_rows(run, manifest, revision, folder)
         return files if version_of(run.manifest()) == version_of(manifest) else None
     except ObjectNotFoundError:
         return None
@@ -280,8 +237,8 @@ def _staged(entry: _Entry, folder: Path, damaged: dict[str, str]) -> Mapping[str
 
 def _synced(before: HistoryFiles, entered: Sequence[str], damaged: Mapping[str, str]) -> Synced:
     return Synced(
-        added=tuple(run for run in entered if run not in before.revisions),
-        replaced=tuple(run for run in entered if run in before.revisions),
+        added=tuple(run for run in sorted(entered) if run not in before.revisions),
+        replaced=tuple(run for run in sorted(entered) if run in before.revisions),
         total=len(before.revisions.keys() | set(entered)),
         damaged=damaged,
     )
@@ -316,9 +273,4 @@ def ended_runs(
         return EndedRun(run, manifest) if is_listed else None
 
     in_order = sorted(candidates, key=lambda keys: keys.run_id)
-    if len(in_order) < _READERS:
-        ended = list(map(read, in_order))
-    else:
-        with ThreadPoolExecutor(_READERS) as readers:
-            ended = list(readers.map(read, in_order))
-    return [each for each in ended if each is not None]
+    return [each for each in transfer(store, read, in_order) if each is not None]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalcore.analytics.gate_tables import executed_iterations
 from evalcore.analytics.integrity import whole_parts
-from evalcore.analytics.sequential import executed_iterations, read_round
 from evalcore.errors import UsageError
 from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
@@ -240,7 +240,7 @@ def open_tables(
 
 
 def _take(gates: SequentialGates, tables: Aggregates) -> None:
-    from evalcore.analytics.sequential import sequential_values
+    from evalcore.analytics.gate_tables import sequential_values
 
     rules = [gate.rule for gate in gates.gates.values()]
     compared: list[str] = []
@@ -400,7 +400,7 @@ def _take_rounds(
         with ExitStack() as stack:
             own = parts[: (iteration + 1) * plan.round_shards]
             tables = open_tables(stack, run, manifest, own)
-            gates.add(*read_round(tables, round_rules(run.definition), plan.iterations, iteration))
+            gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
             gates.failed = has_failed(run.definition, tables, repeats=repeats)
 

@@ -34,7 +34,7 @@ from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
-    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.summary import Aggregates
     from evalcore.formats.single_gate import GateQuestion, GivenRun
 
@@ -378,7 +378,7 @@ def _not_run(policy: Policy, empty: Sequence[str]) -> Iterator[RequiredCase]:
 
 def _past(question: GateQuestion, policy: Policy) -> PastTables:
     """Return the earlier runs of a question; their work is taken for the same."""
-    from evalcore.analytics.past import PastTables, PastVariant, past_rows
+    from evalcore.analytics.gate_tables import PastTables, PastVariant, past_rows
 
     runs, cases = [], []
     for number, run in enumerate(question.history, 1):

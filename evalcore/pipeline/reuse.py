@@ -42,8 +42,8 @@ from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import temporary_folder
 
 if TYPE_CHECKING:
-    from evalcore.analytics.past import PastTables
-    from evalcore.analytics.reuse import PlannedItem
+    from evalcore.analytics.gate_tables import PastTables
+    from evalcore.analytics.results import PlannedItem
     from evalcore.execution.limits import PreventedItem
 
 _RUNS_LOOKED_AT = 20
@@ -74,7 +74,7 @@ def prepare_reuse(
     many items come from which runs. `source` is `HISTORY`, or the id of the one run whose evidence
     is graded again. `warn` is told why evidence of earlier runs is not taken.
     """
-    from evalcore.analytics.reuse import ReusableRows
+    from evalcore.analytics.results import ReusableRows
     from evalcore.execution.reused_items import REUSE_ITEMS
 
     regraded = source != HISTORY
@@ -131,7 +131,7 @@ def _planned_items(
     suite: Suite, plan: Plan, conversations: AskedConversations
 ) -> Iterator[PlannedItem]:
     """Yield the items by their identities, and by those that earlier versions gave them."""
-    from evalcore.analytics.reuse import PlannedItem
+    from evalcore.analytics.results import PlannedItem
     from evalcore.planning.expand import Expander
 
     definition = suite.definition
@@ -345,7 +345,7 @@ def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | 
     if not wanted_past_runs(run.definition):
         yield None
         return
-    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.gate_tables import PastTables
 
     past = past_runs_of(manifest.settings.get("history"))
     with ExitStack() as stack:
@@ -384,7 +384,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
         recorded.pop()
     if not recorded:
         return {}
-    from evalcore.analytics.progress import prevented_rows
+    from evalcore.analytics.results import prevented_rows
     from evalcore.execution.limits import PreventedItem
 
     with ExitStack() as stack:

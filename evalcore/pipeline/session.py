@@ -446,9 +446,9 @@ class RunSession:
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = None
         if self._mode is not Mode.LIVE:
-            from evalcore.recording.recorder import open_recorder
+            from evalcore.recording.recorder import Recorder
 
-            recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+            recorder = Recorder(run.store, self._mode, redaction, run=run.keys)
         self._context = RunCallContext(
             limits,
             recorder,
@@ -494,7 +494,7 @@ class RunSession:
         written = self._run.written_shards()
         if not written:
             return NOTHING_SPENT, 0.0
-        from evalcore.analytics.progress import used_by
+        from evalcore.analytics.results import used_by
 
         manifest = self._run.manifest()
         shards = {shard for shard in written if shard < manifest.plan.shards}

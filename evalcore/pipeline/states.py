@@ -130,7 +130,7 @@ def reopen_refused(run: StoredRun) -> tuple[int, ...]:
 
     Returns the shards to be executed again; none if no provider ended the run.
     """
-    from evalcore.analytics.progress import refused_shards
+    from evalcore.analytics.results import refused_shards
 
     manifest = run.manifest()
     if not (manifest.counts or {}).get("skipped"):

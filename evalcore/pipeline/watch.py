@@ -14,7 +14,7 @@ from evalcore.pipeline.lease import read_lease
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.analytics.progress import Tally
+    from evalcore.analytics.results import Tally
 
 # The rate is that of the last minute: a run that was resumed stood still before.
 _WINDOW_S = 60.0
@@ -76,7 +76,7 @@ class Watch:
     """
 
     def __init__(self, run: StoredRun, *, clock: Callable[[], float]) -> None:
-        from evalcore.analytics.progress import Tally
+        from evalcore.analytics.results import Tally
 
         self._run = run
         self._clock = clock
@@ -120,7 +120,7 @@ class Watch:
 
     def _add(self, manifest: Manifest, written: frozenset[int]) -> None:
         """Count the items of the parts that are new."""
-        from evalcore.analytics.progress import tally
+        from evalcore.analytics.results import tally
 
         # A shard beyond the plan was committed while its pilot settled the plan: read next time.
         new = {shard for shard in written - self._read if shard < manifest.plan.shards}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, ParamSpec, TypeVar
 
-from evalcore.errors import StoreError, UsageError
+from evalcore.errors import StoreError
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.recording.content import (
@@ -44,31 +44,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def open_recorder(
-    store: ObjectStore,
-    mode: str,
-    *,
-    redaction: Redaction | None = None,
-    run: RunKeys | None = None,
-) -> Recorder | None:
-    """Return the recorder of a run in this mode; None for `live`. An unknown mode: `UsageError`.
-
-    `redaction` defaults to the one that knows this process's environment. With `run`, what
-    it recorded before it was interrupted is not asked again in `record`, and `close` notes in the
-    store which recordings it used.
-    """
-    if mode not in set(Mode):
-        raise UsageError(f"unknown mode '{mode}'; known: {', '.join(Mode)}")
-    if mode == Mode.LIVE:
-        return None
-    return Recorder(store, Mode(mode), redaction or Redaction.of_process(os.environ), run=run)
-
-
 class Recorder:
     """Finds and saves exchanges; for any number of calls at once, in any event loop.
 
     What is saved is what everybody uses from then on, the run that saves it included: the first
-    writer's, free of secrets. So a replay gives what the recorded run gave.
+    writer's, free of secrets. So a replay gives what the recorded run gave. With `run`, what it
+    recorded before it was interrupted is not asked again in `record`, and `close` notes in the
+    store which recordings it used.
     """
 
     def __init__(

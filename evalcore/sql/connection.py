@@ -113,13 +113,11 @@ class BoundedConnection:
         use_threads_for(rows)
         self._rows = rows
         self._connection = connect()
-        self._has_more = False
 
     def execute(self, query: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
         """Execute a query; raise `MemoryLimitError` if the machine has too little memory for it."""
         with suppress(duckdb.OutOfMemoryException):
             return self._connection.execute(query, parameters)
-        self._has_more = True
         connect().execute(f"SET memory_limit = '{_largest_limit()}'")
         try:
             return self._connection.execute(query, parameters)
@@ -132,7 +130,6 @@ class BoundedConnection:
     def close(self) -> None:
         """Close the cursor."""
         self._connection.close()
-        if self._has_more:
-            # It cannot be lowered below what another query of this process holds.
-            with suppress(duckdb.OutOfMemoryException):
-                connect().execute(f"SET memory_limit = '{MEMORY_LIMIT_MB}MB'")
+        # The limit cannot be lowered below what another query of this process holds.
+        with suppress(duckdb.OutOfMemoryException):
+            connect().execute(f"SET memory_limit = '{MEMORY_LIMIT_MB}MB'")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import Ended, evalcore
+from tests.support.shell import INLINE, Ended, evalcore
 
 SUITE = """name: NAME
 evalcore: {variants: [{id: one}, {id: two}], gates: [{gate: pass_rate, threshold: 0}]}
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> Ended:
-    return evalcore("run", "--json", *words, store=folder / "store", cwd=folder)
+    return evalcore("run", "--json", *words, store=folder / "store", cwd=folder, env=INLINE)
 
 
 def cases(ended: Ended) -> set[str]:

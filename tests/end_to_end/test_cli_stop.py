@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.shell import Ended, Json, comparable, evalcore, start
+from tests.support.shell import INLINE, Ended, Json, comparable, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
 
@@ -89,7 +89,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def run(folder: Path, *arguments: str) -> Ended:
-    return evalcore("run", "--json", *arguments, store=folder / "store", cwd=folder)
+    return evalcore("run", "--json", *arguments, store=folder / "store", cwd=folder, env=INLINE)
 
 
 def is_held(folder: Path) -> bool:
@@ -133,7 +133,7 @@ def only_run(store: Path) -> Json:
 def start_and_commit_one_shard(folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Start the run; return when a shard after the pilot is stored and the next one is held."""
     out, store = folder / "out.txt", folder / "store"
-    process = start("run", "suite.eval.yaml", store=store, cwd=folder, out=out)
+    process = start("run", "suite.eval.yaml", store=store, cwd=folder, out=out, env=INLINE)
     wait_until(lambda: len(result_files(store)) > 1 and is_held(folder), process, out)
     (manifest,) = store.glob("runs/slow/*/manifest.json")
     assert len(result_files(store)) < json.loads(manifest.read_bytes())["plan"]["shards"]

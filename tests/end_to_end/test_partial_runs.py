@@ -11,7 +11,7 @@ import pytest
 from evalcore.suites.run import run_suite
 from tests.support.judged import given, judge, reply, write_suite
 from tests.support.model_server import model_server
-from tests.support.shell import Ended, evalcore
+from tests.support.shell import INLINE, Ended, evalcore
 
 CODE = """def answer(text):
     if text == "raise":
@@ -41,7 +41,7 @@ def write(folder: Path, *answers: str, **section: Any) -> Path:
 
 
 def run(path: Path, store: Path, *flags: str) -> Ended:
-    return evalcore("run", "--json", path, *flags, store=store, cwd=path.parent)
+    return evalcore("run", "--json", path, *flags, store=store, cwd=path.parent, env=INLINE)
 
 
 def run_id(ended: Ended) -> str:
@@ -155,7 +155,7 @@ def test_a_report_and_a_listing_say_why_a_run_is_partial(
     tmp_path: Path, store: Path, flags: tuple[str, ...], why: str | None
 ) -> None:
     path = write(tmp_path, "ok", "ok")
-    ended = evalcore("run", path, *flags, store=store)
+    ended = evalcore("run", path, *flags, store=store, env=INLINE)
     again = evalcore("report", "latest", store=store)
     listed = evalcore("runs", "list", store=store)
     said = "partial run (" in ended.out + ended.err, "partial run (" in again.out
@@ -171,7 +171,7 @@ def test_a_calibration_is_no_run_of_a_suite(tmp_path: Path, store: Path) -> None
         path = write_suite(
             tmp_path, [given("x", id="a", criteria="polite")], targets=[judge(server)]
         )
-        whole = run_id(evalcore("run", "--json", path, store=store))
+        whole = run_id(evalcore("run", "--json", path, store=store, env=INLINE))
         labels = tmp_path / "labels.jsonl"
         labels.write_text('{"id": "1", "input": "hi", "output": "x", "label": "pass"}\n', "utf-8")
         calibrated = evalcore("judge", "calibrate", labels, "--suite", path, "--json", store=store)

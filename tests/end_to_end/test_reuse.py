@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.shell import Ended, comparable, evalcore
+from tests.support.shell import INLINE, Ended, comparable, evalcore
 
 # A target that writes down each of its calls.
 TARGET = """
@@ -50,7 +50,7 @@ class Project:
     def run(self, *arguments: str) -> Ended:
         self.write()
         (self.folder / "calls.txt").write_text("")
-        return evalcore(*arguments, "--json", store=self.store, cwd=self.folder)
+        return evalcore(*arguments, "--json", store=self.store, cwd=self.folder, env=INLINE)
 
     @property
     def calls(self) -> list[str]:
@@ -156,10 +156,12 @@ def test_regrade_names_the_missing_suite_file(project: Project) -> None:
     (project.folder / "suite.yaml").rename(project.folder / "moved.yaml")
     (project.folder / "calls.txt").write_text("")
     run_id = first["run"]["id"]
-    refused = evalcore("regrade", run_id, store=project.store, cwd=project.folder)
+    refused = evalcore("regrade", run_id, store=project.store, cwd=project.folder, env=INLINE)
     assert refused.code == 2
     assert f"evalcore regrade {run_id} SUITE" in refused.err
-    named = evalcore("regrade", run_id, "moved.yaml", store=project.store, cwd=project.folder)
+    named = evalcore(
+        "regrade", run_id, "moved.yaml", store=project.store, cwd=project.folder, env=INLINE
+    )
     assert named.code == 0
 
 
@@ -211,16 +213,16 @@ def test_a_conversation_that_stopped_is_graded_again_on_what_was_asked(tmp_path:
         return [(each["score"], each["message"]) for each in item["assertions"]]
 
     store = tmp_path / "store"
-    stopped = evalcore("run", write("no"), "--json", store=store)
+    stopped = evalcore("run", write("no"), "--json", store=store, env=INLINE)
     assert [score for score, _ in results(stopped)] == [1.0, 0.0, 0.0]
     suite = write("two")
-    graded = evalcore("regrade", run_id(stopped), suite, "--json", store=store)
+    graded = evalcore("regrade", run_id(stopped), suite, "--json", store=store, env=INLINE)
     ended = "not asked: the conversation ended with turn-2 (on_turn_failure: stop)"
     assert results(graded) == [(1.0, ""), (1.0, ""), (0.0, ended)]
-    again = evalcore("regrade", run_id(graded), suite, "--json", store=store)
+    again = evalcore("regrade", run_id(graded), suite, "--json", store=store, env=INLINE)
     assert results(again) == results(graded)
     # An execution by the present assertions asks the third turn.
-    executed = evalcore("run", suite, "--reuse", "--json", store=store)
+    executed = evalcore("run", suite, "--reuse", "--json", store=store, env=INLINE)
     assert results(executed) == [(1.0, ""), (1.0, ""), (1.0, "")]
 
 
@@ -250,7 +252,9 @@ def test_metadata_that_a_target_does_not_see_executes_nothing_again(
     for more in ({}, {"tags": ["new"]}, {"tags": ["new"], "metadata": {"owner": "me"}}):
         test = suite["tests"][0] | more  # type: ignore[index]
         path.write_text(yaml.safe_dump(suite | {"tests": [test]}))
-        ended = evalcore("run", "--reuse", "--json", path, store=project.store, cwd=project.folder)
+        ended = evalcore(
+            "run", "--reuse", "--json", path, store=project.store, cwd=project.folder, env=INLINE
+        )
         assert ended.report["counts"]["passed"] == 1, ended.err
         made.append(len(project.calls))
     assert made == [1, 1, 2 if sees else 1]
@@ -270,6 +274,8 @@ def test_metadata_that_only_graders_see_is_graded_again(project: Project) -> Non
         cases = [{**test, "metadata": {"owner": owner}}]
         path = project.folder / "own.eval.yaml"
         path.write_text(yaml.safe_dump({**suite, "variants": [{"id": "v"}], "cases": cases}))
-        ended = evalcore("run", "--reuse", "--json", path, store=project.store, cwd=project.folder)
+        ended = evalcore(
+            "run", "--reuse", "--json", path, store=project.store, cwd=project.folder, env=INLINE
+        )
         passed.append(ended.report["counts"]["passed"])
     assert passed == [0, 1]

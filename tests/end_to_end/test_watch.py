@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import evalcore, start
+from tests.support.shell import INLINE, evalcore, start
 
 SUITE = """\
 name: watched
@@ -34,7 +34,13 @@ class Watch:
         self._out = folder.parent / "out.txt"
         self._read = 0
         self.process: subprocess.Popen[bytes] = start(
-            "run", "--watch", "s.yaml", store=folder / ".evalcore", cwd=folder, out=self._out
+            "run",
+            "--watch",
+            "s.yaml",
+            store=folder / ".evalcore",
+            cwd=folder,
+            out=self._out,
+            env=INLINE,
         )
 
     def until(self, pattern: str) -> str:

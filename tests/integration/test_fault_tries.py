@@ -15,7 +15,7 @@ from tests.support.shell import ROOT, environment
 
 pytestmark = [pytest.mark.extended, pytest.mark.multiprocess, pytest.mark.s3]
 
-PARTS = ("kills", "faults", "pairs", "suspended", "deadly", "budgets", "rates")
+PARTS = ("kills", "faults", "pairs", "suspended", "deadly", "budgets", "rates", "prefect")
 
 
 @pytest.mark.parametrize("part", PARTS)

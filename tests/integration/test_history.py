@@ -42,12 +42,12 @@ from tests.support.shell import evalcore
 
 CASES = (case_of(0), case_of(1, passes=False))
 _TABLES = ("assertions", "cases", "gates", "runs")
-_STORED = ["staged", *(f"stored {table}" for table in _TABLES)]
-_DELETED = [f"deleted from {table}" for table in _TABLES]
+_CREATED = [f"create {table}" for table in _TABLES]
+_DELETED = [f"delete {table}" for table in _TABLES]
 STEPS = {
-    "sync": ["listed", *_STORED, *_DELETED],
-    "rebuild": ["marked", "deleted unreadable", "listed", *_STORED, *_DELETED, "unmarked"],
-    "compact": ["merged", *_STORED[1:], *_DELETED, "marked dropped", "deleted result"],
+    "sync": [*_CREATED, *_DELETED],
+    "rebuild": ["create REBUILDING", *_CREATED, *_DELETED, "delete REBUILDING"],
+    "compact": [*_CREATED, *_DELETED, "create RESULTS-DROPPED", "delete results"],
 }
 
 
@@ -97,7 +97,7 @@ def test_the_table_has_every_step(
     store = copied(prepared[0], tmp_path / "store")
     if operation != "sync":
         sync(store)
-    assert sorted(steps_of(operation, store)) == sorted(STEPS[operation])
+    assert sorted(steps_of(operation, tmp_path / "store")) == sorted(STEPS[operation])
 
 
 @pytest.mark.multiprocess
@@ -107,9 +107,9 @@ def test_a_sync_that_is_killed_is_ended_by_the_next(
 ) -> None:
     store = copied(prepared[0], tmp_path / "store")
     before = all_rows(store)
-    assert kill_at("sync", str(tmp_path / "store"), step) == -9
+    assert kill_at("sync", tmp_path / "store", step) == -9
     for table, rows in all_rows(store).items():
-        if step in _STORED[:-1]:
+        if step in _CREATED[:-1]:
             assert rows == before[table]  # what is not committed does not count
     sync(store)
     assert count_rows(store) == expected_rows(store, prepared[1])
@@ -125,7 +125,7 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_sync(
     sync(store)
     (torn, *_) = (tmp_path / "store" / "history" / "cases").rglob("*.parquet")
     torn.write_bytes(b"torn")
-    assert kill_at("rebuild", str(tmp_path / "store"), step) == -9
+    assert kill_at("rebuild", tmp_path / "store", step) == -9
     sync(store)
     assert count_rows(store) == expected_rows(store, prepared[1])
     assert foreign_counts(store) == count_rows(store)
@@ -139,7 +139,7 @@ def test_a_compaction_that_is_killed_loses_and_doubles_nothing(
     store, runs = copied(prepared[0], tmp_path / "store"), prepared[1]
     sync(store)
     expected, before = expected_rows(store, runs), all_rows(store)
-    assert kill_at("compact", str(tmp_path / "store"), step) == -9
+    assert kill_at("compact", tmp_path / "store", step) == -9
     assert all_rows(store) == before
     assert foreign_counts(store) == expected
     for file in (tmp_path / "store" / "history").rglob("*.parquet"):

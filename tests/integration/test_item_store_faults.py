@@ -17,7 +17,7 @@ from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject
-from evalcore.workflow import run_store
+from evalcore.trust import machine_faults
 
 WORKFLOW = """
 blocks:
@@ -44,7 +44,7 @@ class FailingStore(LocalStore):
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FailingStore:
-    monkeypatch.setattr(run_store, "_RETRIES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(machine_faults, "_RETRIES_S", (0.0, 0.0, 0.0))
     return FailingStore(tmp_path / "store")
 
 

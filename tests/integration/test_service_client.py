@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from evalcore.client import AsyncClient, Client, ServiceRefusedError, calls
 from evalcore.errors import UsageError
 from evalcore.service.wire.eval_runs import CreateEvalRun
 from evalcore.service.wire.evals import CreateEval
-from tests.support.service import EVALCORE, Service, eval_body, service
+from tests.support.service import Service, eval_body, service
+from tests.support.shell import evalcore
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -28,15 +28,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def evals(served: Service, *arguments: str, code: int = 0) -> str:
     """Return what `evalcore evals` printed."""
-    ended = subprocess.run(
-        [EVALCORE, "evals", "--server", served.url, *arguments],
-        cwd=served.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    ended = evalcore("evals", "--server", served.url, *arguments, cwd=served.folder)
+    assert ended.code == code, ended.out + ended.err
+    return ended.out + ended.err
 
 
 def test_a_client_saves_and_runs_an_eval(served: Service) -> None:

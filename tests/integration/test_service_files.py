@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +9,8 @@ import orjson
 import pytest
 import yaml
 
-from tests.support.service import EVALCORE, WORKFLOW, Service, eval_body, service
+from tests.support import shell
+from tests.support.service import WORKFLOW, Service, eval_body, service
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -25,16 +24,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def evalcore(served: Service, *arguments: str | Path, code: int = 0) -> str:
     """Return what a command printed that calls the service."""
-    ended = subprocess.run(
-        [EVALCORE, *map(str, arguments)],
-        env={**os.environ, "EVALCORE_SERVICE": served.url},
-        cwd=served.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    ended = shell.evalcore(*arguments, cwd=served.folder, env={"EVALCORE_SERVICE": served.url})
+    assert ended.code == code, ended.out + ended.err
+    return ended.out + ended.err
 
 
 def save(served: Service, workflow: str, name: str | None, expected: int = 42) -> str:

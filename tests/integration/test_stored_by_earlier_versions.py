@@ -24,7 +24,7 @@ from evalcore.history.files import HistoryViews
 from evalcore.model.evidence import TOKEN_PARTS
 from evalcore.storage.local import LocalStore
 from tests.support.reports import stable_report
-from tests.support.shell import Ended, evalcore
+from tests.support.shell import INLINE, Ended, evalcore
 
 STORED = Path(__file__).parents[1] / "stores" / "v0_1"
 # Plans hold the absolute folder of their suite and are signed: it is the one of `make.py`.
@@ -76,8 +76,8 @@ class Store:
         self.root = folder / "store"
 
     def __call__(self, *arguments: str, folder: str = ".") -> Ended:
-        environment = {"EVALCORE_PLAN_KEY": KEY, "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
-        return evalcore(*arguments, store=self.root, cwd=PROJECT / folder, env=environment)
+        keys = {"EVALCORE_PLAN_KEY": KEY, "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
+        return evalcore(*arguments, store=self.root, cwd=PROJECT / folder, env=keys | INLINE)
 
     def run_folder(self, run_id: str) -> Path:
         (folder,) = self.root.glob(f"runs/*/{run_id}")

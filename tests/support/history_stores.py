@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from duckdb import DuckDBPyConnection
@@ -35,7 +36,7 @@ from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import spool_cases
-from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
 from tests.support.live_run import execute
@@ -156,30 +157,54 @@ def mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-OPERATIONS: dict[str, Callable[[ObjectStore, Callable[[str], None]], object]] = {
-    "sync": lambda store, step: sync(store, step=step),
-    "rebuild": lambda store, step: rebuild(store, step=step),
-    "compact": lambda store, step: compact(
-        store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC), step=step
-    ),
+OPERATIONS: dict[str, Callable[[ObjectStore], object]] = {
+    "sync": sync,
+    "rebuild": rebuild,
+    "compact": lambda store: compact(store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC)),
 }
 
 
-def _die_at(operation: str, address: str, killed_step: str) -> None:
-    def step(name: str) -> None:
-        if name == killed_step:
+class SteppedStore(LocalStore):
+    """A store that tells each change just after it: `create` or `delete`, and what was changed."""
+
+    def __init__(self, root: Path, told: Callable[[str], object]) -> None:
+        super().__init__(root)
+        self._told = told
+
+    def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
+        """Write the object unless one exists."""
+        etag = super().put_if_absent(key, data)
+        self._told(f"create {_kind(key)}")
+        return etag
+
+    def delete(self, key: str) -> None:
+        """Remove the object."""
+        super().delete(key)
+        self._told(f"delete {_kind(key)}")
+
+
+def _kind(key: str) -> str:
+    parts = key.split("/")
+    return parts[1] if parts[0] == "history" else parts[3]
+
+
+def _die_at(operation: str, root: Path, killed_step: str) -> None:
+    def told(step: str) -> None:
+        if step == killed_step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    OPERATIONS[operation](open_store(address), step)
+    OPERATIONS[operation](SteppedStore(root, told))
 
 
-def kill_at(operation: str, address: str, step: str) -> int | None:
-    """Run an operation in a process that kills itself just after a step; return its exit code."""
-    return exit_code(_die_at, operation, address, step)
+def kill_at(operation: str, root: Path, step: str) -> int | None:
+    """Run an operation in a process that kills itself just after the first change of a kind;
+    return its exit code.
+    """
+    return exit_code(_die_at, operation, root, step)
 
 
-def steps_of(operation: str, store: ObjectStore) -> list[str]:
-    """Run an operation to its end; return its steps, each once, in their order."""
+def steps_of(operation: str, root: Path) -> list[str]:
+    """Run an operation to its end; return the kinds of its changes, each once, in their order."""
     steps: dict[str, None] = {}
-    OPERATIONS[operation](store, steps.setdefault)
+    OPERATIONS[operation](SteppedStore(root, steps.setdefault))
     return list(steps)

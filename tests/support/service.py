@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
+import orjson
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
 from tests.support.servers import free_port, running, wait_until_ready
-from tests.support.shell import evalcore
 from tests.support.viewer import pages_with_history
 
 if TYPE_CHECKING:
@@ -172,10 +173,13 @@ def token_of(
     folder: Path, project: str, scope: str = "write", *, database: str = "evalcore.db"
 ) -> str:
     """Return a new token of a project of the service in a folder."""
-    command = ["tokens", "create", "test", "--project", project, "--scope", scope]
-    ended = evalcore(*command, "--database", database, "--json", cwd=folder)
-    assert ended.code == 0, ended.err
-    return str(ended.report["token"])
+    from evalcore.cli.serve import tokens
+
+    command = ["create", "test", "--project", project, "--scope", scope, "--database", database]
+    with contextlib.chdir(folder):
+        ended = CliRunner().invoke(tokens, [*command, "--json"], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return str(orjson.loads(ended.stdout)["token"])
 
 
 async def service_application(

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
-from evalcore.recording.recorder import Recorder, open_recorder
+from evalcore.model.mode import Mode
+from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.redaction.redactor import Redactor
 from evalcore.storage.layout import NameKey, RunKeys
@@ -26,9 +27,7 @@ def ask(text: str = "Where is my order?", **more: Any) -> Request:
 
 def recorder(store: ObjectStore, mode: str, run: RunKeys | None = None, *patterns: str) -> Recorder:
     """Return a recorder that does not look at the environment."""
-    opened = open_recorder(store, mode, redaction=Redaction(Redactor((), patterns)), run=run)
-    assert opened is not None
-    return opened
+    return Recorder(store, Mode(mode), Redaction(Redactor((), patterns)), run=run)
 
 
 def find(

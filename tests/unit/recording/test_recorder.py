@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import UsageError
 from evalcore.judging.prompts import fill
 from evalcore.model.exchange import (
     ErrorKind,
@@ -24,7 +23,6 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.recording.library import Library
-from evalcore.recording.recorder import open_recorder
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectInfo, StoredObject
@@ -49,15 +47,6 @@ FAILURE = ProviderError(ErrorKind.RATE, "too many requests", 429, 1.5, 4)
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")
-
-
-def test_live_has_no_recorder(store: LocalStore) -> None:
-    assert open_recorder(store, "live") is None
-
-
-def test_an_unknown_mode_is_a_mistake_that_names_the_known_ones(store: LocalStore) -> None:
-    with pytest.raises(UsageError, match=r"'reply'.*live, record, replay, auto"):
-        open_recorder(store, "reply")
 
 
 @pytest.mark.parametrize("mode", ["record", "auto"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from evalcore.errors import SettingsError
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, StreamEvent
+from evalcore.model.mode import Mode
 from evalcore.recording.content import readable
-from evalcore.recording.recorder import open_recorder
+from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.redaction.redactor import REDACTED, Redactor
 from evalcore.storage.local import LocalStore
@@ -202,13 +204,12 @@ def test_another_http_request_is_another_question(tmp_path: Path, other: dict[st
     assert "right-1" not in written(store)
 
 
-def test_the_environment_s_secrets_are_known_by_default(
+def test_the_environment_s_secrets_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_API_KEY", "shop-key-77")
     store = LocalStore(tmp_path)
-    opened = open_recorder(store, "record")
-    assert opened is not None
+    opened = Recorder(store, Mode.RECORD, Redaction.of_process(os.environ))
     assert save(opened, ask(), Reply("it is shop-key-77")).text == f"it is {REDACTED}"
     assert "shop-key-77" not in written(store)
 

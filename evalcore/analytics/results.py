@@ -1,18 +1,94 @@
-"""Which planned items have stored evidence already, and the rows that hold it."""
+"""What the result parts of runs hold: tallies, what limits prevented, rows that can be reused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import query_text, read_rows, run_query
 from evalcore.errors import StoreError
-from evalcore.sql.connection import connect, literal_path, use_threads_for
+from evalcore.model.exchange import ErrorKind
+from evalcore.model.run import REFUSED
+from evalcore.sql.connection import connect, first_line, literal_path, use_threads_for
 from evalcore.trust.machine_faults import temporary_folder
+
+
+class Tally(NamedTuple):
+    """Finished items by what became of them."""
+
+    done: int = 0
+    passed: int = 0
+    failed: int = 0
+    blocked: int = 0
+    errors: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+
+    def plus(self, other: Tally) -> Tally:
+        """Return the sums of both."""
+        return Tally(*(amount + more for amount, more in zip(self, other, strict=True)))
+
+
+class Used(NamedTuple):
+    """US dollars, tokens, and the seconds in which at least one item was at work."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    busy_s: float = 0.0
+
+
+def tally(parts: Sequence[Path]) -> Tally:
+    """Return the items in these result parts."""
+    return Tally(*_totals("progress", parts))
+
+
+def used_by(parts: Sequence[Path]) -> Used:
+    """Return what the items in these result parts have used."""
+    return Used(*_totals("spent", parts))
+
+
+def _totals(query: str, parts: Sequence[Path]) -> tuple[Any, ...]:
+    """Return the one row of a query over result parts, () without any part."""
+    files = [literal_path(part) for part in parts]
+    return read_rows(connect(), query, files=files)[0] if files else ()
+
+
+_REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT)
+PreventedRow = tuple[str, str, str | None, str | None, str | None]
+_ROWS = 10_000
+
+
+def prevented_rows(
+    runs: Sequence[Sequence[Path]], kinds: Collection[str]
+) -> Iterator[PreventedRow]:
+    """Yield execution key, status, reason, and the error's kind and message.
+
+    `runs` are the result parts of each run, the newest run first: of each item the newest run that
+    has it decides. `kinds` are the errors that limits make.
+    """
+    files = [(rank, literal_path(path)) for rank, parts in enumerate(runs) for path in parts]
+    if not files:
+        return
+    ranks, paths = map(list, zip(*files, strict=True))
+    cursor = run_query(connect(), "prevented", files=paths, ranks=ranks, kinds=list(kinds))
+    while rows := cursor.fetchmany(_ROWS):
+        yield from rows
+
+
+def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:
+    """Return the shards of a run that a provider ended, of those whose results are `parts`.
+
+    They hold items that were not tried, or that it refused. None if no item was left out for it.
+    """
+    if not parts:
+        return ()
+    files, kinds = [literal_path(path) for path in parts], list(map(str, _REFUSALS))
+    rows = read_rows(connect(), "refused", files=files, reason=REFUSED, kinds=kinds)
+    return tuple(shard for (shard,) in rows)
 
 
 class PlannedItem(NamedTuple):
@@ -78,8 +154,8 @@ class ReusableRows:
         try:
             self._connection.execute(query_text("reuse_found"), {"errors": self._errors})
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
-            raise StoreError(f"the rows of earlier runs cannot be read: {reason}") from error
+            reason = f"the rows of earlier runs cannot be read: {first_line(error)}"
+            raise StoreError(reason) from error
         row = self._connection.execute(
             "SELECT count(*), count(*) FILTER (graded) FROM found"
         ).fetchone()

@@ -1,14 +1,17 @@
-"""The earlier runs that gates over time look back on, as tables beside those of the run."""
+"""What gates read beside the summary: the earlier runs, and the cases in the order of the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import query_text, read_rows
+from evalcore.gates.gate import CaseValue, SequentialRule
+from evalcore.gates.sequential import SeenValue
 from evalcore.model.past import PastRuns
 from evalcore.sql.connection import BoundedConnection, literal_path
 
@@ -97,3 +100,55 @@ def past_rows(
         [(*columns[index], *measures) for index, *measures in runs],
         [(columns[index].number, columns[index].variant, *facts) for index, *facts in cases],
     )
+
+
+_DIFFERENCES = """
+SELECT case_number, place, difference FROM pairs WHERE shared AND difference IS NOT NULL
+"""
+_PAST_DIFFERENCES = """
+SELECT case_number, variant, now_score - score
+FROM measured_cases
+JOIN (
+    SELECT variant, case_id, fsum(score ORDER BY number) / count(*) AS score
+    FROM past_cases
+    WHERE number > (SELECT max(number) FROM past_runs) - $runs
+    GROUP BY variant, case_id
+) USING (variant, case_id)
+WHERE measured
+"""
+
+
+def sequential_values(
+    connection: BoundedConnection, rules: Sequence[SequentialRule], candidates: Sequence[str]
+) -> Iterator[list[SeenValue]]:
+    """Yield the values of each evaluated case that the rules read, in the order of the plan.
+
+    `candidates` are the compared variants in the order of the comparison. The table `pairs` is
+    there if a rule reads differences, `past_cases` if one reads those from the history.
+    """
+    kinds = {rule.value: rule for rule in rules}
+    k = max((rule.k for rule in rules if rule.value is CaseValue.RELIABILITY), default=1)
+    rows = read_rows(connection, "sequential_values", k=k)
+    values = [
+        SeenValue(number, CaseValue(name), variant, value, variants)
+        for number, variant, name, value, variants in rows
+    ]
+    if CaseValue.DIFFERENCE in kinds:
+        values += [
+            SeenValue(number, CaseValue.DIFFERENCE, candidates[index], value)
+            for number, index, value in connection.execute(_DIFFERENCES).fetchall()
+        ]
+    if (past := kinds.get(CaseValue.PAST_DIFFERENCE)) is not None:
+        differences = connection.execute(_PAST_DIFFERENCES, {"runs": past.k}).fetchall()
+        values += [
+            SeenValue(number, CaseValue.PAST_DIFFERENCE, variant, value)
+            for number, variant, value in differences
+        ]
+    values.sort(key=lambda value: value.case_number)
+    for _, of_case in groupby(values, key=lambda value: value.case_number):
+        yield list(of_case)
+
+
+def executed_iterations(connection: BoundedConnection) -> list[tuple[int, int]]:
+    """Return numbers of iterations, and how many cases × variants were run so often."""
+    return [(most, count) for most, count in read_rows(connection, "iterations_run")]

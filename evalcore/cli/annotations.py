@@ -22,8 +22,8 @@ from evalcore.annotations.reliability import labelled_contents, question_agreeme
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
-from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import parse_row
+from evalcore.formats.documents import parse_row
+from evalcore.formats.rows import CsvRows
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line

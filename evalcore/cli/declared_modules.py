@@ -10,7 +10,7 @@ from typing import Any, Final
 from evalcore.cli.options import settings
 from evalcore.cli.scripts import problem_at, tool_references
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.text.documents import read_document
+from evalcore.formats.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import path_text
 from evalcore.model.suite import Suite

@@ -235,7 +235,7 @@ def _body(shape: type[Any], file: Path) -> Any:
     """Return a request from a file; raises `LoadError` with every mistake."""
     from pydantic import ValidationError
 
-    from evalcore.formats.text.documents import as_json, read_document
+    from evalcore.formats.documents import as_json, read_document
     from evalcore.mistakes.problems import Problems
 
     document = read_document(file, str(file))

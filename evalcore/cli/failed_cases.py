@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import view_run

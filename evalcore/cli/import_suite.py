@@ -143,7 +143,7 @@ def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None
 def _check(path: Path) -> None:
     """Load the suite that was written: values that no suite takes are told at once."""
     from evalcore.cli.options import settings
-    from evalcore.formats.parts.load_options import LoadOptions
+    from evalcore.formats.options import LoadOptions
     from evalcore.formats.registry import load_suite
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ)

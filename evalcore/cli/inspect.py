@@ -22,7 +22,7 @@ from evalcore.cli.options import (
 )
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.mistakes.wording import counted
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import PlanOptions, plan_size

@@ -11,7 +11,7 @@ import click
 import orjson
 
 from evalcore.errors import ExitCode
-from evalcore.formats.text.documents import parse_row, too_large_number
+from evalcore.formats.documents import parse_row, too_large_number
 from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 

@@ -11,7 +11,7 @@ import click
 
 from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import option_forms, parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode

@@ -43,7 +43,7 @@ def add_command(
     case: str, until: str, owner: str, reason: str, suite: str | None, store: str | None
 ) -> None:
     """Quarantine CASE, or change its entry."""
-    from evalcore.formats.parts.quarantine_edits import add_entry
+    from evalcore.formats.quarantine import add_entry
 
     path, _ = _file(suite)
     entry = QuarantineEntry(case, _day(until), owner.strip(), reason.strip())
@@ -60,8 +60,7 @@ def add_command(
 @suite_option
 def remove_command(case: str, suite: str | None) -> None:
     """Let CASE gate again."""
-    from evalcore.formats.parts.quarantine_edits import remove_entry
-    from evalcore.formats.parts.quarantine_file import read_quarantine
+    from evalcore.formats.quarantine import read_quarantine, remove_entry
     from evalcore.mistakes.wording import suggest
 
     path, exists = _file(suite)
@@ -81,7 +80,7 @@ def remove_command(case: str, suite: str | None) -> None:
 @json_option
 def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List the entries, which of them have expired, and which cases are ready to return."""
-    from evalcore.formats.parts.quarantine_file import read_quarantine
+    from evalcore.formats.quarantine import read_quarantine
 
     path, exists = _file(suite)
     entries = read_quarantine(path) if exists else ()
@@ -150,8 +149,8 @@ def _warn_of_unknown(suite: str | None, entry: QuarantineEntry, store: str | Non
         return
 
     from evalcore.cli.options import settings
-    from evalcore.formats.parts.load_options import LoadOptions
-    from evalcore.formats.parts.quarantine_file import unknown_case_warnings
+    from evalcore.formats.options import LoadOptions
+    from evalcore.formats.quarantine import unknown_case_warnings
     from evalcore.pipeline.plan import load
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)

@@ -19,7 +19,7 @@ def suite_name(suite: str, store: str | None) -> str:
     if not is_file:
         return suite
     from evalcore.cli.options import settings
-    from evalcore.formats.parts.load_options import LoadOptions
+    from evalcore.formats.options import LoadOptions
     from evalcore.pipeline.plan import load
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)

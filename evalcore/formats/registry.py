@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.documents import Document, read_document
 from evalcore.formats.foreign_documents import program_of
 from evalcore.formats.json_schema import without_notes
-from evalcore.formats.parts.file_names import check_file_name
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.quarantine_file import load_quarantined
-from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
-from evalcore.formats.parts.skill_evals import is_skill_evals
+from evalcore.formats.options import LoadOptions, check_file_name
+from evalcore.formats.quarantine import load_quarantined
+from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
-from evalcore.formats.text.documents import Document, read_document
+from evalcore.formats.sources import is_skill_evals
 from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
 

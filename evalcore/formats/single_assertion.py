@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, UsageError
-from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.graders import Graders
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Format
@@ -22,14 +22,14 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
 
         assertion = read_assertion(raw, (), problems, block=None, folder=folder)
     elif format_ == Format.TEST_FILE:
-        from evalcore.formats.assertions.program_assertions import program_assertions
+        from evalcore.formats.assertion_files import program_assertions
         from evalcore.formats.test_file.assertions import AssertionReader
 
         reader = AssertionReader(Graders(folder), program_assertions(folder))
         assertion = reader.read(raw, (), problems)
     elif format_ == Format.SUITE:
+        from evalcore.formats.documents import Renames
         from evalcore.formats.suite_file.assertions import SuiteAssertions
-        from evalcore.formats.text.camel_case import Renames
 
         assertion = SuiteAssertions(Graders(folder), Renames()).read(raw, (), problems)
     elif format_ == Format.WORKFLOW_EVALS:

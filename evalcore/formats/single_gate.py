@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Text, Weight
-from evalcore.formats.parts.shared_shapes import OPEN
+from evalcore.formats.section import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

@@ -16,15 +16,15 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Measure
 from evalcore.errors import UsageError
-from evalcore.formats.parts.shared_shapes import OPEN
-from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import (
+from evalcore.formats.documents import (
     MAX_FILE_BYTES,
     decode,
     parse_document,
     raise_problem,
     read_bytes,
 )
+from evalcore.formats.rows import CsvRows
+from evalcore.formats.section import OPEN
 from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path

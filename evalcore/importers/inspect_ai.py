@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from evalcore.formats.text.documents import raise_problem
+from evalcore.formats.documents import raise_problem
 from evalcore.importers.converted import (
     MODULE,
     Converted,

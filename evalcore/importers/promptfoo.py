@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.text.documents import as_json, raise_problem
+from evalcore.formats.documents import as_json, raise_problem
 from evalcore.importers.converted import Converted, ConvertedCase, Notes, unique_id
 from evalcore.importers.files import ForeignFile, PromptfooConfiguration, check_shape
 from evalcore.importers.promptfoo_providers import (

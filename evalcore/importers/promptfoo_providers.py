@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import LoadError
-from evalcore.formats.text.documents import decode, parse_document, read_bytes
+from evalcore.formats.documents import decode, parse_document, read_bytes
 from evalcore.importers.converted import MODULE, Notes, VariableText, note_default_judge, unique_id
 from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import LoadError
-from evalcore.formats.text.documents import parse_document
+from evalcore.formats.documents import parse_document
 from evalcore.importers.converted import Notes, as_criteria
 from evalcore.importers.files import ForeignFile, PromptfooAssertion, PromptfooTest
 from evalcore.importers.promptfoo_providers import (

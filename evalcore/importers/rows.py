@@ -10,7 +10,7 @@ from typing import Any, Final, TypeGuard
 import orjson
 
 from evalcore.declared.parameters import snake_case
-from evalcore.formats.text.documents import raise_problem
+from evalcore.formats.documents import raise_problem
 from evalcore.importers.converted import (
     Converted,
     ConvertedCase,

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.formats.text.written_yaml import yaml_text
+from evalcore.formats.documents import yaml_text
 from evalcore.importers.converted import (
     DEFAULT_TARGET,
     MODULE,

@@ -227,8 +227,8 @@ def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
 
 def _own_addresses(worker: AcceptingWorker) -> Iterator[str]:
     """Yield the addresses that this process's own configuration names."""
-    from evalcore.formats.parts.targets_file import FILE_NAMES
-    from evalcore.formats.text.documents import read_document
+    from evalcore.formats.documents import read_document
+    from evalcore.formats.targets import FILE_NAMES
     from evalcore.providers.chat import BASE_URLS
 
     yield from BASE_URLS.values()

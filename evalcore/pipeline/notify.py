@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from evalcore.formats.parts.interpolation import variables_for
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.variables import variables_for
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.finish import RunView

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from evalcore.checks.registry import HEAVY
 from evalcore.errors import UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.model.code_names import code_names

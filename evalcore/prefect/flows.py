@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
-from evalcore.formats.parts.evalcore_section import suite_name
+from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import counted
 from evalcore.model.mode import HISTORY

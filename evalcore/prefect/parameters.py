@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.quarantine import QUARANTINE_FILE

@@ -8,7 +8,7 @@ from evalcore.annotations.tasks import AnnotationTask
 from evalcore.checks.human import Human, is_human
 from evalcore.checks.registry import load_check
 from evalcore.errors import UsageError
-from evalcore.formats.label_file import Label
+from evalcore.formats.labels import Label
 from evalcore.mistakes.wording import suggest
 from evalcore.storage.runs import StoredRun
 

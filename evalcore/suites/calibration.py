@@ -13,7 +13,7 @@ from evalcore.checks.registry import load_check
 from evalcore.checks.similarity import Similar
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
-from evalcore.formats.label_file import Label
+from evalcore.formats.labels import Label
 from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence

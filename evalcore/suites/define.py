@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.dataset_tests import names_stored_cases
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.quarantine_file import load_quarantined
-from evalcore.formats.parts.remote_tests import names_objects
+from evalcore.formats.documents import Renames
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.quarantine import load_quarantined
+from evalcore.formats.sources import names_objects, names_stored_cases
 from evalcore.formats.suite_file.loader import read_suite
-from evalcore.formats.text.camel_case import Renames
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text

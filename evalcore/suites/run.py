@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 from evalcore.errors import UsageError
 from evalcore.execution.readiness import check_ready
 from evalcore.execution.stopper import Stopper
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import Decision

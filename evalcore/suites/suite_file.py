@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import load

@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem
-from evalcore.formats.parts.file_names import check_file_name
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.model.suite import Format, Suite
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.importable_names import with_importable_names

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant

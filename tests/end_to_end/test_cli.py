@@ -269,7 +269,7 @@ def test_schema_prints_a_json_schema(format_: str) -> None:
 def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
     from jsonschema import Draft202012Validator
 
-    from evalcore.formats.text.documents import read_document
+    from evalcore.formats.documents import read_document
 
     schema = json.loads(evalcore("schema", format_).out)
     document = read_document(ROOT / path).value

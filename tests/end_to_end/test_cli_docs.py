@@ -16,7 +16,7 @@ from evalcore.checks.dialects import assertion_types, assertions_table
 from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers import scorers_table
 from evalcore.cli.main import cli
-from evalcore.formats.parts import shared_shapes as shapes
+from evalcore.formats import section as shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
 from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import gates_table

@@ -17,7 +17,7 @@ from evalcore.datasets.clusters import cluster_captures
 from evalcore.datasets.pending import PendingReader
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.datasets.versions import read_dataset
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import load, plan_run

@@ -14,7 +14,7 @@ import pytest
 
 import evalcore as package
 from evalcore.cli.main import cli
-from evalcore.formats.text.documents import parse_document
+from evalcore.formats.documents import parse_document
 from tests.support.model_server import model_server
 from tests.support.page_blocks import PageBlock, blocks_of, follow
 from tests.support.shell import ROOT

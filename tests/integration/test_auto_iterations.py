@@ -15,7 +15,7 @@ import yaml
 
 from evalcore.errors import UsageError
 from evalcore.execution.stopper import Stopper
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run, view_run

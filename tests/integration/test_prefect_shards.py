@@ -15,7 +15,7 @@ import pytest
 
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.lease import RunHeldError
 from evalcore.pipeline.plan import load, plan_run

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.pipeline.plan import plan_run
 from evalcore.storage.local import LocalStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.pipeline.finish import evaluate

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import EvalError, LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import evaluate

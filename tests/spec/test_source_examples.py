@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.suite import Case, Suite
 from evalcore.pipeline.plan import load
 

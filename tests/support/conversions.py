@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.importers.converted import Notes
 from evalcore.importers.files import read_foreign_file

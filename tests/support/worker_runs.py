@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run

@@ -9,9 +9,9 @@ from typing import Any
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import Dialect
 from evalcore.errors import LoadError
-from evalcore.formats.parts.data_row_rules import forbidden_parts
+from evalcore.formats.documents import Document, as_json, parse_document, read_document
 from evalcore.formats.single_assertion import read_single
-from evalcore.formats.text.documents import Document, as_json, parse_document, read_document
+from evalcore.formats.sources import forbidden_parts
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, suggest_assertion

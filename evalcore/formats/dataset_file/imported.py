@@ -16,10 +16,9 @@ from evalcore.datasets.pending import SHOWN_ID
 from evalcore.declared.types import Text
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.dataset_file.traces import is_traces, trace_cases
-from evalcore.formats.parts.data_row_rules import forbidden_parts
-from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.parts.shared_shapes import STRICT
-from evalcore.formats.parts.test_sources import file_tests
+from evalcore.formats.rows import NO_TEST, RawTest
+from evalcore.formats.section import STRICT
+from evalcore.formats.sources import file_tests, forbidden_parts
 from evalcore.mistakes.foreign_text import value_text
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evalcore.datasets.messages import answer_text, case_message
-from evalcore.formats.text.documents import parse_row
-from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.formats.documents import json_reason, parse_row
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe

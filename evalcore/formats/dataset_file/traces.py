@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.dataset_file.trace_calls import TracedCall, TracedCalls
-from evalcore.formats.parts.json_lines import open_reason
-from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.documents import parse_row
-from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.formats.documents import json_reason, parse_row
+from evalcore.formats.rows import NO_TEST, RawTest, open_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe

@@ -9,15 +9,15 @@ from typing import Any, Final
 import yaml
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.text.documents import (
+from evalcore.formats.documents import (
     CoreLoader,
     Document,
     RefusedError,
     decode,
+    join_surrogate_pairs,
     parse_document,
     read_bytes,
 )
-from evalcore.formats.text.surrogate_pairs import join_surrogate_pairs
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text, shown_path

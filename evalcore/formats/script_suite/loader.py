@@ -9,15 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.formats.parts.evalcore_section import (
-    SectionReader,
-    in_evalcore,
-    suite_name,
-    threshold_of,
-)
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.required_cases import check_required_cases
-from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.documents import collector_paused
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.questions import (
     judged_metadata,
@@ -27,7 +20,13 @@ from evalcore.formats.script_suite.questions import (
 from evalcore.formats.script_suite.script_file import Script, read_script, refuse_literals
 from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, ScriptSection, TestGroup
 from evalcore.formats.script_suite.stored_form import stored, stored_layer
-from evalcore.formats.text.documents import collector_paused
+from evalcore.formats.section import (
+    SectionReader,
+    check_required_cases,
+    in_evalcore,
+    suite_name,
+    threshold_of,
+)
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.formats.parts.human_questions import (
+from evalcore.formats.script_suite.shapes import ScriptTestSection
+from evalcore.formats.section import (
     only_read,
     own_questions,
     read_question,
     without_section,
 )
-from evalcore.formats.script_suite.shapes import ScriptTestSection
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.annotation import JUDGED_VALUES

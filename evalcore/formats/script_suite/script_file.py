@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.parts.interpolation import variables_for
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
 from evalcore.formats.script_suite.shapes import ScriptShape
+from evalcore.formats.variables import variables_for
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.mcp import check_servers

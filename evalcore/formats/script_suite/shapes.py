@@ -8,8 +8,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Repetitions, Text
-from evalcore.formats.parts.human_questions import QuestionKeys
-from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
+from evalcore.formats.section import STRICT, EvalcoreSection, QuestionKeys
 from evalcore.scripts.program import LevelShape
 from evalcore.scripts.statements import Compiled, ScriptPart
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from evalcore.formats.text.documents import as_json
+from evalcore.formats.documents import as_json
 from evalcore.scripts.program import Layer
 from evalcore.scripts.tools import ToolShape
 

@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
-from evalcore.formats.assertions.faults import examine_assertion, note_empty
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.suite_warnings import CaseWarnings
+from evalcore.formats.documents import Renames
+from evalcore.formats.faults import examine_assertion, note_empty
+from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.text.camel_case import Renames
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workflow_harness.assertions import read_assertion as read_workflow_assertion
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

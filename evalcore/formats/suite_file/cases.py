@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from evalcore.formats.assertions.faults import note_weightless
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.documents import Renames, as_json
+from evalcore.formats.faults import note_weightless
+from evalcore.formats.graders import Graders
+from evalcore.formats.section import UniqueIds
 from evalcore.formats.suite_file.assertions import SuiteAssertions
 from evalcore.formats.suite_file.shapes import SuiteCase
 from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
-from evalcore.formats.text.camel_case import Renames
-from evalcore.formats.text.documents import as_json
+from evalcore.formats.variables import Variables, interpolate
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion

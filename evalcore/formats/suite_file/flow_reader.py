@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.declared.parameters import snake_case
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.documents import as_json, read_document
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
+from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import as_json, read_document
 from evalcore.isolation.mode import ISOLATIONS
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

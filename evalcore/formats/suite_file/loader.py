@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.case_spooling import DataRows, spool_rows
-from evalcore.formats.parts.data_row_rules import RowRules, declared_types
-from evalcore.formats.parts.evalcore_section import SectionReader
-from evalcore.formats.parts.interpolation import interpolate, variables_for
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.raw_test import RawTest
-from evalcore.formats.parts.required_cases import check_required_cases
-from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
-from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.parts.test_sources import NamedFiles, suite_tests
-from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.documents import Document, Renames
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
+from evalcore.formats.rows import RawTest
+from evalcore.formats.section import EvalcoreSection, SectionReader, UniqueIds, check_required_cases
+from evalcore.formats.sources import (
+    DataRows,
+    NamedFiles,
+    RowRules,
+    declared_types,
+    spool_rows,
+    suite_tests,
+)
 from evalcore.formats.suite_file.cases import CaseReader
 from evalcore.formats.suite_file.flow_reader import (
     Flow,
@@ -30,13 +30,13 @@ from evalcore.formats.suite_file.flow_reader import (
     check_prompts,
 )
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
+from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     read_named_texts,
     read_workflow_texts,
 )
-from evalcore.formats.text.camel_case import Renames
-from evalcore.formats.text.documents import Document
+from evalcore.formats.variables import interpolate, variables_for
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.mistakes.locations import Loc

@@ -8,14 +8,14 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Repetitions, Share, Text
-from evalcore.formats.parts.shared_shapes import (
+from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
     LimitsShape,
     Reducers,
     WrittenGate,
 )
-from evalcore.formats.parts.target_shapes import TargetShape
+from evalcore.formats.targets import TargetShape
 
 
 @with_config(STRICT)

@@ -8,10 +8,10 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Text
-from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
-from evalcore.formats.parts.skill_evals import EVALS
+from evalcore.formats.documents import Document
+from evalcore.formats.section import STRICT, EvalcoreSection
+from evalcore.formats.sources import EVALS
 from evalcore.formats.test_file.cases import NO_ANSWER
-from evalcore.formats.text.documents import Document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 

@@ -16,16 +16,16 @@ from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.dialects import AssertionType, assertion_types
 from evalcore.checks.registry import Dialect, find_check
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions.assertion_templates import (
+from evalcore.formats.assertion_files import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
+    ProgramAssertion,
     is_include,
 )
-from evalcore.formats.assertions.faults import examine_assertion, note_empty
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.assertions.program_assertions import ProgramAssertion
-from evalcore.formats.parts.data_row_rules import COMPARED
-from evalcore.formats.parts.suite_warnings import CaseWarnings
+from evalcore.formats.faults import examine_assertion, note_empty
+from evalcore.formats.graders import Graders
+from evalcore.formats.sources import COMPARED
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, path_text, suggest_assertion

@@ -9,15 +9,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.formats.assertions.assertion_templates import AssertionTemplates
-from evalcore.formats.assertions.faults import note_weightless
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.assertions.program_assertions import ProgramAssertion
-from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.parts.unique_ids import UniqueIds
-from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.assertion_files import AssertionTemplates, ProgramAssertion
+from evalcore.formats.faults import note_weightless
+from evalcore.formats.graders import Graders
+from evalcore.formats.section import UniqueIds
+from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.case_variables import CaseVariables
 from evalcore.formats.test_file.input_messages import (
@@ -41,6 +37,9 @@ from evalcore.formats.test_file.turn_reader import (
     read_turns,
     with_answers,
 )
+from evalcore.formats.variables import Variables, interpolate
+from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

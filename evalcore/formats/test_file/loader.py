@@ -7,29 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.assertions.assertion_templates import AssertionTemplates
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.assertions.program_assertions import program_assertions
-from evalcore.formats.parts.case_spooling import DataRows, spool_rows
-from evalcore.formats.parts.data_row_rules import RowRules, declared_types
-from evalcore.formats.parts.defaults_file import defaults_beside
-from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
-from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
-from evalcore.formats.parts.required_cases import check_required_cases
-from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
-from evalcore.formats.parts.skill_evals import EVALS, is_skill_evals
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.parts.test_sources import (
+from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
+from evalcore.formats.documents import Document
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
+from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
+from evalcore.formats.section import (
+    EvalcoreSection,
+    SectionReader,
+    check_required_cases,
+    suite_name,
+    threshold_of,
+)
+from evalcore.formats.sources import (
+    EVALS,
+    DataRows,
     NamedFiles,
+    RowRules,
+    declared_types,
+    defaults_beside,
     digest_of,
     file_tests,
+    is_skill_evals,
+    spool_rows,
     suite_tests,
 )
-from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.agent_skills import skill_tests
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
@@ -44,7 +47,9 @@ from evalcore.formats.test_file.input_messages import (
 from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
 from evalcore.formats.test_file.target_references import TargetReferences
-from evalcore.formats.text.documents import Document
+from evalcore.formats.variables import Variables, interpolate, variables_for
+from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all

@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.criteria import Criteria
 from evalcore.declared.types import Count, IterationCount, Share, Text, Weight, text_or_mapping
-from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, MetricsShape
-from evalcore.formats.parts.target_shapes import TargetShape
-from evalcore.formats.parts.workspace_shapes import TargetHooksShape, WorkspaceValue
+from evalcore.formats.section import OPEN, STRICT, EvalcoreSection, MetricsShape
+from evalcore.formats.targets import TargetShape
+from evalcore.formats.workspaces import TargetHooksShape, WorkspaceValue
 
 
 @with_config(OPEN)

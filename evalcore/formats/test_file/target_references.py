@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.shapes import TargetEntry, TargetReference
+from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text

@@ -9,7 +9,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.saved_eval import BLOCK_ERROR, HANDLE_OUTPUTS, Handle
-from evalcore.formats.parts.shared_shapes import STRICT
+from evalcore.formats.section import STRICT
 from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import Evidence
 

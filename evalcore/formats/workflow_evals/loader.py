@@ -10,17 +10,20 @@ from pydantic import ValidationError
 
 from evalcore.checks.conditions import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions.faults import examine_condition
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
-from evalcore.formats.parts.human_questions import own_questions, without_section
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.required_cases import check_required_cases
-from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.documents import Document, read_document
+from evalcore.formats.faults import examine_condition
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
+from evalcore.formats.section import (
+    SectionReader,
+    UniqueIds,
+    check_required_cases,
+    own_questions,
+    suite_name,
+    without_section,
+)
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import Document, read_document
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.questions import eval_questions
 from evalcore.formats.workflow_evals.shapes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalcore.formats.parts.human_questions import only_read, read_question
+from evalcore.formats.section import only_read, read_question
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion

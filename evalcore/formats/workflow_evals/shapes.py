@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
-from evalcore.formats.parts.human_questions import QuestionKeys
-from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
+from evalcore.formats.section import STRICT, EvalcoreSection, QuestionKeys
 
 _FROZEN = ConfigDict(frozen=True, **STRICT, defer_build=True)
 Name = Annotated[str, Field(min_length=1)]

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.formats.parts.evalcore_section import suite_name
-from evalcore.formats.parts.human_questions import without_section
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.documents import as_json, read_document, yaml_text
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.section import suite_name, without_section
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import as_json, read_document
-from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.mistakes.problems import Problems

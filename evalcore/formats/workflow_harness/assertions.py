@@ -14,10 +14,10 @@ from pydantic import Field, ValidationError, with_config
 from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
-from evalcore.formats.assertions.custom_assertions import find_plugin
-from evalcore.formats.assertions.faults import examine_assertion, note_empty
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.suite_warnings import CaseWarnings
+from evalcore.formats.assertion_files import find_plugin
+from evalcore.formats.faults import examine_assertion, note_empty
+from evalcore.formats.graders import Graders
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import CUSTOM_TYPE, adapter

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from evalcore.errors import LoadError
+from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
-from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.custom_providers import provider_entry
 from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.mistakes.locations import Loc

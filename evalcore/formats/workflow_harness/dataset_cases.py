@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.datasets.reference import names_dataset
-from evalcore.formats.parts.data_row_rules import forbidden_parts
-from evalcore.formats.parts.dataset_tests import dataset_tests
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.raw_test import NO_TEST
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.rows import NO_TEST
+from evalcore.formats.sources import dataset_tests, forbidden_parts
 from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import DatasetSource
 

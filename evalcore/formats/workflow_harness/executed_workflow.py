@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import EvalError, LoadError
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.documents import as_json, read_document
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
 from evalcore.formats.workflow_harness.offered_tools import Warned, tools_of, unused_keys

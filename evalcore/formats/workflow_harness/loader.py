@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalcore.errors import UsageError
-from evalcore.formats.assertions.faults import note_weightless
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.case_spooling import append_case
-from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.required_cases import check_required_cases
-from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixture
-from evalcore.formats.parts.suite_warnings import CaseWarnings
-from evalcore.formats.parts.unique_ids import UniqueIds
-from evalcore.formats.parts.unjudged_cases import UnjudgedCases
+from evalcore.formats.documents import Document, as_json
+from evalcore.formats.faults import note_weightless
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
+from evalcore.formats.section import (
+    EvalcoreSection,
+    MeasuredFixture,
+    SectionReader,
+    UniqueIds,
+    check_required_cases,
+    suite_name,
+    threshold_of,
+)
+from evalcore.formats.sources import append_case
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import Document, as_json
+from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.formats.workflow_harness.dataset_cases import with_dataset_cases

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import LoadError
-from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.interpolation import interpolate, variables_for
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.graders import Graders
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.targets import Targets
+from evalcore.formats.variables import interpolate, variables_for
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

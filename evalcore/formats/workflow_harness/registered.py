@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalcore.formats.documents import as_json, parse_document
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.text.documents import as_json, parse_document
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe

@@ -8,7 +8,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Share, Text
-from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Fixture
+from evalcore.formats.section import OPEN, STRICT, EvalcoreSection, Fixture
 from evalcore.workflow.definition import Graph, Soul
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from evalcore.checks.saved_eval import EvalAssertion
 from evalcore.errors import LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of

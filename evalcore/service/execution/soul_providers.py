@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.workflow_harness.executed_workflow import named_providers
 from evalcore.formats.workflow_harness.providers import find_providers
 from evalcore.mistakes.problems import Problems

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from evalcore.formats.text.documents import too_large_number
+from evalcore.formats.documents import too_large_number
 from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
 from evalcore.service.database.outages import DatabaseOutageError

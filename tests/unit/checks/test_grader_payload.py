@@ -7,7 +7,7 @@ import pytest
 
 from evalcore.checks.base import CheckContext, Subject
 from evalcore.checks.program import payload_of
-from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import Evidence, Metrics

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.suite import Case, Suite
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evalcore.formats.documents import parse_document
 from evalcore.formats.registry import recognise
-from evalcore.formats.text.documents import parse_document
 from evalcore.model.suite import Case, Format
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 

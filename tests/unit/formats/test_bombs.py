@@ -20,7 +20,7 @@ READ = f"""
 import resource, sys
 from pathlib import Path
 from evalcore.errors import LoadError
-from evalcore.formats.text.documents import read_document
+from evalcore.formats.documents import read_document
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY_MIB * MIB}, {MEMORY_MIB * MIB}))
 path = Path(sys.argv[1])
 path.write_text(sys.argv[2] + sys.argv[3] * (20_000_000 // len(sys.argv[3])) + sys.argv[4])

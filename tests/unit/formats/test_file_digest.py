@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.formats.parts import file_digest as digests
-from evalcore.formats.parts.file_digest import file_digest
+from evalcore.formats import sources as digests
+from evalcore.formats.sources import file_digest
 
 
 @pytest.fixture(params=["at once", "by a thread", "without a thread"])

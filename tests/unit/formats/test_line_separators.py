@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.formats.text.documents import parse_document
+from evalcore.formats.documents import parse_document
 from tests.unit.formats.loading import places_of, problems_of
 
 SEPARATORS = ["\x85", "\u2028", "\u2029"]

@@ -10,8 +10,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.formats.text.documents import CoreLoader, RefusedError
-from evalcore.formats.text.plain_yaml import MAX_DEPTH, NotPlainError, read_plain_yaml
+from evalcore.formats.documents import (
+    MAX_DEPTH,
+    CoreLoader,
+    NotPlainError,
+    RefusedError,
+    read_plain_yaml,
+)
 
 SCALARS = (
     *("a", "yes", "12:30", "2024-01-01", "true", "False", "tRUE", "~", "null", "nULL", "''"),

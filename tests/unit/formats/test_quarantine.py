@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from evalcore.cli.main import cli
 from evalcore.errors import EvalError, LoadError
-from evalcore.formats.parts.quarantine_edits import add_entry, remove_entry
-from evalcore.formats.parts.quarantine_file import read_quarantine
+from evalcore.formats.quarantine import add_entry, read_quarantine, remove_entry
 from evalcore.history.sync import sync
 from evalcore.history.trend import returning_cases
 from evalcore.model.quarantine import QuarantineEntry

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import LoadError, UsageError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.documents import parse_document
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite, recognise
-from evalcore.formats.text.documents import parse_document
 from evalcore.model.suite import Format
 from tests.unit.formats.loading import load_text, problems_of, usage_error_of
 

@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats import documents
+from evalcore.formats.documents import read_document
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.formats.text import documents
-from evalcore.formats.text.documents import read_document
 from evalcore.model.suite import Case, Suite
 from tests.unit.formats.loading import SUITE, cases_of, load_text, places_of, problems_of, write
 

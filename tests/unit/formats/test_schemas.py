@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from evalcore.formats.documents import read_document
 from evalcore.formats.json_schema import SCHEMAS, json_schema
-from evalcore.formats.text.documents import read_document
 from tests.support.mistake_pages import Mistake, read_mistakes
 from tests.support.suite_mutations import TEST_FILE, WORKFLOW
 

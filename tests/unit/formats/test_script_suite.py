@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.json_schema import json_schema
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.suite import ErrorPolicy, Format, Suite
 from tests.unit.formats.loading import problems_of, write

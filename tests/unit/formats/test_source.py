@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.text.documents import Document, as_json, parse_document
-from evalcore.formats.text.plain_yaml import MAX_DEPTH
+from evalcore.formats.documents import MAX_DEPTH, Document, as_json, parse_document
 
 
 def parse(text: str | bytes, *, is_json: bool = False) -> Document:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.text.documents import parse_document
+from evalcore.formats.documents import parse_document
 
 FACE = "\U0001f600"
 PAIR = r"\ud83d\ude00"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.section import UniqueIds
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.workflow_evals.written_file import read_saved_evals
 from evalcore.pipeline.finish import evaluate

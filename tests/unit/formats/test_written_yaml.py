@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.formats.text.documents import parse_document
-from evalcore.formats.text.written_yaml import yaml_text
+from evalcore.formats.documents import parse_document, yaml_text
 
 
 @pytest.mark.parametrize(

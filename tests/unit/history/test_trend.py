@@ -143,7 +143,7 @@ def test_flips_count_where_the_work_is_the_same(tmp_path: Path) -> None:
         "targets: [{name: t, provider: command, command: [python3, flip.py]}]\n"
         "tests:\n  - {id: c, input: x, assertions: [{type: contains, value: good}]}\n"
     )
-    from evalcore.formats.parts.load_options import LoadOptions
+    from evalcore.formats.options import LoadOptions
     from evalcore.pipeline.finish import evaluate
     from evalcore.pipeline.plan import load
     from evalcore.pipeline.session import ExecuteOptions

@@ -18,7 +18,7 @@ import pytest
 from evalcore import define_suite
 from evalcore.errors import StoreError
 from evalcore.execution.row import FinishedItem, ItemEnd
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.run import State
 from evalcore.pipeline import execute
 from evalcore.pipeline.execute import execute_run

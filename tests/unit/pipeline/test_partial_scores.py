@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.suite import FILE_RULES
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 import evalcore
 from evalcore import SuiteError, define_suite, gates, variant
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 
 CASE = {"id": "c1", "input": "x", "assertions": [{"type": "behavior.no_errors"}]}
 SOUND: dict[str, Any] = {"name": "n", "cases": [CASE], "variants": [variant("a"), variant("b")]}

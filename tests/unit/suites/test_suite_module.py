@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.options import LoadOptions
 from evalcore.model.suite import Suite
 from evalcore.suites.suite_module import load_module_suites
 from evalcore.trust.imports import ImportPolicy

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 from evalcore.errors import EvalError
-from evalcore.formats.text.documents import parse_document
+from evalcore.formats.documents import parse_document
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Reply, Request

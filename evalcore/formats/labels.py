@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.raw_test import NO_TEST
-from evalcore.formats.parts.test_sources import file_tests
+from evalcore.formats.rows import NO_TEST
+from evalcore.formats.sources import file_tests
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe

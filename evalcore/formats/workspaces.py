@@ -1,29 +1,237 @@
-"""`workspace:` of a suite and of its tests → what a case's target works in (test-files.md)."""
+"""The foreign text of workspaces (docs/reference/workspaces.md)."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, cast
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final, Literal, Required, cast
 
+from pydantic import Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.declared.types import Text, text_or_mapping
 from evalcore.errors import EvalError
-from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.parts.workspace_repositories import conflict, read_repository, refusal
-from evalcore.formats.parts.workspace_shapes import HookShape, RepositoryShape, WorkspaceShape
-from evalcore.formats.text.documents import read_document
+from evalcore.formats.documents import read_document
+from evalcore.formats.section import STRICT
+from evalcore.formats.variables import Variables, interpolate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
 from evalcore.model.workspace import AFTER_S, BEFORE_S, EACH
-from evalcore.trust.files import (
-    place_inside,
-    repository_root,
-    resolve_folder,
-    resolve_inside,
-)
+from evalcore.trust.files import place_inside, repository_root, resolve_folder, resolve_inside
+
+
+def _text_or_list(value: object) -> str:
+    return "<list>" if isinstance(value, list | tuple) else "<text>"
+
+
+Command = Annotated[
+    Annotated[Text, Tag("<text>")]
+    | Annotated[Annotated[list[Text], Field(min_length=1)], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+
+
+@with_config(STRICT)
+class HookShape(TypedDict, total=False):
+    """A program that is told of the workspace on its standard input.
+
+    `reset` takes the workspace back to what `before_all` left, before the program starts.
+    """
+
+    command: Command
+    reset: Literal["none", "fast", "strict"]
+    timeout_ms: Annotated[float, Field(gt=0)]
+    cwd: Text
+
+
+@with_config(STRICT)
+class TargetHookShape(TypedDict, total=False):
+    """A program that prepares the workspace for one target, or cleans up after it."""
+
+    command: Required[Command]
+    timeout_ms: Annotated[float, Field(gt=0)]
+    cwd: Text
+
+
+@with_config(STRICT)
+class TargetHooksShape(TypedDict, total=False):
+    """What runs inside the workspace's own hooks when a target works there."""
+
+    before_all: TargetHookShape
+    before_each: TargetHookShape
+    after_each: TargetHookShape
+    after_all: TargetHookShape
+
+
+@with_config(STRICT)
+class ReuseShape(TypedDict, total=False):
+    """What AgentV does with a workspace of an earlier run; here each run makes its own."""
+
+    reset: Literal["none", "fast", "strict"]
+
+
+@with_config(STRICT)
+class HooksShape(TypedDict, total=False):
+    """What runs before and after; null takes back what the suite says, `enabled: false` all."""
+
+    enabled: bool
+    on_reuse: ReuseShape | None
+    before_all: HookShape | None
+    before_each: HookShape | None
+    after_each: HookShape | None
+    after_all: HookShape | None
+
+
+@with_config(STRICT)
+class RepositorySource(TypedDict, total=False):
+    """Where a repository comes from: `url` of a server, or `path` of a folder."""
+
+    type: Literal["git", "local"]
+    url: Text
+    path: Text
+
+
+@with_config(STRICT)
+class RepositoryCheckout(TypedDict, total=False):
+    """Which commit: `ref` is a commit, a tag or a branch; `ancestor` counts back from it.
+
+    `resolve` says in AgentV where `ref` is looked up; here the source is always asked.
+    """
+
+    ref: Text
+    base_commit: Text
+    ancestor: Annotated[int, Field(ge=0)]
+    resolve: Literal["remote", "local"]
+
+
+@with_config(STRICT)
+class RepositoryClone(TypedDict, total=False):
+    """How much is fetched: the last `depth` commits; `sparse` are the folders that are written.
+
+    `filter` is git's; what it leaves out is fetched here.
+    """
+
+    depth: Annotated[int, Field(ge=1)]
+    filter: Text
+    sparse: Annotated[list[Text], Field(min_length=1)]
+
+
+@with_config(STRICT)
+class RepositoryShape(TypedDict, total=False):
+    """A git repository in the workspace; `repo` is an address, or `owner/name` on GitHub."""
+
+    path: Required[Text]
+    repo: Text
+    commit: Text
+    base_commit: Text
+    ancestor: Annotated[int, Field(ge=0)]
+    sparse: Annotated[list[Text], Field(min_length=1)]
+    clone: RepositoryClone
+    source: Annotated[
+        Annotated[Text, Tag("<text>")] | Annotated[RepositorySource, Tag("<mapping>")],
+        Discriminator(text_or_mapping),
+    ]
+    checkout: Annotated[
+        Annotated[Text, Tag("<text>")] | Annotated[RepositoryCheckout, Tag("<mapping>")],
+        Discriminator(text_or_mapping),
+    ]
+
+
+@with_config(STRICT)
+class WorkspaceShape(TypedDict, total=False):
+    """The folder that targets work in."""
+
+    template: Text | None
+    mode: Literal["pooled", "temp", "static"]
+    isolation: Literal["shared", "per_test", "per-test"]
+    path: Text | None
+    repos: list[RepositoryShape] | None
+    hooks: HooksShape | None
+
+
+WorkspaceValue = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[WorkspaceShape, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+_ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
+_GITHUB: Final = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def read_repository(raw: RepositoryShape, folder: Path) -> dict[str, Any]:
+    """Return a repository as the plan stores it; `folder` is where local paths begin."""
+    source, is_local = _source(raw)
+    if is_local and source and not source.startswith("file://"):
+        source = os.path.normpath(folder / source)
+    checkout = raw.get("checkout") or {}
+    if isinstance(checkout, str):
+        checkout = {"ref": checkout}
+    clone = raw.get("clone", {})
+    commits = (raw.get("commit"), raw.get("base_commit"), checkout.get("base_commit"))
+    repository = {
+        "path": raw["path"],
+        "source": source,
+        "is_local": is_local,
+        "checkout": next(filter(None, commits), checkout.get("ref")),
+        "ancestor": raw.get("ancestor", checkout.get("ancestor", 0)),
+    }
+    sparse = raw.get("sparse", clone.get("sparse"))
+    return {
+        **repository,
+        **({"depth": clone["depth"]} if "depth" in clone else {}),
+        **({"sparse": list(sparse)} if sparse else {}),
+    }
+
+
+def _source(raw: RepositoryShape) -> tuple[str, bool]:
+    """Return the address or path of a repository (empty: none), and whether it is a path."""
+    if "repo" in raw:
+        name = raw["repo"].strip()
+        if _GITHUB.fullmatch(name) and not name.startswith("."):
+            return f"https://github.com/{name}.git", False
+        return name, not _ELSEWHERE.match(name) or name.startswith("file://")
+    source = raw.get("source", "")
+    if isinstance(source, str):
+        return source, not _ELSEWHERE.match(source) or source.startswith("file://")
+    is_local = "path" in source or source.get("type") == "local"
+    return source.get("path") or source.get("url") or "", is_local
+
+
+def conflict(raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the key of a repository that says again what another says, and a message."""
+    if "repo" in raw and "source" in raw:
+        return "repo", "is given beside 'source'; keep one"
+    keys = [key for key in ("commit", "base_commit", "checkout") if key in raw]
+    if len(keys) > 1 and len({str(raw[key]) for key in keys}) > 1:
+        return keys[1], f"is given beside '{keys[0]}'; keep one"
+    return None
+
+
+def refusal(repository: Mapping[str, Any], before: list[str]) -> tuple[str, str] | None:
+    """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
+    written, source, checkout = repository["path"], repository["source"], repository["checkout"]
+    path = PurePosixPath(os.path.normpath(written))
+    if path.is_absolute() or ".." in path.parts:
+        return "path", f"'{written}' leads out of the workspace; name a folder in it"
+    if str(path) in {os.path.normpath(name) for name in before}:
+        return "path", f"'{written}' is another repository's"
+    if not source:
+        message = "names no repository: give it `repo`, or `source` with `url` or `path`"
+        return "source", message
+    if source.startswith("-") or source.lower().startswith("ext::"):
+        return "source", f"'{source}' is no address of a repository"
+    if (checkout or "").startswith("-"):
+        return "checkout", f"'{checkout}' is no commit, tag or branch"
+    if any(name.startswith("-") for name in repository.get("sparse", ())):
+        return "sparse", "a folder's name cannot begin with '-'"
+    return None
+
 
 Workspace = dict[str, Any]
 

@@ -1,27 +1,21 @@
-"""The targets of a test file: inline, or in the nearest `targets.yaml` upward."""
+"""The targets of a suite: inline, or in the nearest `targets.yaml` upward."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
-from evalcore.errors import UsageError
-from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
-from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.parts.prompt_names import unread_prompts
-from evalcore.formats.parts.target_options import (
-    check_addresses,
-    check_fixtures,
-    check_schemas,
-    has_sound_common,
-    note_templates,
-)
-from evalcore.formats.parts.target_shapes import TargetShape
-from evalcore.formats.parts.unique_ids import UniqueIds
-from evalcore.formats.text.documents import as_json, read_document
+from pydantic import Discriminator, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.declared.types import Count, Text
+from evalcore.errors import EvalError, UsageError
+from evalcore.formats.documents import as_json, read_document
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.section import OPEN, STRICT, UniqueIds
+from evalcore.formats.variables import Variables, interpolate, unread_prompts
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
@@ -34,14 +28,210 @@ from evalcore.targets.registry import (
     merged_options,
     options_model,
 )
-from evalcore.targets.templates import template_faults
+from evalcore.targets.templates import TemplateFault, template_faults
 from evalcore.targets.wrappers import OPTION
 from evalcore.trust.secrets import (
     is_secret_path,
+    known_addresses,
     literals_of_target,
     secret_options,
     without_literals,
 )
+
+# Providers with the interface of OpenAI: the address, as it is called for one that is written.
+_ADDRESSES: Final = {
+    "azure": "{endpoint}/openai/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "openai": "{endpoint}",
+    "openrouter": "https://openrouter.ai/api/v1",
+}
+_MODELS: Final = frozenset({*_ADDRESSES, "anthropic"})
+_NAMES: Final = {
+    "api_version": "version",
+    "deployment": "model",
+    "endpoint": "base_url",
+    "max_output_tokens": "max_tokens",
+    "resource": "base_url",
+}
+_NO_EFFECT: Final = (
+    "api_format",
+    "log_dir",
+    "log_directory",
+    "log_format",
+    "log_output_format",
+    "max_retries",
+    "retry_backoff_factor",
+    "retry_initial_delay_ms",
+    "retry_max_delay_ms",
+    "retry_status_codes",
+    "stream_log",
+    "thinking_budget",
+    "version",
+)
+_AGENTS: Final = frozenset(
+    {
+        *("claude", "claude-cli", "claude-code", "claude-sdk", "codex", "codex-cli"),
+        *("copilot", "copilot-cli", "copilot-log", "copilot-sdk", "pi", "pi-agent-sdk"),
+        *("pi-cli", "pi-coding-agent", "vscode", "vscode-insiders"),
+    }
+)
+
+
+class TranslatedTarget(NamedTuple):
+    """An entry in our words, and the keys in it that have no effect here."""
+
+    raw: Mapping[str, Any]
+    without_effect: tuple[str, ...] = ()
+
+
+def translated(raw: Mapping[str, Any]) -> TranslatedTarget:
+    """Return an entry of `targets:` with AgentV's names replaced by ours.
+
+    `azure`, `gemini` and `openrouter` are `openai` at their address. An entry that has none of
+    AgentV's names is returned as it is.
+    """
+    if "judge_target" in raw and "grader_target" not in raw:
+        raw = _renamed(raw, {"judge_target": "grader_target"})
+    provider = raw.get("provider")
+    if provider not in _MODELS and "use_target" not in raw:
+        return TranslatedTarget(raw)
+    without_effect = tuple(key for key in raw if _NAMES.get(key, key) in _NO_EFFECT)
+    entry = {key: value for key, value in raw.items() if key not in without_effect}
+    entry = _renamed(entry, {old: new for old, new in _NAMES.items() if new not in entry})
+    address = _ADDRESSES.get(str(provider))
+    if address is None:
+        return TranslatedTarget(entry, without_effect)
+    entry["provider"] = "openai"
+    endpoint = entry.get("base_url")
+    if "{endpoint}" not in address:
+        entry.setdefault("base_url", address)
+    elif isinstance(endpoint, str) and "/openai/" not in endpoint:
+        entry["base_url"] = address.replace("{endpoint}", endpoint.rstrip("/"))
+    return TranslatedTarget(entry, without_effect)
+
+
+def own_name(key: str | int) -> str | int:
+    """Return what an option of AgentV's is called here."""
+    return _NAMES.get(key, key) if isinstance(key, str) else key
+
+
+def agent_hint(provider: str) -> str:
+    """Return what to write in place of a coding agent of AgentV's; "" for any other provider."""
+    if provider not in _AGENTS:
+        return ""
+    return (
+        f"AgentV's agent '{provider}' is not built in; run its command line: "
+        "`provider: cli` with `command: … {PROMPT_FILE} …`"
+    )
+
+
+def _renamed(entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in entry.items()}
+
+
+@with_config(OPEN)
+class ProviderTarget(TypedDict, total=False):
+    """A named target: the provider says its kind, the rest are that kind's options."""
+
+    name: Required[Text]
+    provider: Required[Text]
+
+
+@with_config(OPEN)
+class DerivedTarget(TypedDict, total=False):
+    """A named target with the kind and the options of another, its own laid over them."""
+
+    name: Required[Text]
+    use_target: Required[Text]
+
+
+def _kind_of_target(value: object) -> str:
+    uses = isinstance(value, dict) and "use_target" in value
+    return "<use_target>" if uses else "<provider>"
+
+
+TargetShape = Annotated[
+    Annotated[ProviderTarget, Tag("<provider>")] | Annotated[DerivedTarget, Tag("<use_target>")],
+    Discriminator(_kind_of_target),
+]
+
+
+@with_config(STRICT)
+class TargetCommon(TypedDict, total=False):
+    """Options of a target of any kind (`COMMON_OPTIONS`)."""
+
+    grader_target: Text
+    fallback_targets: list[Text]
+    reasoning: Literal["strip", "keep"]
+    workers: Count
+
+
+def has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:
+    """Whether the options that any target may have are well shaped; note what is not."""
+    common = {key: options[key] for key in COMMON_OPTIONS if key in options}
+    label = f"target '{name}'"
+    if not isinstance(options.get("api_key", ""), str | None):
+        # What stands there may be a key all the same: it is not shown.
+        problems.add((*loc, "api_key"), "expected text, such as ${{ NAME }}", label=label)
+        return False
+    return problems.check_shape(common, TargetCommon, loc, label=label)
+
+
+def check_addresses(
+    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
+) -> None:
+    """Note addresses that are invalid with the values of their variables, if those are set."""
+    for option in known_addresses(options, variables):
+        from evalcore.targets.options import check_address
+
+        try:
+            check_address(option.text)
+        except ValueError as error:
+            message = f"with its variables replaced, {error}"
+            problems.add((*loc, *option.path), message, label=label)
+
+
+def note_templates(
+    faults: Iterable[TemplateFault], loc: Loc, problems: Problems, label: str, *, strict: bool
+) -> list[str]:
+    """Note unknown placeholders; return a warning for texts that do not hold the question.
+
+    `strict` makes it a mistake.
+    """
+    warnings = []
+    for fault in faults:
+        if fault.is_warning and not strict:
+            warnings.append(fault.message)
+        else:
+            problems.add((*loc, *fault.path), fault.message, label=label)
+    return warnings
+
+
+def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, label: str) -> None:
+    """Note what makes a schema none, of a model's answer or of its tools' arguments."""
+    written = [(("response_schema",), options.get("response_schema"))]
+    for index, tool in enumerate(options.get("tools") or ()):
+        own = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+        prefix = ("tools", index, *(("function",) if "function" in tool else ()))
+        written.append(((*prefix, "parameters"), own.get("parameters")))
+    for path, schema in written:
+        if isinstance(schema, Mapping):
+            from evalcore.checks.json import schema_faults
+
+            for fault in schema_faults(dict(schema)):
+                if not fault.is_warning:
+                    problems.add((*loc, *path, *fault.path), fault.message, label=label)
+
+
+def check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:
+    """Note that there is no file of answers."""
+    from evalcore.targets.simple import fixtures_path
+
+    try:
+        fixtures_path(folder, name)
+    except EvalError as error:
+        problems.add(loc, str(error), label=label)
+
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _OWN_KEYS = {"name", "provider", "use_target"}

@@ -1,4 +1,4 @@
-"""What assertions name outside themselves: judges among the targets, prompts in files."""
+"""Which version of an npm package a suite has beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -14,12 +14,10 @@ from pydantic import ValidationError
 
 from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError
-from evalcore.formats.assertions.npm_packages import installed_version
-from evalcore.formats.parts.prompt_names import names_file
-from evalcore.formats.parts.reference_fields import ReferenceFields
-from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.text.documents import parse_json
-from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.formats.documents import json_reason, parse_json
+from evalcore.formats.targets import Targets
+from evalcore.formats.variables import names_file
+from evalcore.formats.warnings import ReferenceFields
 from evalcore.judging.prompts import VARIABLES, variables_of
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -30,7 +28,34 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.identity import EMBEDDING_TARGETS
 from evalcore.model.suite import FILE_RULES
 from evalcore.model.target import Target
-from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.settings import ancestors_within, repository_root
+from evalcore.trust.files import resolve_inside
+
+
+def installed_version(folder: Path, packages: tuple[str, ...]) -> str | None:
+    """Return the version of the nearest of the packages from `folder` up to its repository's root.
+
+    It is installed in a `node_modules` there, or is a package of the repository itself
+    (`packages/NAME`). None if there is none.
+    """
+    for ancestor in ancestors_within(folder, repository_root(folder)):
+        for package in packages:
+            own = ancestor / "packages" / package.rpartition("/")[2]
+            for home in (ancestor / "node_modules" / package, own):
+                version = _version(home / "package.json", package)
+                if version is not None:
+                    return version
+    return None
+
+
+def _version(manifest: Path, package: str) -> str | None:
+    with suppress(OSError, ValueError, RecursionError):
+        value = json.loads(manifest.read_bytes())
+        is_package = isinstance(value, dict) and value.get("name", package) == package
+        version = value.get("version") if is_package else None
+        return version if isinstance(version, str) else None
+    return None
+
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
 _LARGEST_PROMPT: Final = 1 << 20

@@ -1,20 +1,80 @@
-"""Cases whose assertions need a judge where the suite has none."""
+"""Warnings about cases: repeated ones are one line, and cases that no judge can grade."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from evalcore.errors import LoadError, Problem
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import JUDGED, judge_name, judges_named
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.targets.registry import MODEL_KINDS
 
-_MAX_NAMES: Final = 3
+_MAX_NAMES = 3
+_MOST_LISTED = 200
+
+
+@dataclass(slots=True)
+class _Group:
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+    texts: dict[str, None] = field(default_factory=dict)
+
+
+class CaseWarnings:
+    """Collects warnings about cases; in strict mode each is a mistake instead."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._groups: dict[str, _Group] = {}
+
+    def add(self, text: str, loc: Loc, problems: Problems, *, name: str, several: str) -> None:
+        """Keep a warning about what stands at `loc` and is called `name`.
+
+        `several` replaces more than three texts that share it: `{count}` is their number, `{names}`
+        the first of their names, `{all_names}` up to 200.
+        """
+        if self._strict:
+            problems.add(loc, text.removeprefix(f"{name}: "))
+            return
+        group = self._groups.setdefault(several, _Group())
+        group.count += 1
+        if len(group.names) < _MOST_LISTED:
+            group.names.append(name)
+        if len(group.texts) < _MAX_NAMES:
+            group.texts[text] = None
+
+    def add_replaced(self, name: str, loc: Loc, problems: Problems) -> None:
+        """Keep a warning for each thing that was replaced in the row that is being read."""
+        for note in problems.replaced:
+            several = f"{{count}} tests ({{names}}): {note}"
+            self.add(f"{name}: {note}", loc, problems, name=name, several=several)
+
+    @property
+    def texts(self) -> list[str]:
+        """The warnings, in the order of the first of each."""
+        texts: list[str] = []
+        for several, group in self._groups.items():
+            few = group.count <= _MAX_NAMES
+            texts += group.texts if few else [_line(several, group)]
+        return texts
+
+
+def _line(several: str, group: _Group) -> str:
+    most = _MOST_LISTED if "{all_names}" in several else _MAX_NAMES
+    more = ["…"] if group.count > most else []
+    names = ", ".join([*group.names[:most], *more])
+    several = several.replace("{all_names}", "{names}")
+    return several.replace("{count}", str(group.count)).replace("{names}", names)
+
+
+_MAX_JUDGE_NAMES: Final = 3
 _WARNING: Final = (
     "{cases} a judge and the suite has none, so the run ends them as blocked: add a target called "
     "'judge' to `targets` or targets.yaml, name one (`grader_target`; elsewhere "
@@ -49,7 +109,7 @@ class UnjudgedCases:
             return
         self._counts[case.target] += 1
         names = self._names.setdefault(case.target, [])
-        if len(names) < _MAX_NAMES:
+        if len(names) < _MAX_JUDGE_NAMES:
             names.append(case.id)
 
     def __bool__(self) -> bool:
@@ -91,7 +151,7 @@ class UnjudgedCases:
         """Return the cases of these targets as the subject of a sentence, with its verb."""
         targets = list(targets)
         count = sum(self._counts[name] for name in targets)
-        ids = [case for name in targets for case in self._names[name]][:_MAX_NAMES]
+        ids = [case for name in targets for case in self._names[name]][:_MAX_JUDGE_NAMES]
         names = ", ".join(f"'{case}'" for case in ids) + (", …" if count > len(ids) else "")
         return f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
 
@@ -141,3 +201,56 @@ def _without_judge(target: str | None, definition: SuiteDefinition) -> Iterator[
         answering = definition.targets.get(name or "")
         if judge_name(None, answering, definition) is None:
             yield answering
+
+
+class ReferenceFields:
+    """The fields that a suite's assertions compare; costs nothing where none does."""
+
+    def __init__(self) -> None:
+        self._missing: set[str] = set()
+        self._present: set[str] = set()
+        self._required: set[str] = set()
+
+    def compare(self, fields: Mapping[str, bool]) -> None:
+        """Note the fields of an assertion, and which of them are required."""
+        self._missing.update(path for path in fields if path not in self._present)
+        self._required.update(path for path, required in fields.items() if required)
+
+    def warnings(self, file: str, *, strict: bool) -> list[str]:
+        """Return a warning of the optional fields that no case has; in strict mode raise it.
+
+        What no case has is known once `absent` has looked.
+        """
+        skipped = sorted(self._missing - self._required)
+        if not skipped:
+            return []
+        have = "has it" if len(skipped) == 1 else "has them"
+        names = ", ".join(map(repr, skipped))
+        text = f"'field-accuracy' skips {names}: no test's 'expected_output' {have}"
+        if strict:
+            raise LoadError((Problem(file, None, "", text),))
+        return [text]
+
+    def note(self, case: Case) -> None:
+        """Note the fields that the case's expected output has."""
+        if not self._missing:
+            return
+        from evalcore.checks.fields import expected_object
+        from evalcore.checks.json import ABSENT, value_at
+
+        expected = expected_object(case.expected_output)
+        present = {path for path in self._missing if value_at(expected, path) is not ABSENT}
+        self._present |= present
+        self._missing -= present
+
+    def absent(self, cases: Iterable[Case]) -> tuple[str, ...]:
+        """Return the fields that no case has, sorted; `cases` are those that were kept.
+
+        They are looked through once more, because an assertion may stand after the case that has
+        its field.
+        """
+        for case in cases if self._missing else ():
+            self.note(case)
+            if not self._missing:
+                break
+        return tuple(sorted(self._missing))

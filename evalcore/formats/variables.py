@@ -1,23 +1,19 @@
-"""`${{ NAME }}` in an author's strings: environment variables, by name on a list.
-
-evalcore.trust.secrets says which names those are. In an option that is secret the reference
-stays: its value is read when the target is built, and never stored (docs/decisions/0016). The same
-holds for the command and the `config` of a program that grades.
-"""
+"""`${{ NAME }}` in an author's strings: environment variables, by name on a list."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.text.documents import read_bytes
+from evalcore.formats.documents import read_bytes
+from evalcore.formats.options import LoadOptions
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
+from evalcore.targets.registry import MODEL_KINDS
 from evalcore.trust.secrets import (
     MARK,
     PROVIDER_KEYS,
@@ -174,3 +170,30 @@ def _value(
         message += f" ${{{{ {name}:-… }}}}"
         problems.add(loc, "; ".join([message, *variables.ignored]))
     return value
+
+
+_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
+_SENT_TEXTS: Final = ("system_prompt", "prompt_template")
+_LONGEST: Final = 500
+
+
+def names_file(written: str) -> bool:
+    """Whether a text names a file: `file://…`, or one line that ends or begins as a path does."""
+    if written.startswith("file://"):
+        return True
+    if "\n" in written or "{{" in written or len(written) > _LONGEST:
+        return False
+    if written.startswith(("./", "../", "/")):
+        return True
+    return " " not in written and written.lower().endswith(_SUFFIXES)
+
+
+def unread_prompts(kind: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each prompt of a model that reads as the name of a file."""
+    for name in _SENT_TEXTS if kind in MODEL_KINDS else ():
+        written = options.get(name)
+        if isinstance(written, str) and names_file(written):
+            yield (
+                f"`{name}` is sent as it stands, no file is read: '{written}'. Write the prompt "
+                "itself, of several lines after `|`"
+            )

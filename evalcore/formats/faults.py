@@ -12,7 +12,7 @@ from evalcore.checks.base import Check, Fault
 from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
-from evalcore.formats.parts.suite_warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import path_text
@@ -20,6 +20,7 @@ from evalcore.model.assertion import Assertion
 
 if TYPE_CHECKING:
     from evalcore.checks.conditions import Condition
+
 
 # Where the bounds of a check may stand, the first that is written counts.
 

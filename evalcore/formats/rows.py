@@ -1,23 +1,350 @@
-"""Tests from a table's rows: CSV, Parquet, or JSON with named columns; one test a row."""
+"""Rows of data as tests: CSV, Parquet, JSON lines, JSON with named columns; one test a row."""
 
 from __future__ import annotations
 
+import csv
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, NamedTuple, TextIO
 
 from evalcore.checks.dialects import assertion_words, column_types
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.json_rows import JsonRows
-from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.documents import TOO_LARGE, parse_row, too_large_at
-from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.formats.documents import (
+    TOO_LARGE,
+    decode,
+    json_reason,
+    parse_row,
+    raise_problem,
+    read_document,
+    refuse_utf16,
+    too_large_at,
+)
 from evalcore.mistakes.foreign_text import value_text
-from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.locations import Loc, Locate
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, suggest
+from evalcore.mistakes.wording import counted, describe, suggest
+
+MAX_CELL_CHARACTERS = 16 * 1024 * 1024
+_DELIMITERS = ",;\t|"
+# What Excel reads and writes before the header to name the separator.
+_NAMED_DELIMITER = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
+
+
+class CsvRows:
+    """The rows of a file; `line` is that of the row that is being read."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.line = self.header_line = 1
+        self.header: tuple[str, ...] = ()
+        self._path = path
+        self._name = name
+        self._nameless: set[int] = set()
+
+    def read(self, problems: Problems) -> Iterator[dict[str, str | None]]:
+        """Yield each row's cells by column, an empty one as None; note rows that do not fit.
+
+        The header is read first and `header` set. Raises `LoadError` where reading cannot go on.
+        """
+        csv.field_size_limit(MAX_CELL_CHARACTERS)
+        try:
+            with self._path.open(newline="", encoding="utf-8-sig") as file:
+                delimiter, before = self._preface()
+                reader = csv.reader(_lines(file), delimiter=delimiter, strict=True)
+                self.line = self.header_line = before + 1
+                self._read_header(islice(reader, before, None), problems)
+                names = self.header
+                while True:
+                    self.line = reader.line_num + 1
+                    cells = next(reader, None)
+                    if cells is None:
+                        return
+                    # Programs write rows that were emptied, and blank ones below the last.
+                    if not any(cells):
+                        continue
+                    if len(cells) == len(names) and "" not in names:
+                        yield {name: cell or None for name, cell in zip(names, cells, strict=True)}
+                    else:
+                        row = self._uneven(cells, problems)
+                        if row is not None:
+                            yield row
+        except csv.Error as error:
+            raise_problem(self._name, self.line, _csv_reason(error))
+        except UnicodeDecodeError:
+            self._raise_undecodable()
+            raise
+
+    def _preface(self) -> tuple[str, int]:
+        """Return what separates cells, and how many lines stand before that of the header.
+
+        Those are lines without text, and one that names the separator. Where none does, it is the
+        character that the header has most of.
+        """
+        named = None
+        with self._path.open("rb") as file:
+            for number in count():
+                line = file.readline(MAX_CELL_CHARACTERS)
+                text = decode(line, self._name)
+                if number == 0 and (named := _NAMED_DELIMITER.fullmatch(text)):
+                    continue
+                if not line or text.strip(_DELIMITERS + " \r\n"):
+                    break
+        counts = Counter(text)
+        return named[1] if named else max(_DELIMITERS, key=lambda each: counts[each]), number
+
+    def _read_header(self, reader: Iterator[list[str]], problems: Problems) -> None:
+        names = tuple(name.strip() for name in next(reader, []))
+        if not any(names):
+            raise_problem(self._name, None, "is empty: the first line names the columns")
+        for name, number in Counter(filter(None, names)).items():
+            if number > 1:
+                problems.add((), f"the column '{name}' is there {number} times; rename all but one")
+        self.header = names
+
+    def _uneven(self, cells: Sequence[str], problems: Problems) -> dict[str, str | None] | None:
+        """Return the row if only nameless columns make it uneven; note it if not."""
+        names = self.header
+        named = {name: cell or None for name, cell in zip(names, cells, strict=False) if name}
+        extra = [cell for cell, name in zip(cells, names, strict=False) if not name]
+        extra.extend(cells[len(names) :])
+        if len(cells) < len(names):
+            columns = counted(len(names), "column")
+            problems.add((), f"{counted(len(cells), 'cell')}, but the header names {columns}")
+            return None
+        if self._note_nameless(cells, problems):
+            return None
+        if any(extra):
+            problems.add(
+                (),
+                f"{counted(len(cells), 'cell')}, but the header names "
+                f"{counted(len(list(filter(None, names))), 'column')}; "
+                "quote a cell that contains the separator",
+            )
+            return None
+        return named
+
+    def _note_nameless(self, cells: Sequence[str], problems: Problems) -> bool:
+        """Note each column before the last one that has cells and no name, once.
+
+        Programs write row numbers so. Return whether the row has a cell of such a column.
+        """
+        last = max(column for column, name in enumerate(self.header) if name)
+        nameless = [
+            column
+            for column, (name, cell) in enumerate(zip(self.header[:last], cells, strict=False))
+            if cell and not name
+        ]
+        for column in sorted(set(nameless) - self._nameless):
+            where = f"column {column + 1}, which line {self.header_line} does not name"
+            problems.add((), f"a cell in {where}; name the column, or leave it out")
+        self._nameless.update(nameless)
+        return bool(nameless)
+
+    def _raise_undecodable(self) -> None:
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    decode(line, self._name)
+                except LoadError as error:
+                    message = error.problems[0].message
+                    raise LoadError((Problem(self._name, number, "", message),)) from None
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines; raise `csv.Error` for one that is longer than a cell may be."""
+    for line in iter(partial(file.readline, MAX_CELL_CHARACTERS + 1), ""):
+        if len(line) > MAX_CELL_CHARACTERS:
+            raise csv.Error("field larger than the limit")
+        yield line
+
+
+def _csv_reason(error: csv.Error) -> str:
+    reason = str(error)
+    if "unexpected end of data" in reason:
+        return "a quote that is opened in this row is never closed"
+    if "expected after" in reason:
+        return "text after a closing quote; a quote inside a quoted cell is written twice"
+    if "field larger" in reason:
+        return f"a cell of more than {MAX_CELL_CHARACTERS} characters; is a quote not closed?"
+    if "new-line character" in reason:
+        return "a line break of another kind than the first; save it with one kind"
+    return f"not valid CSV: {reason}"
+
+
+NO_TEST: Final = object()
+# The names of the key that holds the tests, and the files that are nothing but tests.
+TESTS_KEYS: Final = ("tests", "eval_cases", "evalcases")
+ROW_SUFFIXES: Final = frozenset({".jsonl", ".csv", ".parquet"})
+
+
+class RawTest(NamedTuple):
+    """A test, where it stands, and the collector of its mistakes.
+
+    `marked` says whether `${{ … }}` in its text is a reference, `is_data` whether it is a row of
+    data, whose text is never one and which may add nothing that runs. The value `NO_TEST` only
+    hands over a collector, so that a file with mistakes and without any test is reported.
+    """
+
+    value: Any
+    loc: Loc
+    problems: Problems
+    marked: bool = True
+    is_data: bool = False
+
+
+def name_by_number(row: dict[str, Any]) -> None:
+    """Make the id of a row that is a whole number a text: exports have such ids."""
+    if type(row.get("id")) is int:
+        row["id"] = str(row["id"])
+
+
+def move_output(row: dict[str, Any], loc: Loc, problems: Problems) -> None:
+    """Put the column `output` where a test has its given answer; note one that is null."""
+    output = row.pop("output")
+    if output is None:
+        message = "is null, which is no answer: leave it out, and the target is asked"
+        problems.add((*loc, "output"), message)
+        return
+    if "fixtures" in row:
+        problems.add((*loc, "output"), "is given here and as 'fixtures'; remove one of them")
+        return
+    row["fixtures"] = {"output": value_text(output)}
+
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+
+
+def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
+    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
+    number = 0
+    problems = Problems(name, lambda _: number, cheap=True)
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(byte_lines(file), 1):
+                value = line_value(line, number, problems)
+                if line is None or value is NO_TEST:
+                    continue
+                if type(value) is dict:
+                    name_by_number(value)
+                    if "output" in value:
+                        move_output(value, (), problems)
+                yield RawTest(value, (), problems, marked=False, is_data=True)
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    yield RawTest(NO_TEST, (), problems)
+
+
+def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
+    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong.
+
+    Raises `LoadError` if the first line begins a file in UTF-16.
+    """
+    if line is None:
+        limit = MAX_LINE_BYTES // 2**20
+        problems.add((), f"a line of more than {limit} MiB; move the input to a file")
+        return NO_TEST
+    content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    if number == 1:
+        refuse_utf16(content, problems.file)
+    try:
+        value, problems.replaced = parse_row(content)
+    except ValueError as error:
+        if content.strip():
+            problems.add((), _line_reason(content, error))
+        return NO_TEST
+    if (loc := too_large_at(content, value)) is not None:
+        problems.add(loc, TOO_LARGE)
+        return NO_TEST
+    return value
+
+
+def byte_lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
+    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        part = line
+        while part and not part.endswith(b"\n"):
+            part = file.readline(MAX_LINE_BYTES)
+        yield None
+
+
+def open_reason(error: OSError) -> str:
+    """Return why a file of tests cannot be opened, in our words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name a suite file"
+    return f"cannot be read: {error.strerror}"
+
+
+def _line_reason(line: bytes, error: ValueError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as broken:
+        return f"not UTF-8 (byte 0x{line[broken.start]:02x}); save it as UTF-8"
+    hint = " (each line is a test of its own)" if "EOF while" in str(error) else ""
+    return f"not valid JSON: {json_reason(error)}{hint}"
+
+
+class JsonRows:
+    """The rows of a file; `columns` are the keys of those that were read, in their order."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.columns: dict[str, None] = {}
+        self._path, self._name = path, name
+        self._loc: Loc = ()
+        self._locate: Locate = lambda _: None
+
+    def line(self) -> int | None:
+        """Return the line at which the row begins that is being read."""
+        return self._locate(self._loc)
+
+    def read(self, problems: Problems) -> Iterator[dict[str, Any]]:
+        """Yield the objects; note other values. Raises `LoadError` for a file of another form."""
+        in_lines = self._path.suffix.lower() == ".jsonl"
+        for row in self._lines(problems) if in_lines else self._listed():
+            if isinstance(row, dict):
+                self.columns |= dict.fromkeys(row)
+                yield row
+            else:
+                problems.add((), f"expected a mapping, got {describe(row)}")
+
+    def _lines(self, problems: Problems) -> Iterator[Any]:
+        number = 0
+        self._locate = lambda _: number
+        try:
+            with self._path.open("rb") as file:
+                for number, line in enumerate(byte_lines(file), start=1):
+                    value = line_value(line, number, problems)
+                    if value is not NO_TEST:
+                        yield value
+        except OSError as error:
+            raise LoadError((Problem(self._name, None, "", open_reason(error)),)) from error
+
+    def _listed(self) -> Iterator[Any]:
+        document = read_document(self._path, self._name)
+        self._locate = document.locate
+        rows, loc = listed_rows(document.value)
+        if not isinstance(rows, list):
+            line = document.locate(loc)
+            raise LoadError((Problem(self._name, line, "", "expected a list of rows"),))
+        for index, row in enumerate(rows):
+            self._loc = (*loc, index)
+            yield row
+
+
+def listed_rows(value: Any) -> tuple[Any, Loc]:
+    """Return the list of a document that holds nothing but tests, and where it stands."""
+    for key in ("tests", "cases") if isinstance(value, dict) else ():
+        if key in value:
+            return value[key], (key,)
+    return value, ()
+
 
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),

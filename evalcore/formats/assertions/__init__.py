@@ -1,1 +1,0 @@
-"""Assertions as files write them → checks."""

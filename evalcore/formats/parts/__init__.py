@@ -1,1 +1,0 @@
-"""What several formats have: targets, workspaces, variables, rows, options."""

@@ -1,0 +1,754 @@
+"""Where the tests of a suite are: in its file, in rows, in other files, in a dataset or a store."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, Final, NamedTuple, Protocol
+
+from evalcore.datasets.reference import names_dataset
+from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.documents import Document, collector_paused, read_document
+from evalcore.formats.json_schema import without_notes
+from evalcore.formats.options import Selection
+from evalcore.formats.rows import (
+    NO_TEST,
+    REQUIRED,
+    TESTS_KEYS,
+    RawTest,
+    is_table,
+    jsonl_tests,
+    listed_rows,
+    move_output,
+    name_by_number,
+    open_reason,
+    table_tests,
+)
+from evalcore.formats.warnings import ReferenceFields, UnjudgedCases
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import shown_path
+from evalcore.model.suite import Case, DatasetSource, Format
+from evalcore.planning.spool import CaseSpool
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.files import (
+    has_magic,
+    matching_files,
+    place_inside,
+    repository_root,
+    resolve_folder,
+    resolve_inside,
+)
+from evalcore.trust.machine_faults import temporary_folder
+
+EVALS: Final = "evals"
+
+
+def is_skill_evals(raw: Mapping[str, Any]) -> bool:
+    """Whether a mapping is Agent Skills' `evals.json`: `evals` that are no blocks of a workflow."""
+    evals = raw.get(EVALS)
+    if not isinstance(evals, list) or "workflow" in raw:
+        return False
+    return "skill_name" in raw or any(isinstance(e, dict) and "prompt" in e for e in evals)
+
+
+# Less is hashed in the time that a thread takes.
+_LEAST_BYTES: Final = 4 * 1024 * 1024
+# A thread waits up to 5 ms for Python's lock after each piece.
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+def file_digest(path: Path) -> Callable[[], str]:
+    """Return what gives the SHA-256 (hex) of a file; of a large one once a thread has made it.
+
+    Raises `OSError` if the file cannot be opened, and what is returned does if it cannot be read.
+    """
+    with path.open("rb") as file:
+        if path.stat().st_size < _LEAST_BYTES:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return lambda: digest
+    return _ThreadedDigest(path)
+
+
+class _ThreadedDigest:
+    """The digest of a file that a thread reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = hashlib.sha256()
+        self._error: OSError | MemoryError | None = None
+        self._is_read = threading.Event()
+        try:
+            threading.Thread(target=self._read, daemon=True).start()
+        except RuntimeError:  # a limit of processes or memory lets no thread be made
+            self._read()
+
+    def __call__(self) -> str:
+        """Wait for the digest and return it; raise what went wrong as it was made."""
+        self._is_read.wait()
+        if self._error is not None:
+            raise self._error
+        return self._hash.hexdigest()
+
+    def _read(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    self._hash.update(piece)
+        except (OSError, MemoryError) as error:
+            self._error = error
+        finally:
+            self._is_read.set()
+
+
+def names_stored_cases(tests: Any) -> bool:
+    """Whether tests, or cases, are named by datasets of the store, at least in part."""
+    named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
+    return any(map(names_dataset, named))
+
+
+def dataset_tests(
+    written: str, stores: Sequence[str], loc: Loc, problems: Problems, used: list[DatasetSource]
+) -> Iterator[RawTest]:
+    """Yield the tests of a dataset's version, and note in `used` which one that is.
+
+    The dataset is that of the first of `stores`, the store of the run. What is wrong with the name
+    is noted at `loc`; what is wrong in a case names the dataset and the case's number. One part of
+    the version is in memory at a time.
+    """
+    if not stores:
+        problems.add(loc, f"'{written}' is read from a store: choose one with --store")
+        return
+    import orjson
+
+    from evalcore.datasets.case_lines import version_lines
+    from evalcore.datasets.reference import parse_reference
+    from evalcore.datasets.versions import find_version
+    from evalcore.storage.address import open_store
+
+    number = 0
+    try:
+        reference = parse_reference(written)
+        store = open_store(stores[0])
+        version = find_version(store, reference)
+        source = DatasetSource(version.dataset, version.version, version.sha256)
+        if source not in used:
+            used.append(source)
+        rows = Problems(f"dataset:{version.reference}", lambda _: number, cheap=True)
+        yield RawTest(NO_TEST, (), rows)
+        for line in version_lines(store, version):
+            number += 1
+            yield RawTest(orjson.loads(line), (), rows, marked=False, is_data=True)
+    except EvalError as error:
+        problems.add(loc, str(error))
+
+
+SCHEME = "s3://"
+ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
+
+
+def names_objects(tests: Any) -> bool:
+    """Whether tests, or cases, are named by addresses of an object store, at least in part."""
+    named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
+    return any(isinstance(name, str) and name.startswith(SCHEME) for name in named)
+
+
+_SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name in `tests` is an address rather than a path."""
+    return name.lower().startswith(SCHEME)
+
+
+def remote_tests(
+    address: str,
+    roots: Sequence[str],
+    columns: Mapping[str, str],
+    loc: Loc,
+    problems: Problems,
+    read_file: ReadFile,
+) -> Iterator[RawTest]:
+    """Yield the tests of the object (or, with `*`, the objects) at an address.
+
+    One object at a time stands in a temporary file while it is read. What is wrong with the address
+    is noted at `loc`; what is wrong in an object names the object.
+    """
+    bucket, _, key = address[len(SCHEME) :].partition("/")
+    refused = _refusal(address, bucket, key, roots)
+    if refused is not None:
+        problems.add(loc, refused)
+        return
+    try:
+        from evalcore.storage.s3 import S3Settings, S3Store
+
+        store = S3Store(bucket, "", S3Settings.from_environment(os.environ))
+        keys = _matching(store, key)
+        if not keys:
+            problems.add(loc, f"no object matches '{address}'")
+        for name in keys:
+            object_address = f"{SCHEME}{bucket}/{name}"
+            with temporary_folder("evalcore-tests-") as folder:
+                path = folder / f"tests{PurePosixPath(name).suffix.lower()}"
+                store.download(name, path)
+                # An object of any form is data.
+                for test in read_file(path, object_address, columns, problems):
+                    yield test._replace(is_data=True)
+    except LoadError as error:
+        problems.include(error.problems)
+    except EvalError as error:
+        problems.add(loc, str(error))
+
+
+def _refusal(address: str, bucket: str, key: str, roots: Sequence[str]) -> str | None:
+    """Return why an address is not read; None if it is."""
+    if not bucket or not key or "@" in bucket or any(mark in address for mark in "#\\"):
+        return "expected an address such as s3://bucket/folder/cases.parquet"
+    parts = key.split("/")
+    if any(part in {"", ".", ".."} for part in parts):
+        return f"'{address}' has an empty, '.' or '..' part"
+    suffix = PurePosixPath(key).suffix.lower()
+    if suffix not in _SUFFIXES:
+        return f"'{address}' is no file of tests: {', '.join(_SUFFIXES)} are read"
+    if not any(_is_below([bucket, *parts], root) for root in roots):
+        return (
+            f"'{address}' lies outside of the configured store; to read it, allow its address: "
+            f"EVALCORE_ALLOW_DATASETS={SCHEME}{'/'.join([bucket, *parts[:-1]])}, or allow_datasets "
+            "in evalcore.toml"
+        )
+    return None
+
+
+def _is_below(parts: Sequence[str], root: str) -> bool:
+    """Whether an address' parts begin with all of the root's."""
+    if not is_remote(root):
+        return False
+    fixed = [part for part in root[len(SCHEME) :].split("/") if part]
+    # A pattern must not reach above the root: it begins with all of the root's parts.
+    return bool(fixed) and len(parts) > len(fixed) and list(parts[: len(fixed)]) == fixed
+
+
+def _matching(store: ObjectStore, key: str) -> list[str]:
+    """Return the keys that a pattern matches, sorted; a plain key stands for itself."""
+    if not glob.has_magic(key):
+        return [key]
+    parts = key.split("/")
+    fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+    prefix = "".join(f"{part}/" for part in parts[:fixed])
+    return sorted(info.key for info in store.list(prefix) if _is_match(info.key.split("/"), parts))
+
+
+def _is_match(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether each part matches its pattern; `*` stays within a part."""
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+CASE_FILES: Final = ("case.yaml", "case.yml")
+_TEMPLATE: Final = "workspace"
+
+
+def case_folders(
+    root: Path, folder: Path, name: str, loc: Loc, problems: Problems
+) -> Iterator[RawTest]:
+    """Yield the test of each subfolder of `name` that holds a `case.yaml`, in order of the names.
+
+    A test without `id` has the subfolder's name. A subfolder `workspace` is the template of a test
+    that says nothing else of its workspace. Raises `EvalError` if the folder is not there.
+    """
+    parent = resolve_folder(root, folder, name)
+    cases = [
+        path
+        for subfolder in sorted(parent.iterdir())
+        if (path := _case_file(subfolder)) is not None and path.resolve().is_relative_to(root)
+    ]
+    if not cases:
+        problems.add(loc, f"no folder in '{name}' holds a {CASE_FILES[0]}")
+    for path in cases:
+        try:
+            document = read_document(path, shown_path(path))
+        except LoadError as error:
+            problems.include(error.problems)
+            continue
+        in_file = Problems(document.file, document.locate)
+        yield RawTest(NO_TEST, (), in_file)
+        yield RawTest(_completed(document.value, path.parent, folder), (), in_file)
+
+
+def _case_file(folder: Path) -> Path | None:
+    names = CASE_FILES if folder.is_dir() else ()
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _completed(value: Any, case_folder: Path, folder: Path) -> Any:
+    """Return a test with what its folder says: its id, and its workspace's template."""
+    if not isinstance(value, dict):
+        return value
+    test = {"id": case_folder.name, **value}
+    template = case_folder / _TEMPLATE
+    if "workspace" not in test and template.is_dir():
+        test["workspace"] = {"template": os.path.relpath(template, folder.resolve())}
+    return test
+
+
+class NamedFiles(NamedTuple):
+    """How files of tests that a suite names are read.
+
+    `columns` maps fields of a test to columns of tables; addresses `s3://…` have to lie below one
+    of `datasets`, of which the first is the store of the run. In it stand the datasets that
+    `dataset:NAME@VERSION` names; which versions were read is noted in `versions`.
+    """
+
+    folder: Path
+    columns: Mapping[str, str]
+    datasets: Sequence[str] = ()
+    versions: list[DatasetSource] | None = None
+
+
+def suite_tests(
+    tests: Any, loc: Loc, files: NamedFiles, problems: Problems, *, noun: str
+) -> Iterator[RawTest]:
+    """Yield the raw tests of `tests`: a list of them, a path or address, or a list of those.
+
+    `noun` is what a test is called in the suite's format.
+    """
+    if isinstance(tests, str):
+        return named_tests([tests], loc, files, problems)
+    if not isinstance(tests, list):
+        problems.add(loc, f"expected a list of {noun}s, a path, or a list of paths")
+        return iter(())
+    if not tests:
+        problems.add(loc, f"holds no {noun}")
+    if not any(isinstance(item, str) for item in tests):
+        return listed_tests(tests, loc, problems)
+    return _mixed_tests(tests, loc, files, problems)
+
+
+def listed_tests(
+    raw: list[Any], loc: Loc, problems: Problems, *, marked: bool = True
+) -> Iterator[RawTest]:
+    """Yield the tests of a list in a document."""
+    for index, value in enumerate(raw):
+        yield RawTest(value, (*loc, index), problems, marked)
+
+
+def _mixed_tests(
+    raw: list[Any], loc: Loc, files: NamedFiles, problems: Problems
+) -> Iterator[RawTest]:
+    """Yield the tests of a list in which texts name files and mappings are tests."""
+    for index, value in enumerate(raw):
+        at = (*loc, index) if len(raw) > 1 else loc
+        if isinstance(value, str):
+            yield from named_tests([value], at, files, problems)
+        else:
+            yield RawTest(value, (*loc, index), problems)
+
+
+def file_tests(
+    path: Path,
+    name: str,
+    columns: Mapping[str, str],
+    suite: Problems,
+    required: Sequence[str] = REQUIRED,
+) -> Iterator[RawTest]:
+    """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
+
+    Mistakes in `columns` are noted in `suite`, the collector of the file that holds them. A table
+    has to have the `required` columns.
+    """
+    if is_table(path, columns):
+        yield from table_tests(path, name, columns, suite, required)
+    elif path.suffix.lower() == ".jsonl":
+        yield from jsonl_tests(path, name)
+    else:
+        yield from _document_tests(path, name)
+
+
+def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
+    """Yield the tests of a YAML or JSON file that holds a list.
+
+    Those of JSON may have `output`; most are exports of other programs, so their text is data.
+    """
+    document = read_document(path, name)
+    problems = Problems(name, document.locate)
+    yield RawTest(NO_TEST, (), problems)
+    raw, loc = listed_rows(document.value)
+    if not isinstance(raw, list):
+        problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
+        return
+    is_json = path.suffix.lower() == ".json"
+    if is_json:
+        for index, test in enumerate(raw):
+            if isinstance(test, dict):
+                name_by_number(test)
+                if "output" in test:
+                    move_output(test, (*loc, index), problems)
+    yield from listed_tests(raw, loc, problems, marked=not is_json)
+
+
+def _refuse_stream(path: Path, name: str) -> None:
+    """Raise `LoadError` for rows that end once only, or never: rows are read more than once."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # the reading says why
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        message = "is a pipe or a device; save its rows as a file"
+        raise LoadError((Problem(name, None, "", message),))
+
+
+def digest_of(path: Path, name: str) -> Callable[[], str]:
+    """Return what gives a file's SHA-256 (`file_digest`); raise `LoadError`, as it does."""
+    _refuse_stream(path, name)
+    try:
+        digest = file_digest(path)
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+
+    def wait() -> str:
+        try:
+            return digest()
+        except OSError as error:
+            raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+
+    return wait
+
+
+def named_tests(
+    names: list[str], loc: Loc, files: NamedFiles, problems: Problems
+) -> Iterator[RawTest]:
+    """Yield the tests of the files that `names` are (paths, globs or addresses).
+
+    A file that cannot be read is a mistake of its own; the others are read all the same.
+    """
+    folder = files.folder
+    root = repository_root(folder)
+    for index, written in enumerate(names):
+        name_loc = (*loc, index) if len(names) > 1 else loc
+        if names_dataset(written):
+            used = [] if files.versions is None else files.versions
+            yield from dataset_tests(written, files.datasets, name_loc, problems, used)
+            continue
+        if is_remote(written):
+            yield from remote_tests(
+                written, files.datasets, files.columns, name_loc, problems, file_tests
+            )
+            continue
+        for name in _matching_files(
+            written.removeprefix("file://"), folder, root, name_loc, problems
+        ):
+            try:
+                if name.endswith("/") or (folder / name).is_dir():
+                    yield from case_folders(root, folder, name, name_loc, problems)
+                    continue
+                path = resolve_inside(root, folder, name)
+            except (EvalError, OSError) as error:
+                problems.add(name_loc, str(error))
+                continue
+            try:
+                yield from file_tests(path, shown_path(path), files.columns, problems)
+            except LoadError as error:
+                problems.include(error.problems)
+
+
+def names_path(written: str, path: Path) -> bool:
+    """Whether a name or a glob, written in a file beside `path`, names `path`."""
+    if is_remote(written) or names_dataset(written):
+        return False
+    name = written.removeprefix("file://")
+    if not has_magic(name):
+        return (path.parent / name).resolve() == path.resolve()
+    return PurePath(path.name).match(name.removeprefix("./").removeprefix("**/"))
+
+
+def _matching_files(
+    pattern: str, folder: Path, root: Path, loc: Loc, problems: Problems
+) -> list[str]:
+    """Return the names that a pattern matches, sorted; a plain name stands for itself."""
+    if not has_magic(pattern):
+        return [pattern]
+    try:
+        names = matching_files(pattern, folder, root)
+    except (EvalError, OSError, ValueError) as error:
+        problems.add(loc, f"cannot look for '{pattern}': {error}")
+        return []
+    if not names:
+        problems.add(loc, f"no file matches '{pattern}' in {folder.resolve()}")
+    return names
+
+
+_OTHER_KEYS: Final = ("eval", "workflow", "cases", "suites")
+
+
+def defaults_beside(path: Path) -> Document | None:
+    """Return the YAML file of the same base name, unless it is a suite of other tests.
+
+    One whose `tests` name this very file holds its defaults as well.
+    """
+    base = path.stem.removesuffix(".eval")
+    for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
+        if (path.parent / name).is_file():
+            beside = place_inside(path.parent, name, "file")
+            document = read_document(beside, shown_path(path.resolve().parent / name))
+            raw = document.value
+            if isinstance(raw, dict) and (
+                not any(key in raw for key in (*TESTS_KEYS, *_OTHER_KEYS)) or _names_file(raw, path)
+            ):
+                return replace(document, value=without_notes(Format.TEST_FILE, raw))
+    return None
+
+
+def _names_file(raw: Mapping[str, Any], path: Path) -> bool:
+    """Whether the `tests` of a suite file are, perhaps among others, the file at `path`."""
+    if any(key in raw for key in _OTHER_KEYS):
+        return False
+    keys = [key for key in TESTS_KEYS if key in raw]
+    named = raw[keys[0]] if len(keys) == 1 else None
+    names = [named] if isinstance(named, str) else named
+    if not isinstance(names, list):
+        return False
+    return any(names_path(name, path) for name in names if isinstance(name, str))
+
+
+_LISTS: Final = ("assertions", "assert", "evaluators")
+_NESTED: Final = (*_LISTS, "aggregator", "prompt", "grader")
+_RUNS: Final = ("command", "script", "callable", "preprocessors")
+_PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
+_PLUGIN: Final = "custom:"
+_WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
+# Most rows have nothing else: texts that are compared.
+COMPARED: Final = frozenset(
+    {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
+)
+_TEXT_KEYS: Final = frozenset(
+    {"assertions", "criteria", "expected_output", "fixtures", "id", "input", "metadata", "tags"}
+)
+_INSTEAD: Final = (
+    "a row of data adds nothing that runs; declare it in the suite file or, for a file of rows, in "
+    "the defaults file beside it (`assertions:`)"
+)
+
+
+class RowRules(NamedTuple):
+    """What rows of a suite may name: types of assertions that the suite has `declared`.
+
+    `programs` are types that run a program.
+    """
+
+    declared: Collection[str] = ()
+    programs: Collection[str] = ()
+
+
+NOTHING_DECLARED: Final = RowRules()
+
+
+def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[tuple[Loc, str]]:
+    """Yield what a row holds that only a suite file may, each with its path and a message."""
+    if not isinstance(test, dict) or _is_plain(test):
+        return
+    yield from _of_lists(test, (), rules)
+    turns = test.get("turns")
+    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
+        yield from _of_lists(turn, ("turns", number), rules)
+    execution = test.get("execution")
+    if execution is not None:
+        yield from _of_execution(execution, rules)
+    for key in ("target", "targets", "flow", "hooks"):
+        if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
+            yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
+    workspace = test.get("workspace")
+    if isinstance(workspace, dict):
+        for key in _WORKSPACE:
+            if workspace.get(key):
+                yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
+
+
+def _is_plain(test: Mapping[str, Any]) -> bool:
+    """Whether a row has texts that are compared, and nothing in which something else may stand."""
+    assertions = test.get("assertions")
+    if not test.keys() <= _TEXT_KEYS or type(assertions) is not list:
+        return False
+    for assertion in assertions:  # twice as quick as `all` with a generator
+        if type(assertion) is not dict or not _is_compared(assertion):
+            return False
+    return True
+
+
+def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    for key in _LISTS if isinstance(part, dict) else ():
+        yield from _of_list(part.get(key), (*loc, key), rules)
+
+
+def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    if not isinstance(execution, dict):
+        return
+    yield from _of_lists(execution, ("execution",), rules)
+    if isinstance(execution.get("target"), dict):
+        message = f"a target cannot be defined here, only named: {_INSTEAD}"
+        yield ("execution", "target"), message
+
+
+def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    if not isinstance(assertions, list):
+        return
+    for number, assertion in enumerate(assertions):
+        if not isinstance(assertion, dict) or _is_compared(assertion):
+            continue
+        yield from _of_assertion(assertion, (*loc, number), rules)
+
+
+def _is_compared(assertion: Mapping[str, Any]) -> bool:
+    written = assertion.get("type")
+    return isinstance(written, str) and written in COMPARED
+
+
+def _of_assertion(
+    assertion: Mapping[str, Any], loc: Loc, rules: RowRules
+) -> Iterator[tuple[Loc, str]]:
+    if "include" in assertion:
+        yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
+        return
+    written = assertion.get("type")
+    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
+    bare = kind.removeprefix("not-")
+    is_plugin = bare.startswith(_PLUGIN) or (kind and written in rules.programs)
+    if bare in _PROGRAMS or (is_plugin and written not in rules.declared):
+        yield (*loc, "type"), f"'{written}' runs a program: {_INSTEAD}"
+        return
+    for key in _RUNS:
+        if assertion.get(key):
+            yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
+    for key in _NESTED:
+        inner = assertion.get(key)
+        if isinstance(inner, list):
+            yield from _of_list(inner, (*loc, key), rules)
+        elif isinstance(inner, dict):
+            yield from _of_assertion(inner, (*loc, key), rules)
+
+
+def declared_types(suite: Any) -> frozenset[str]:
+    """Return the types of the assertions that a suite file declares for all of its cases."""
+    if not isinstance(suite, Mapping):
+        return frozenset()
+    listed = [suite.get(key) for key in _LISTS]
+    return frozenset(
+        entry["type"]
+        for assertions in listed
+        if isinstance(assertions, list)
+        for entry in assertions
+        if isinstance(entry, Mapping) and isinstance(entry.get("type"), str)
+    )
+
+
+class ItemReader(Protocol):
+    """What turns raw tests into cases."""
+
+    def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
+        """Return the case at `loc`, or note every mistake in it and return None."""
+
+
+class DataRows(NamedTuple):
+    """How rows of data are read: by which rules, and what is tried first.
+
+    `read_plain` returns the case of a row that needs no other look; None, with nothing noted, for
+    any other.
+    """
+
+    rules: RowRules = NOTHING_DECLARED
+    read_plain: Callable[[Any, Problems], Case | None] | None = None
+
+
+NO_DATA_ROWS: Final = DataRows()
+
+
+class Spooled(NamedTuple):
+    """The cases, and every collector of mistakes: the suite's first, then those of its files.
+
+    `absent_fields` are the fields to be compared that no expected output has; `unjudged` has the
+    cases that ask the default judge.
+    """
+
+    cases: CaseSpool
+    collectors: tuple[Problems, ...]
+    absent_fields: tuple[str, ...]
+    unjudged: UnjudgedCases
+
+
+def spool_rows(
+    rows: Iterable[RawTest],
+    reader: ItemReader,
+    selection: Selection,
+    collectors: Sequence[Problems],
+    *,
+    noun: str,
+    references: ReferenceFields,
+    data: DataRows = NO_DATA_ROWS,
+) -> Spooled:
+    """Return the valid, selected cases; the caller raises what the collectors hold.
+
+    The first collector is the suite's own. `data` says how rows of data are read.
+    `noun` is what a case is called in the suite's format.
+    """
+    spool, unjudged = CaseSpool(), UnjudgedCases()
+    every = {id(collector): collector for collector in collectors}
+    last = collectors[0]
+    read = 0
+    try:
+        with collector_paused():
+            for row in rows:
+                value, loc, problems, _, _ = row
+                if problems is not last:
+                    every[id(problems)] = last = problems
+                if value is NO_TEST:
+                    continue
+                read += 1
+                case = _case_of(row, reader, data)
+                if case is not None:
+                    references.note(case)
+                if case is None or not selection.keeps(case.id, case.tags):
+                    continue
+                append_case(spool, case, loc, problems, noun=noun)
+                unjudged.note(case)
+    except LoadError as error:
+        last.include(error.problems)
+    if not read and not any(collector.count for collector in every.values()):
+        last.include([Problem(last.file, None, "", f"holds no {noun}")])
+    return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
+
+
+def _case_of(row: RawTest, reader: ItemReader, data: DataRows) -> Case | None:
+    """Return the case of a row; None, and every mistake noted, if it is wrong."""
+    value, loc, problems, marked, is_data = row
+    if is_data:
+        if data.read_plain is not None and not problems.replaced:
+            case = data.read_plain(value, problems)
+            if case is not None:
+                return case
+        if _is_refused(value, loc, problems, data.rules):
+            return None
+    return reader.read(value, loc, problems, marked=marked)
+
+
+def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:
+    """Append the case; note one that cannot be stored as JSON."""
+    try:
+        spool.append(case)
+    except (TypeError, RecursionError) as error:
+        problems.add(loc, f"{noun} '{case.id}' holds a value that JSON cannot: {error}")
+
+
+def _is_refused(value: Any, loc: Loc, problems: Problems, rules: RowRules) -> bool:
+    """Note what a row of data may not hold; return whether there is anything."""
+    refused = False
+    for inner, message in forbidden_parts(value, rules):
+        case_id = value.get("id")
+        label = f"'{case_id}'" if isinstance(case_id, str) else ""
+        problems.add((*loc, *inner), message, label=label)
+        refused = True
+    return refused

@@ -97,4 +97,6 @@ def read_workflow(
         read_block(block, (*prefix, "blocks", name), problems)
     rest = {key: value for key, value in raw.items() if key != "blocks"}
     read_part(WorkflowSections, rest, prefix, problems)
-    return None if problems.count > before else read_definition(raw)
+    if problems.count > before or not raw.get("blocks"):
+        return None
+    return read_definition(raw)

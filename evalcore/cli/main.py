@@ -142,6 +142,8 @@ class LazyGroup(click.Group):
 @click.version_option(VERSION, prog_name="evalcore")
 def cli() -> None:
     """Evaluate LLM workflows: cases × variants × iterations, and gates over the results."""
+    if not {"-h", "--help"}.isdisjoint(sys.argv):
+        return
     from evalcore.settings import ignored_settings
 
     with suppress(FileNotFoundError):  # the current folder is gone: the command says what it needs

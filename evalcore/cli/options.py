@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
-from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import option_forms, parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode
-from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
+
+if TYPE_CHECKING:
+    from evalcore.formats.options import LoadOptions
+    from evalcore.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,6 +180,8 @@ _GATE_HELP = f"A gate in place of the suite's, repeatable: {option_forms()}."
 
 def settings() -> Settings:
     """Return the configuration of this process."""
+    from evalcore.settings import read_settings
+
     return read_settings(os.environ, Path.cwd())
 
 
@@ -196,6 +200,8 @@ def load_options(
     Files of tests may lie below the store at `store`, by default the configured one. With
     `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
     """
+    from evalcore.formats.options import LoadOptions
+
     configured = settings()
     allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
     listed = [case for text in flags["case_lists"] for case in _split(text)]

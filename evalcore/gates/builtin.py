@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import orjson
 
@@ -15,9 +15,11 @@ from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, numbe
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
-from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
+
+if TYPE_CHECKING:
+    from evalcore.model.suite import Policy
 
 _MAX_EXAMPLES = 3
 
@@ -229,7 +231,7 @@ class Errors(Gate):
             return self.passes_if(True, "nothing is in error", details)
         message = _in_error(counts.error, counts.planned, asserted)
         share = counts.error / counts.planned if counts.planned else 0.0
-        allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
+        allowed = policy.max_error_share if policy.errors == "exclude" else None
         passed = allowed is not None and reaches(allowed, share) and not asserted
         if allowed is not None:
             message += f" (allowed share of items: {number(allowed)})"

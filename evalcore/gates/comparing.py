@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
@@ -19,7 +19,6 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
 from evalcore.statistics.intervals import (
@@ -31,6 +30,9 @@ from evalcore.statistics.intervals import (
     p_below,
 )
 from evalcore.statistics.tests import iterations_to_decide, paired_moments
+
+if TYPE_CHECKING:
+    from evalcore.model.suite import Policy
 
 
 class GateVerdict(NamedTuple):

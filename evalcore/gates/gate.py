@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
-from evalcore.model.suite import Policy
 from evalcore.model.summary import Counts, Summary
+
+if TYPE_CHECKING:
+    from evalcore.model.suite import Policy
 
 
 class CaseValue(StrEnum):

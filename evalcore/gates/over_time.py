@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount, Count, Level, Share
 from evalcore.gates.comparing import (
@@ -24,10 +24,12 @@ from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
 from evalcore.model.sample import Sample, UnitSums
-from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import Moments, moments_of_units, p_below
+
+if TYPE_CHECKING:
+    from evalcore.model.suite import Policy
 
 _MAX_EXAMPLES = 3
 _CHANCE = 0.05

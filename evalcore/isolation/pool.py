@@ -426,7 +426,7 @@ class WorkerPool:
         return self._limit - len(self._processes) - self._starting
 
     def _grow(self) -> None:
-        """Start processes for jobs that have waited, beside the one or two that start already."""
+        """Start a process for each job that has waited and that none is starting for."""
         self._growth = None
         now = asyncio.get_running_loop().time()
         long = [
@@ -437,7 +437,7 @@ class WorkerPool:
         ]
         cold = self._starting + sum(not process.is_warm for process in self._processes)
         room = max(self._room(), 1) if any(long) else self._room()
-        for _ in range(min(len(long), room, max(2, os.cpu_count() or 1) - cold)):
+        for _ in range(min(len(long) - self._starting, room, max(2, os.cpu_count() or 1) - cold)):
             self._starting += 1
             self._keep(self._start())
         self._assign()

@@ -39,6 +39,8 @@ _COMMAND: Final = (sys.executable, "-u", "-P", "-m", "evalcore.isolation.worker"
 _MOST_PROCESSES: Final = 16
 _MOST_SHARING: Final = 64
 # A process takes this long to start: one that is warm may be free before.
+# How long what a killed process has printed may take to arrive (seconds).
+_SHOW_S: Final = 0.5
 _GROW_AFTER_S: Final = 0.1
 _LONGEST_IMPORT_S: Final = 120.0
 # A process answers a cancellation well before this (`worker`), on a busy machine too; later, its
@@ -107,6 +109,7 @@ class _Process:
         self._count = 0
         self._reason: str | None = None
         self.ended = asyncio.create_task(self._read())
+        self._shown = asyncio.create_task(self._show())
 
     @classmethod
     async def start(cls, preload: Sequence[str], warm: Callable[[], None]) -> _Process:
@@ -118,6 +121,7 @@ class _Process:
             *_COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             limit=LONGEST_LINE,
             env=env | {MARK_NAME: watchdog().mark},
             start_new_session=True,
@@ -173,6 +177,22 @@ class _Process:
             await asyncio.wait((self.ended,), timeout=patience_s)
         kill_group(self._process.pid)
         await self.ended
+        await asyncio.wait((self._shown,), timeout=_SHOW_S)
+        self._shown.cancel()
+
+    async def _show(self) -> None:
+        """Write what the process prints to standard error, line by line: there it is redacted."""
+        printed = self._process.stderr
+        while printed is not None:
+            try:
+                line = await printed.readline()
+            except ValueError:  # a line longer than any that is shown
+                continue
+            if not line:
+                return
+            with suppress(OSError, ValueError):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
 
     async def _cancel(self, number: int, running: _Running) -> None:
         """Cancel a job of a process that goes on if it obeys."""

@@ -138,7 +138,6 @@ PLAIN: dict[str, Any] = {
         ({"expected_output": [{"role": "user", "content": "a"}]}, False),
         ({"input": "${{ HOME }}"}, True),
         ({"fixtures": {"output": "Blue", "metrics": {"latency_ms": 1}}}, False),
-        ({"assertions": [{"type": "contains", "value": "{{ input }}"}]}, False),
         ({"assertions": [{"type": "llm-grader", "prompt": "a"}]}, False),
     ],
     ids=str,

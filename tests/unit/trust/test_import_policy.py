@@ -46,8 +46,8 @@ def test_method_is_named_with_a_dotted_attribute(tmp_path: Path) -> None:
 
 
 def test_module_in_a_package_without_init_is_loaded(tmp_path: Path) -> None:
-    write(tmp_path, parts__deep__mine=returning("deep"))
-    assert ImportPolicy(roots=(tmp_path,)).load("parts.deep.mine:answer")() == "deep"
+    write(tmp_path, bare__deep__mine=returning("deep"))
+    assert ImportPolicy(roots=(tmp_path,)).load("bare.deep.mine:answer")() == "deep"
 
 
 def test_relative_import_reaches_the_package(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _MOST_SHARING: Final = 64
 # A process takes this long to start: one that is warm may be free before.
 # How long what a killed process has printed may take to arrive (seconds).
 _SHOW_S: Final = 0.5
+_SHOWN_AT_ONCE: Final = 65_536
 _GROW_AFTER_S: Final = 0.1
 _LONGEST_IMPORT_S: Final = 120.0
 # A process answers a cancellation well before this (`worker`), on a busy machine too; later, its
@@ -181,17 +182,19 @@ class _Process:
         self._shown.cancel()
 
     async def _show(self) -> None:
-        """Write what the process prints to standard error, line by line: there it is redacted."""
-        printed = self._process.stderr
-        while printed is not None:
-            try:
-                line = await printed.readline()
-            except ValueError:  # a line longer than any that is shown
-                continue
-            if not line:
-                return
+        """Write what the process prints to standard error, in whole lines: there it is redacted."""
+        printed, rest = self._process.stderr, b""
+        while printed is not None and (data := await printed.read(_SHOWN_AT_ONCE)):
+            whole, end, rest = (rest + data).rpartition(b"\n")
+            if len(rest) > _SHOWN_AT_ONCE:
+                whole, rest = whole + end + rest, b""
+            self._write_printed(whole + end)
+        self._write_printed(rest)
+
+    def _write_printed(self, data: bytes) -> None:
+        if data:
             with suppress(OSError, ValueError):
-                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.write(data.decode(errors="replace"))
                 sys.stderr.flush()
 
     async def _cancel(self, number: int, running: _Running) -> None:

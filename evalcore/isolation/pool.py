@@ -355,10 +355,9 @@ class WorkerPool:
             return await self.call(job, waiting)
 
     def call_blocking(self, job: Job, timeout_s: float) -> Any:
-        """Return what the job returns, in a thread without an event loop; raise `TimeoutError`."""
-        performed = self._perform(job, pickle.dumps(job.payload), no_answer, lambda: None)
-        limited = asyncio.wait_for(performed, timeout_s)
-        return asyncio.run_coroutine_threadsafe(limited, self._running_loop()).result()
+        """Return what the job returns, in a thread without an event loop; as `call_within`."""
+        within = self.call_within(job, timeout_s)
+        return asyncio.run_coroutine_threadsafe(within, self._running_loop()).result()
 
     def close(self) -> None:
         """End the processes; their exit handlers have a moment to run."""

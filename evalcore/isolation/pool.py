@@ -38,10 +38,11 @@ _COMMAND: Final = (sys.executable, "-u", "-P", "-m", "evalcore.isolation.worker"
 # Processes beside which further jobs share, and how many jobs share one at most.
 _MOST_PROCESSES: Final = 16
 _MOST_SHARING: Final = 64
-# A process takes this long to start: one that is warm may be free before.
-# How long what a killed process has printed may take to arrive (seconds).
+# How long (seconds) the last output of a killed process may take to arrive.
 _SHOW_S: Final = 0.5
+# Bytes of output that are read at once.
 _SHOWN_AT_ONCE: Final = 65_536
+# A process takes this long to start: one that is warm may be free before.
 _GROW_AFTER_S: Final = 0.1
 _LONGEST_IMPORT_S: Final = 120.0
 # A process answers a cancellation well before this (`worker`), on a busy machine too; later, its

@@ -27,7 +27,6 @@ from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.formats.workflow_harness.dataset_cases import with_dataset_cases
-from evalcore.formats.workflow_harness.offered_tools import Warned
 from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
@@ -184,7 +183,7 @@ class _Execution:
         custom = self.custom.file_problems if self.custom else ()
         return Target(TARGET, "workflow", options), [*file_problems, *custom]
 
-    def _warn(self, warned: Sequence[Warned]) -> None:
+    def _warn(self, warned: Sequence[tuple[Loc, str]]) -> None:
         for loc, text in warned:
             if self.options.strict:
                 self.problems.add(loc, text)

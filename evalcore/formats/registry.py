@@ -16,8 +16,8 @@ from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.sources import is_skill_evals
-from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
+from evalcore.wording import describe, did_you_mean, path_text
 
 
 def program_of(value: Any) -> str | None:

@@ -25,12 +25,10 @@ from evalcore.formats.documents import json_reason, parse_row
 from evalcore.formats.rows import NO_TEST, RawTest, open_reason
 from evalcore.formats.section import STRICT
 from evalcore.formats.sources import file_tests, forbidden_parts
-from evalcore.mistakes.foreign_text import value_text
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import describe
+from evalcore.problems import Problems, raise_all
 from evalcore.redaction.personal import PersonalRedactor
 from evalcore.redaction.redactor import PROCESS
+from evalcore.wording import Loc, describe, value_text
 
 # Attributes with messages, the newest convention first: input, then output.
 _INPUTS: Final = ("gen_ai.input.messages", "gen_ai.prompt")

@@ -40,9 +40,6 @@ from evalcore.formats.section import (
 )
 from evalcore.formats.variables import variables_for
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
@@ -56,9 +53,11 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
+    Variant,
 )
-from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems, raise_all
 from evalcore.scripts.mcp import EXTRA, check_servers
 from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_models, read_variant_models
 from evalcore.scripts.program import (
@@ -74,6 +73,7 @@ from evalcore.scripts.program import (
 from evalcore.scripts.statements import read_shape
 from evalcore.scripts.tools import ToolReader, ToolShape
 from evalcore.trust.secrets import literals_of_script
+from evalcore.wording import Loc, describe, suggest
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,13 +38,10 @@ from evalcore.formats.warnings import CaseWarnings
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.isolation.mode import ISOLATIONS
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_lookup import CALLABLE, fields_of
-from evalcore.mistakes.wording import path_text, shown_path, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
+    DEFAULT_VARIANT,
     Case,
     DatasetSource,
     Format,
@@ -54,8 +51,11 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
+    Variant,
 )
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.problems import Problems, raise_all
+from evalcore.shapes import CALLABLE, fields_of
 from evalcore.targets.answers import (
     AnswerError,
     answer_evidence,
@@ -66,6 +66,7 @@ from evalcore.targets.answers import (
 from evalcore.targets.registry import KINDS, MODEL_KINDS
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import Loc, path_text, shown_path, suggest
 from evalcore.workflow.definition import PARTS, SOUL_KEYS
 
 _KEYS = ("expected_output",)

@@ -39,14 +39,13 @@ from evalcore.formats.variables import Variables, interpolate
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.judging.prompts import content_text, conversation_text
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import TRANSCRIPT, Turns, turn_block
 from evalcore.model.suite import Case
-from evalcore.model.turns import TRANSCRIPT, Turns, turn_block
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import Loc, counted, path_text, suggest
 
 
 def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:

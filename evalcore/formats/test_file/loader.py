@@ -59,10 +59,8 @@ from evalcore.formats.variables import Variables, interpolate, variables_for
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import path_text, there_are
 from evalcore.model.suite import (
+    DEFAULT_VARIANT,
     DatasetSource,
     Format,
     Limits,
@@ -72,8 +70,10 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Variant,
 )
-from evalcore.model.target import DEFAULT_VARIANT, Variant
+from evalcore.problems import Problems, raise_all
+from evalcore.wording import Loc, path_text, there_are
 
 _LOC: Final[Loc] = ("execution", "targets")
 _WITHOUT_WORKSPACE: Final = (

@@ -10,11 +10,11 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.saved_eval import BLOCK_ERROR, HANDLE_OUTPUTS, EvalAssertion, Handle
 from evalcore.formats.section import STRICT
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import Loc
 
 CHECK: Final = "condition"
 

@@ -36,15 +36,13 @@ from evalcore.formats.workflow_evals.shapes import (
 from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import describe, shown_path, suggest
 from evalcore.model.assertion import Assertion
-from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
-from evalcore.model.target import Target
+from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition, Target
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems, raise_all
+from evalcore.shapes import adapter
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
 
 

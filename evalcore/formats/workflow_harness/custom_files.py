@@ -14,11 +14,10 @@ from evalcore.errors import LoadError
 from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
 from evalcore.formats.workflow_harness.parts import read_part
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, shown_path
+from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.trust.secrets import MARK, literal_secrets
+from evalcore.wording import Loc, describe, shown_path
 from evalcore.workflow.definition import (
     TOOL_TIMEOUT_S,
     Soul,

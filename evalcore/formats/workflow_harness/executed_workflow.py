@@ -19,12 +19,11 @@ from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, referring, soul_references
 from evalcore.formats.workflow_harness.parts import read_part, read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, shown_path, suggest
-from evalcore.model.target import Variant
+from evalcore.model.suite import Variant
+from evalcore.problems import Problems
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.definition import (
     MAX_DEPTH,
     PARTS,

@@ -33,10 +33,6 @@ from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
 from evalcore.gates.builtin import Threshold
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_errors import sound_part
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import (
@@ -47,10 +43,14 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
+    Variant,
 )
-from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems, raise_all
+from evalcore.shapes import sound_part
 from evalcore.targets.answers import sum_metrics
+from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.events import NO_EXECUTOR
 from evalcore.workflow.reading import behaviour_of

@@ -10,15 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import parse_storable
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.wording import counted, path_text, suggest
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.settings import repository_root
+from evalcore.shapes import explain
 from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
 from evalcore.targets.work import Answering, TargetOptions, Work
 from evalcore.trust.files import resolve_inside
+from evalcore.wording import counted, path_text, suggest
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
 

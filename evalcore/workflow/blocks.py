@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Discriminator, Field, Tag
 
 from evalcore.declared.types import NonEmpty, Seconds, Text
-from evalcore.mistakes.shape_lookup import CALLABLE
-from evalcore.mistakes.wording import suggest
+from evalcore.shapes import CALLABLE
 from evalcore.trust.secrets import literal_secrets, substituted
+from evalcore.wording import suggest
 from evalcore.workflow.code import CodeCall, run_python
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context

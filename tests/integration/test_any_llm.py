@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply
-from evalcore.model.target import Target
+from evalcore.model.suite import Target
 from evalcore.providers.registry import open_session, send
 from evalcore.targets.registry import build
 from tests.support.model_server import UNAUTHORIZED, Failure, ModelServer, model_server

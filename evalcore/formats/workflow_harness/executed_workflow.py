@@ -18,12 +18,11 @@ from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path, suggest
-from evalcore.model.target import Variant
+from evalcore.model.suite import Variant
+from evalcore.problems import Problems
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, shown_path, suggest
 from evalcore.workflow.definition import MAX_DEPTH, PARTS, SOUL_KEYS, apply_variant
 from evalcore.workflow.reading import asks_model, behaviour_of
 from evalcore.workflow.references import find_mistakes, unknown_placeholders
@@ -38,6 +37,27 @@ _UNUSED_BY_SOUL: Final = {
     "assertions": "write them in the block",
     "tools": "souls call no tools; make a block of 'type: code' or 'http'",
 }
+
+
+def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
+    """Yield what a workflow writes and nothing reads."""
+    unused = (("blocks", raw["blocks"], _UNUSED_BY_BLOCK), ("souls", souls, _UNUSED_BY_SOUL))
+    for section, members, keys in unused:
+        for name, member in members.items():
+            for key in filter(member.get, keys):
+                text = f"{section[:-1]} '{name}': '{key}' has no effect; {keys[key]}"
+                yield (section, name, key), text
+    for name, declared in (raw.get("inputs") or {}).items():
+        if declared.get("sensitive"):
+            loc: Loc = ("inputs", name, "sensitive")
+            yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
+    for key in raw.get("config") or ():
+        if key not in {"model_name", "max_workflow_depth"}:
+            yield ("config", key), f"'config.{key}' has no effect"
+    if raw.get("interface"):
+        yield ("interface",), "'interface' has no effect; declare 'inputs' of the workflow"
+
+
 _SUFFIXES: Final = ("", ".yaml", ".yml")
 _FOLDERS: Final = ("", "custom/workflows/")
 
@@ -213,25 +233,6 @@ class ExecutedWorkflow:
         )
         self.file_problems.extend(file_problems)
         return providers
-
-
-def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
-    """Yield what a workflow writes and nothing reads."""
-    unused = (("blocks", raw["blocks"], _UNUSED_BY_BLOCK), ("souls", souls, _UNUSED_BY_SOUL))
-    for section, members, keys in unused:
-        for name, member in members.items():
-            for key in filter(member.get, keys):
-                text = f"{section[:-1]} '{name}': '{key}' has no effect; {keys[key]}"
-                yield (section, name, key), text
-    for name, declared in (raw.get("inputs") or {}).items():
-        if declared.get("sensitive"):
-            loc: Loc = ("inputs", name, "sensitive")
-            yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
-    for key in raw.get("config") or ():
-        if key not in {"model_name", "max_workflow_depth"}:
-            yield ("config", key), f"'config.{key}' has no effect"
-    if raw.get("interface"):
-        yield ("interface",), "'interface' has no effect; declare 'inputs' of the workflow"
 
 
 def _souls_of(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

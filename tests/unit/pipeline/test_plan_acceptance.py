@@ -372,11 +372,6 @@ def test_removing_the_signature_gains_nothing(project: Project) -> None:
 
 
 MODEL = "{name: default, provider: openai, model: m"
-SOUL = "souls: {s: {provider: openai, model_name: m, "
-ASKED = (
-    "blocks: {b: {type: linear, soul_ref: s}}\nworkflow: {name: w, entry: b}\n"
-    "eval: {cases: [{id: a, inputs: {x: 1}, expected: {b: [{type: contains, value: '1'}]}}]}"
-)
 GRADED = (
     "name: graded\nvariants: [{id: v}]\nflow: {provider: mock, response: x}\n"
     "cases: [{id: a, input: b, assertions: [%s]}]\n"

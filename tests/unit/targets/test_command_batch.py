@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case
-from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.model.suite import DEFAULT_VARIANT, Case
 from evalcore.targets.program import Batches, ProgramAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

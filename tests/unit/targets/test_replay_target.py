@@ -12,8 +12,7 @@ import pytest
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.identity import target_code, target_identity
-from evalcore.model.suite import Case
-from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.model.suite import DEFAULT_VARIANT, Case, Target
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.code_digests import CodeDigests

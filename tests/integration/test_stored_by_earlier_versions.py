@@ -44,7 +44,7 @@ def expected() -> Json:
 RUNS = tuple(expected()["runs"])
 STOPPED = tuple(expected()["stopped"])
 # Cases of stored plans that use an option which is gone: executed again, they are errors.
-REMOVED = {"talks": {"batch-1": "batch", "batch-2": "batch"}}
+REMOVED = {"talks": {"batch-1": "batch"}}
 # Their calls would be made again, and no server answers.
 ASK_MODELS = ("models", "scripts")
 

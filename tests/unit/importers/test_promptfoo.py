@@ -63,6 +63,7 @@ def test_a_judge_that_the_configuration_does_not_name_is_noted(tmp_path: Path) -
 
 
 def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("GROQ_API_KEY=a-key-of-a-test")
     suite, notes = converted("promptfoo", "models.yaml", tmp_path)
     content = yaml.safe_load(suite.read_text("utf-8"))
     targets = {target.pop("name"): target for target in content["targets"]}

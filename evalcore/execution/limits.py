@@ -23,8 +23,7 @@ from evalcore.execution.rates import (
 from evalcore.execution.row import FinishedItem
 from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.exchange import ErrorKind, ProviderError, Request, Usage
-from evalcore.model.mode import Mode
-from evalcore.model.run import State
+from evalcore.model.run import Mode, State
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.providers.failures import Refusals

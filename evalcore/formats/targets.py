@@ -16,10 +16,8 @@ from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
 from evalcore.formats.variables import Variables, interpolate, unread_prompts
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path, suggest
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
@@ -37,6 +35,7 @@ from evalcore.trust.secrets import (
     secret_options,
     without_literals,
 )
+from evalcore.wording import Loc, shown_path, suggest
 
 # Providers with the interface of OpenAI: the address, as it is called for one that is written.
 _ADDRESSES: Final = {

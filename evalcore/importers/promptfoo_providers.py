@@ -18,9 +18,9 @@ from evalcore.formats.documents import decode, parse_document, read_bytes
 from evalcore.importers.converted import MODULE, Notes, VariableText, note_default_judge, unique_id
 from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secrets import SecretOption
+from evalcore.wording import one_line
 
 _LONGEST_NAME: Final = 80
 PREFIX: Final = "file://"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from evalcore.errors import UsageError
 from evalcore.jsonvalues import storable
-from evalcore.mistakes.wording import suggest
 from evalcore.model.exchange import ProviderError, Reply, Request, StreamEvent
 from evalcore.providers.failures import cleaned_reply, cleaned_text, secrets_of
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     import aiohttp

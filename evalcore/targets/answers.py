@@ -13,24 +13,25 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import parse, storable
+from evalcore.jsonvalues import has_equal_keys, has_infinite, parse, plain_value, storable
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.wording import path_text
-from evalcore.model.equal_keys import has_equal_keys
-from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics, with_warnings
-from evalcore.model.evidence_path import (
+from evalcore.model.evidence import (
+    NOTHING,
     PRIMARY,
+    UNMEASURED,
+    Evidence,
+    Metrics,
     MissingPath,
     PathSyntaxError,
     find_value,
     output_values,
     with_values,
+    with_warnings,
 )
 from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
-from evalcore.model.infinite_numbers import has_infinite
-from evalcore.model.own_copy import plain_value
+from evalcore.shapes import explain
 from evalcore.targets.work import json_text
+from evalcore.wording import path_text
 
 
 def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:

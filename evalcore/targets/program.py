@@ -26,7 +26,6 @@ from pydantic import (
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.jsonvalues import decoded, storable
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
 from evalcore.targets.answers import evidence_in, object_in
@@ -48,6 +47,7 @@ from evalcore.trust.machine_faults import (
 )
 from evalcore.trust.secrets import telling_values
 from evalcore.trust.text import last_words, redact
+from evalcore.wording import did_you_mean
 
 ProgramSeconds = Annotated[
     float,

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from evalcore.errors import EvalError, TargetError, UsageError
-from evalcore.mistakes.wording import did_you_mean, known_names
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.wording import did_you_mean, known_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -152,7 +152,7 @@ def targets_table() -> str:
 
 
 def _module_of(row: TargetKind) -> ModuleType:
-    from evalcore.mistakes.shape_lookup import without_plugins
+    from evalcore.shapes import without_plugins
 
     with without_plugins():
         return import_module(row.module)

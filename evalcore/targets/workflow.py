@@ -13,8 +13,7 @@ from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Endpoint
-from evalcore.model.suite import Case
-from evalcore.model.target import Target
+from evalcore.model.suite import Case, Target
 from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake

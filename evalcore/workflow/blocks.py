@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Discriminator, Field, Tag
 
 from evalcore.declared.types import Listed, NonEmpty, Seconds, Text
-from evalcore.mistakes.shape_lookup import CALLABLE
-from evalcore.mistakes.wording import nearest, suggest
+from evalcore.shapes import CALLABLE
 from evalcore.trust.secrets import MARK, literal_secrets, substituted
+from evalcore.wording import nearest, suggest
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (

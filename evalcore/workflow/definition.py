@@ -18,9 +18,9 @@ from pydantic_core import CoreSchema
 
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Count, Listed, NonEmpty, Seconds, Text, Weight
-from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import ValidationError
 
 from evalcore.declared.base import fields_cell, summary
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.evidence import NOTHING
+from evalcore.shapes import adapter
 from evalcore.workflow import blocks
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from evalcore.mistakes.wording import suggest
+from evalcore.wording import suggest
 from evalcore.workflow.conditions import condition_mistakes, operator_mistakes, pattern_mistakes
 from evalcore.workflow.definition import (
     Block,

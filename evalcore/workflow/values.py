@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.jsonvalues import parse, storable
-from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
 from evalcore.redaction.redactor import PROCESS
+from evalcore.wording import QUOTED_LENGTH, shorten
 from evalcore.workflow.events import BlockError
 
 if TYPE_CHECKING:

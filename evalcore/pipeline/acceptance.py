@@ -300,8 +300,7 @@ class Demand(NamedTuple):
 ANY_ADDRESS: Final = "*"
 
 _QUIET: Final = frozenset({"fixture", "mock", "echo"})
-# A folder of a local model may hold code.
-_PROGRAMS: Final = frozenset({"cli", "command", "sentence-transformers"})
+_PROGRAMS: Final = frozenset({"cli", "command"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _CHECKS: Final = {"code-grader": "a code grader", "custom": "a plug-in"}
 _AT_PATH: Final = ("at-path", "at-path-later")

@@ -120,7 +120,7 @@ class PersonaProvider:
                 raise UsageError(f"{message}; give it 'model_name'")
             return Target(name, name, _soul_options({}, soul))
         kind, options = entry["kind"], entry["options"]
-        if kind not in PROTOCOLS and kind != "any-llm":
+        if kind not in PROTOCOLS:
             return Target(name, kind, options)
         if soul.model_name is None and not options.get("model"):
             message = f"soul '{soul.id}': neither it nor provider '{name}' names a model"

@@ -30,12 +30,13 @@ _KINDS: Final = {
     "openrouter": "openrouter",
 }
 _ADDRESSES: Final = {
+    "cohere": "https://api.cohere.ai/compatibility/v1",
     "groq": "https://api.groq.com/openai/v1",
     "mistral": "https://api.mistral.ai/v1",
     "ollama": "http://localhost:11434/v1",
     "together": "https://api.together.xyz/v1",
 }
-_ELSEWHERE: Final = ("aws_bedrock", "cohere")
+_ELSEWHERE: Final = ("aws_bedrock",)
 
 
 class ProviderManifest(WorkflowPart):
@@ -72,7 +73,7 @@ def provider_entry(raw: Mapping[str, Any], name: str, problems: Problems) -> dic
         problems.add(("is_active",), f"provider '{name}' is switched off; set it to true")
     kind = (manifest.type or name).lower()
     if kind in _ELSEWHERE:
-        advice = "give it an entry with `provider: any-llm` in targets.yaml"
+        advice = "name a 'base_url' that speaks OpenAI's, and 'type: openai'"
         problems.add(("type",), f"'{kind}' has a protocol of its own; {advice}")
         return None
     address = manifest.base_url or _ADDRESSES.get(kind)

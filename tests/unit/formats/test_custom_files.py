@@ -217,7 +217,7 @@ def test_an_entry_of_targets_goes_before_a_providers_file(tmp_path: Path) -> Non
     [
         ("{id: q, type: openai}", "the file is that of 'p'"),
         ("{id: p, type: openai, is_active: false}", "is switched off"),
-        ("{id: p, type: cohere}", "provider: any-llm"),
+        ("{id: p, type: aws_bedrock}", "a 'base_url' that speaks OpenAI's, and"),
         ("{id: p, type: mine}", "needs 'base_url'"),
         ("{id: p, type: openai, key: k}", "unknown key 'key'"),
         ("{id: p, type: openai, api_key: sk-12345678901234567890}", "must not be written here"),

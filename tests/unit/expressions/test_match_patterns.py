@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.match_patterns import compile_match_pattern, match_groups
 

@@ -38,8 +38,9 @@ _WRITTEN: Final = re.compile(r"\S")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
 BYTES: Final = 10_000_000
 DEEPEST: Final = 100
-# Of the variables of a comprehension that is evaluated at once.
+# Bytes of the variables of what is evaluated at once: where values are put together, and else.
 _LITTLE: Final = 1 << 15
+_MUCH: Final = 1 << 20
 _LARGEST_BITS: Final = 10_000
 _MOST_DIGITS: Final = 3_000
 # The only names beginning with an underscore, all of them the statements' own.
@@ -325,6 +326,18 @@ def _times_here(left: Any, right: Any) -> Any:
     return _times(left, right)
 
 
+def _percent_here(left: Any, right: Any) -> Any:
+    if isinstance(left, str):
+        raise UnboundedError  # a width makes a text of any length
+    return left % right
+
+
+def _plus(left: Any, right: Any) -> Any:
+    if isinstance(left, _SEQUENCES) and isinstance(right, _SEQUENCES):
+        _check_room((len(left) + len(right)) * (1 if isinstance(left, str) else 8))
+    return left + right
+
+
 def _rounded(value: Any, digits: Any = None) -> Any:
     if isinstance(digits, int) and abs(digits) > _MOST_DIGITS:
         raise ValueError("round() takes a smaller number of digits")
@@ -510,14 +523,16 @@ _TABLE: Final[dict[str, Any]] = {
     "_ascii_": lambda value: written(value).encode("ascii", "backslashreplace").decode("ascii"),
     "_formatted_": _formatted,
     "_percent_": _percent,
+    "_plus_": _plus,
     "_apply_": lambda function, *values, **named: function(*values, **named),
     "_iter_unpack_sequence_": guarded_iter_unpack_sequence,
     "_unpack_sequence_": guarded_unpack_sequence,
     "_inplacevar_": _in_place,
     "_write_": _writable,
 }
-_HERE: Final = {**_TABLE, "_times_": _times_here}
+_HERE: Final = {**_TABLE, "_times_": _times_here, "_percent_": _percent_here}
 _GUARDED: Final = {
+    ast.Add: "_plus_",
     ast.Mod: "_percent_",
     ast.Mult: "_times_",
     ast.Pow: "_f_pow",
@@ -597,8 +612,8 @@ class _Policy(RestrictingNodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         is_dear = isinstance(node.op, _DEAR_OPERATORS) and self._comprehensions
-        is_text = isinstance(node.op, ast.Mod) and not isinstance(node.right, ast.Constant)
-        self.is_bounded &= not (is_dear or is_text)
+        self.is_bounded &= not is_dear
+        self.walks |= isinstance(node.op, ast.Add)
         if isinstance(node.op, ast.MatMult):
             self.error(node, "'@' is not available")
         node = self.node_contents_visit(node)
@@ -637,6 +652,7 @@ class _Policy(RestrictingNodeTransformer):
             self.check_name(function, name := function.id)
         changes = name in _CHANGING and not self._comprehensions
         self.is_bounded &= name in _LINEAR or changes
+        self.walks |= name == "join"
         if isinstance(function, ast.Attribute):
             if name.startswith("_"):
                 self.error(function, f"names beginning with '_' are not available: {name}")
@@ -733,7 +749,7 @@ def _compiled(text: str, *, is_script: bool) -> Code:
     except (MemoryError, RecursionError, OverflowError):
         raise ExpressionSyntaxError("the expression is too deeply nested") from None
     names = frozenset(name for name in _names_of(code) if name in _UNDERSCORED or name[0] != "_")
-    most_bytes = 0 if not policy.is_bounded else _LITTLE if policy.walks else BYTES
+    most_bytes = 0 if not policy.is_bounded else _LITTLE if policy.walks else _MUCH
     return Code(text, code, names, most_bytes, policy.changes)
 
 

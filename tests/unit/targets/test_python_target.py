@@ -156,15 +156,13 @@ def test_a_wrong_attribute_of_the_context_names_the_nearest_and_the_line(folder:
 def test_a_context_is_of_no_use_after_its_call() -> None:
     context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
     with pytest.raises(RuntimeError, match="while its function runs"):
-        context.logger.info("late")
+        context.cancel.is_set()
 
 
 def test_context_cannot_be_changed() -> None:
     context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
     with pytest.raises((FrozenInstanceError, TypeError)):
         context.case_id = "other"  # type: ignore[misc]
-    with pytest.raises(KeyError):
-        context["_names"]
 
 
 def test_latency_is_measured(folder: Path) -> None:

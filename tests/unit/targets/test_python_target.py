@@ -86,7 +86,7 @@ DISHES = '[{"recipe": {"title": "a", "day": null}, "served": "2026-01-02"}]'
         ("def fn(input): return input + '!'", "hi!"),
         ("async def fn(input): return input + '!'", "hi!"),
         ("def fn(input, *, context): return context.case_id", "c1"),
-        ("def fn(input, **more): return more['context']['variant']", "v1"),
+        ("def fn(input, **more): return more['context'].variant", "v1"),
         ("class A:\n  async def __call__(self, input): return 'a'\nfn = A()", "a"),
         ("async def a(input): return 'a'\nfn = lambda input: a(input)", "a"),
         ("import functools\ndef f(a, input): return a\nfn = functools.partial(f, 'p')", "p"),
@@ -119,8 +119,12 @@ def test_input_arrives_as_it_stands_in_the_case(folder: Path) -> None:
 
 
 def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
-    code = "def fn(input, *, context): return {k: context[k] for k in context}"
-    assert json.loads(answer(folder, code).output or "") == {
+    code = """
+    NAMES = ("case_id", "variant", "iteration", "mode", "input", "expected_output", "metadata",
+             "messages", "config", "workspace")
+    def fn(input, *, context): return {name: getattr(context, name) for name in NAMES}
+    """
+    assert json.loads(answer(folder, textwrap.dedent(code)).output or "") == {
         "case_id": "c1",
         "variant": "v1",
         "iteration": 2,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
-    from evalcore.execution.limits import PreventedItem, RunLimits
+    from evalcore.execution.limits import RunLimits
     from evalcore.execution.rates import SharedRates
     from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
@@ -328,10 +328,6 @@ class RunSession:
         self._opened: OpenRun | None = None
         self._observer = observer_of(manifest)
         self.closing: list[Callable[[], None]] = [self._close]
-        if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
-
-            refuse_unpriced(run.definition, options.settings, self._mode)
 
     def open(self, worker: Worker) -> OpenRun:
         """Return the run, open in this worker."""
@@ -387,18 +383,8 @@ class RunSession:
             calibrated=calibrated_judges(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),
-            prevented=self._prevented,
             labels_of=lambda content: labels().labels_of(content),
         )
-
-    @cached_property
-    def _prevented(self) -> Mapping[str, PreventedItem]:
-        """In a replay, what limits of the recorded run prevented; by execution key."""
-        if self._mode is not Mode.REPLAY:
-            return {}
-        from evalcore.pipeline.reuse import prevented_items
-
-        return prevented_items(self._run)
 
     @cached_property
     def _open_workspaces(self) -> Workspaces:

@@ -523,7 +523,8 @@ class ItemCalls:
                 if rates is not None:
                     await rates.passed(tokens)
             with waits.entered(f"{provider} Retry-After"), self.standing_still():
-                await self._limits.gates.find(request).open()
+                gate = self._limits.gates.find(request)
+                await entered.enter_async_context(gate.entered())
             reply = await send_once(request)
         if rates is not None:
             rates.correct(tokens, reply)

@@ -227,9 +227,11 @@ class ItemRunner:
         try:
             needs_workspace = self._evidence.needs_workspace(item)
             execute = self._run_in_workspace if needs_workspace else self._graded
-            noting = nullcontext if calls is None else running.noting_faults
-            with faults_noted_by(noting):
+            if calls is None:
                 finished = await execute(running)
+            else:
+                with faults_noted_by(running.noting_faults):
+                    finished = await execute(running)
         except StoreError:  # no item's fault
             raise
         except EvalError as error:

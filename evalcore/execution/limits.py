@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +30,8 @@ from evalcore.settings import Settings
 if TYPE_CHECKING:
     from evalcore.execution.shared import SharedLimits
 
+# So often the first of those that wait looks whether an answer has let it through.
+_LOOK_S = 0.01
 # So many items in a row that a provider refused, without an answer in between, end the run.
 REFUSED_ITEMS = 3
 _FORBIDDEN = 403
@@ -101,11 +105,17 @@ def provider_of(request: Request) -> tuple[str, str | None]:
 
 
 class ProviderGate:
-    """Lets no call to one provider through as long as it asked to wait; knows how calls went."""
+    """Lets no call to one provider through as long as it asked to wait; knows how calls went.
+
+    After a wait one call begins, and each answer lets another one more begin.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = 0.0
+        # How many more calls may begin.
+        self._room = math.inf
+        self._turn = asyncio.Lock()
         self.has_answered = False
         self.refused_items = 0
         # Whether it exists: it has answered or refused. When it answered last.
@@ -119,15 +129,23 @@ class ProviderGate:
         """How long (seconds) the provider wants no call."""
         return max(0.0, self._until - self._clock())
 
-    async def open(self) -> None:
-        """Return as soon as a call may be made."""
-        while (held_s := self.held_s) > 0:
-            await asyncio.sleep(held_s)
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Enter as soon as a call may be made, in order."""
+        async with self._turn:
+            while self.held_s > 0 or self._room < 1:
+                await asyncio.sleep(max(_LOOK_S, self.held_s))
+            self._room -= 1
+        try:
+            yield
+        finally:
+            self._room += 1
 
     def note_answer(self) -> None:
         """Note that the provider answered a call: it refuses single ones at most."""
         self.has_answered = self._is_heard = True
         self.refused_items = self._given_up = 0
+        self._room += 1
         self._answered_at = self._clock()
 
     def note_failure(self, error: ProviderError, longest_s: float) -> None:
@@ -137,6 +155,7 @@ class ProviderGate:
         """
         if error.retryable and error.retry_after_s and error.retry_after_s <= longest_s:
             self._until = max(self._until, self._clock() + error.retry_after_s)
+            self._room = 1
         no_answer = error.kind == ErrorKind.CONNECTION
         # There was an answer, but none that makes sense.
         no_answer |= error.kind == ErrorKind.SERVER and error.status in {None, 200}

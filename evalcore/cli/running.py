@@ -24,8 +24,7 @@ from evalcore.execution.worker import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import HISTORY, Manifest, Mode, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run

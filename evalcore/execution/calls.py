@@ -38,7 +38,14 @@ from evalcore.execution.limits import (
     items_of,
 )
 from evalcore.execution.waits import Waits
-from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.evidence import (
+    COUNTS,
+    TOKEN_PARTS,
+    UNMEASURED,
+    Evidence,
+    Metrics,
+    with_warnings,
+)
 from evalcore.model.exchange import (
     BOUNDS,
     ErrorKind,
@@ -49,8 +56,7 @@ from evalcore.model.exchange import (
     call_notes,
     request_digest,
 )
-from evalcore.model.measures import COUNTS
-from evalcore.model.mode import Mode
+from evalcore.model.run import Mode
 from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyChanged, Observer
 from evalcore.providers.registry import open_session, send
 

@@ -92,7 +92,7 @@ DEFAULT_POLICY = RetryPolicy()
 
 
 def provider_of(request: Request) -> tuple[str, str | None]:
-    """Return what names a provider: its host (or its name in any-llm) and the key it is asked with.
+    """Return what names a provider: its host and the key it is asked with.
 
     Two targets with one host and one key share the provider's limits and its credit.
     """

@@ -19,15 +19,13 @@ from evalcore.analytics.integrity import (
 )
 from evalcore.errors import ObjectNotFoundError, RunConflictError
 from evalcore.execution.worker import ShardReceipt
-from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
-from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.script_scores import Note, ScriptScores
+from evalcore.model.run import Manifest, Mode, Plan, State
+from evalcore.model.scoring import Note, ScriptScores
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Failure, Summary
 from evalcore.pipeline.compare import open_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (

@@ -15,8 +15,7 @@ from typing import Final, TypeAlias
 
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.variables import variables_for
-from evalcore.model.notification import NotifyOn, NotifyPolicy
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import Manifest, NotifyOn, NotifyPolicy, State
 from evalcore.pipeline.finish import RunView
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.message import (

@@ -14,9 +14,8 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import EvalError
-from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Failure, Metric, Trend, TrendPoint
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text

@@ -8,9 +8,15 @@ from itertools import product
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from evalcore.model.evidence import NOTHING, TOKEN_PRICES
+from evalcore.model.evidence import (
+    NOTHING,
+    TOKEN_PRICES,
+    is_amount,
+    is_count,
+    not_a_count,
+    not_an_amount,
+)
 from evalcore.model.exchange import BATCH, NO_USAGE, ProviderError, Usage
-from evalcore.model.measures import is_amount, is_count, not_a_count, not_an_amount
 from evalcore.settings import PRICES
 
 METRICS: Final = "metrics"

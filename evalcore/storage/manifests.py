@@ -16,9 +16,9 @@ import orjson
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError, with_config
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
-from evalcore.mistakes.shape_errors import explain
 from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.planning.shards import count_shards, settle
+from evalcore.shapes import explain
 from evalcore.storage.layout import RunKeys, suite_key
 from evalcore.storage.store import ObjectStore
 

@@ -22,7 +22,6 @@ from evalcore.errors import (
     RunNotFoundError,
     StoreError,
 )
-from evalcore.mistakes.wording import counted
 from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, Plan, State
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
@@ -45,6 +44,7 @@ from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_m
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.secrets import suite_variables
+from evalcore.wording import counted
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import (
     ObjectInfo,
@@ -30,6 +29,7 @@ from evalcore.storage.store import (
 )
 from evalcore.trust.machine_faults import retried
 from evalcore.trust.network import proxy_for
+from evalcore.wording import one_line
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError

@@ -155,8 +155,6 @@ class ItemJudges:
         target, model = self._embedding_target(spec)
         runnable: Any = self._run.runnable(JudgeSpec(target.name), target)
         first = getattr(runnable, "first", runnable)
-        if hasattr(first, "vectors"):
-            return Embedded(await first.vectors(texts), first.model)
         if not hasattr(first, "embedding_request"):
             raise TargetError("judge", f"target '{target.name}' ({target.kind}) embeds no texts")
         request = first.embedding_request(texts, self._run.mode, model)

@@ -261,9 +261,8 @@ def _truncated(request: Request, reply: Reply) -> str | None:
 
 
 def _has_default_bound(request: Request) -> bool:
-    """Whether evalcore, or the adapter that it uses, bounds an answer that the author does not."""
-    protocol, model = request.endpoint.protocol, request.model
-    return protocol == "anthropic" or (protocol == "any-llm" and "anthropic" in model.split(":")[0])
+    """Whether evalcore bounds an answer that the author does not."""
+    return request.endpoint.protocol == "anthropic"
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

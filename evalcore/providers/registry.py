@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anthropic": "evalcore.providers.anthropic",
-        "any-llm": "evalcore.providers.any_llm",
         "http": "evalcore.providers.http",
         "openai": "evalcore.providers.openai",
         "openai-embeddings": "evalcore.providers.embeddings",

@@ -80,7 +80,6 @@ _WORKFLOW: Final = TargetKind(
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
     {
         "anthropic": _MODEL._replace(place="model.AnthropicTarget"),
-        "any-llm": _MODEL._replace(place="model.AdapterTarget", options="AdapterOptions"),
         "block": _WORKFLOW._replace(
             place="workflow.ReplayedBlock", has_blocks=False, reads_messages=False
         ),
@@ -93,10 +92,6 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         "mock": TargetKind("simple.MockTarget", "MockOptions", instant=True),
         "openai": _MODEL,
         "python": _FUNCTION,
-        "replay": TargetKind("simple.ReplayTarget", "ReplayOptions", instant=True),
-        "sentence-transformers": TargetKind(
-            "embeddings.LocalEmbeddingTarget", "LocalEmbeddingOptions", item_timeout_s=OWN_CODE_S
-        ),
         "workflow": _WORKFLOW,
     }
 )

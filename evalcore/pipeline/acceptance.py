@@ -375,7 +375,6 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
         yield from _of_tool(value, where)
         if value.get("type") == "code":
             yield Demand(DemandKind.COMMAND, "a block of code", where)
-        yield from _of_soul_tool(value.get("executor"), where)
         servers = value.get("mcp")
         for server in servers.values() if isinstance(servers, Mapping) else ():
             if isinstance(server, Mapping) and "url" not in server:
@@ -386,13 +385,6 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
         yield from _of_listed_assertion(value, where)
         for member in value:
             yield from _of_tree(member, where)
-
-
-def _of_soul_tool(executor: object, where: str) -> Iterator[Demand]:
-    if executor in ("python", "file_io"):
-        yield Demand(DemandKind.COMMAND, f"a tool of a soul ({executor})", where)
-    elif executor == "http":
-        yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
 
 
 def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:

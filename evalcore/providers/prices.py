@@ -198,13 +198,6 @@ def _sum(prices: _Prices, usage: Usage) -> float:
     return dollars / _MILLION
 
 
-def has_price(
-    model: str, provider: str, prices: Mapping[str, Mapping[str, float]] = NOTHING
-) -> bool:
-    """Whether `cost_of` knows what a call of this model costs."""
-    return cost_of(model, provider, Usage(1, 1), prices) is not None
-
-
 @lru_cache(maxsize=1024)
 def _bundled(model: str, provider: str, tier: str | None) -> Any:
     """Return the prices of genai-prices for this model, None if it has none."""

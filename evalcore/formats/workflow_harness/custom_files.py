@@ -1,4 +1,4 @@
-"""Souls, tools and providers in files of their own: `custom/souls/*.yaml` and so on.
+"""Souls and providers in files of their own: `custom/souls/*.yaml` and so on.
 
 They are looked for upward from the workflow file to the root of its repository.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from evalcore.errors import LoadError
 from evalcore.formats.documents import as_json, read_document
@@ -16,15 +16,9 @@ from evalcore.formats.test_file.input_messages import InputOrigin, read_named_te
 from evalcore.formats.workflow_harness.parts import read_part
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
-from evalcore.trust.secrets import MARK, literal_secrets
-from evalcore.wording import Loc, describe, shown_path
-from evalcore.workflow.definition import (
-    TOOL_TIMEOUT_S,
-    Soul,
-    SoulTool,
-    ToolCallRequest,
-    WorkflowPart,
-)
+from evalcore.trust.secrets import MARK
+from evalcore.wording import describe, shown_path
+from evalcore.workflow.definition import Soul, WorkflowPart
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # What is not here is `openai` at its `base_url`.
@@ -97,24 +91,6 @@ def provider_entry(raw: Mapping[str, Any], name: str, problems: Problems) -> dic
 
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
-_LARGEST_CODE: Final = 1 << 20
-
-
-class ToolManifest(WorkflowPart):
-    """A file `custom/tools/<id>.yaml`."""
-
-    id: str | None = None
-    kind: str | None = None
-    version: str | float | int | None = None
-    type: str | None = None
-    name: str | None = None
-    description: str = ""
-    executor: Literal["python", "request"]
-    parameters: dict[str, Any]
-    code: str | None = None
-    code_file: str | None = None
-    request: ToolCallRequest | None = None
-    timeout_seconds: float | None = None
 
 
 class CustomFiles:
@@ -146,30 +122,6 @@ class CustomFiles:
         raw, problems = document
         soul: dict[str, Any] = as_json(raw)
         return {} if read_part(Soul, raw, (), problems) is None else soul
-
-    def tool(self, name: str) -> SoulTool | None:
-        """Return the tool of a file; None if there is none, or if it is wrong, which is noted."""
-        document = self._document("tools", name)
-        if document is None:
-            return None
-        raw, problems = document
-        manifest = read_part(ToolManifest, raw, (), problems)
-        if manifest is None:
-            return None
-        before = problems.count
-        request = manifest.request and referring(manifest.request, problems, ("request",))
-        code = self._code(name, manifest, problems)
-        if problems.count > before:
-            return None
-        return SoulTool(
-            name=name.removesuffix("_tool"),
-            description=manifest.description or manifest.name or "",
-            parameters=as_json(manifest.parameters),
-            executor=manifest.executor,
-            code=code,
-            request=request,
-            timeout_seconds=manifest.timeout_seconds or TOOL_TIMEOUT_S,
-        )
 
     def provider(self, name: str) -> tuple[dict[str, Any], Problems] | None:
         """Return the entry of a provider's file and where its mistakes are noted.
@@ -218,29 +170,6 @@ class CustomFiles:
                 path = find_upward(custom.parent, names).path
         return path
 
-    def _code(self, name: str, manifest: ToolManifest, problems: Problems) -> str | None:
-        """Return the Python of a tool; note a tool without any, and a request without its own."""
-        if manifest.executor == "request":
-            if manifest.request is None:
-                problems.add((), "executor 'request' needs 'request'")
-            return None
-        if (manifest.code is None) is (manifest.code_file is None):
-            problems.add((), "executor 'python' needs either 'code' or 'code_file'")
-            return None
-        if manifest.code_file is None:
-            return manifest.code
-        names = (f"custom/tools/{name}.yaml", f"custom/tools/{name}.yml")
-        file = self._find(names)
-        folder = self._folder if file is None else file.resolve().parent
-        try:
-            path = (folder / manifest.code_file).resolve()
-            if path.is_relative_to(folder) and path.stat().st_size <= _LARGEST_CODE:
-                return path.read_text("utf-8-sig")
-        except (OSError, ValueError):
-            pass
-        problems.add(("code_file",), f"there is no file '{manifest.code_file}' beside it")
-        return None
-
 
 def soul_references(raw: Mapping[str, Any]) -> Iterator[str]:
     """Yield the souls that blocks and their exits name; nothing of what is misshapen."""
@@ -254,17 +183,3 @@ def soul_references(raw: Mapping[str, Any]) -> Iterator[str]:
             reference = named.get("soul_ref", named.get("soul"))
             if isinstance(reference, str):
                 yield reference
-
-
-def referring(request: ToolCallRequest, problems: Problems, loc: Loc) -> ToolCallRequest:
-    """Return a request with `${NAME}` written as `${{ NAME }}`; note literal secrets at `loc`."""
-
-    def fill(text: str) -> str:
-        return text if MARK in text else _VARIABLE.sub(r"${{ \1 }}", text)
-
-    headers = {name: fill(value) for name, value in (request.headers or {}).items()}
-    url = fill(request.url)
-    body = None if request.body_template is None else fill(request.body_template)
-    for literal in literal_secrets(headers, url, {"body_template": body}):
-        problems.add((*loc, *literal.path), literal.message())
-    return request.model_copy(update={"url": url, "headers": headers, "body_template": body})

@@ -5,7 +5,6 @@ None of this is checked in a file whose cases all have fixtures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,129 +15,47 @@ from evalcore.formats.graders import Graders
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.workflow_harness.assertions import read_assertion
-from evalcore.formats.workflow_harness.custom_files import CustomFiles, referring, soul_references
-from evalcore.formats.workflow_harness.parts import read_part, read_workflow
+from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
+from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
 from evalcore.model.suite import Variant
 from evalcore.problems import Problems
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.wording import Loc, describe, shown_path, suggest
-from evalcore.workflow.definition import (
-    MAX_DEPTH,
-    PARTS,
-    SOUL_KEYS,
-    SoulTool,
-    ToolCallRequest,
-    apply_variant,
-)
+from evalcore.wording import Loc, shown_path, suggest
+from evalcore.workflow.definition import MAX_DEPTH, PARTS, SOUL_KEYS, apply_variant
 from evalcore.workflow.reading import asks_model, behaviour_of
 from evalcore.workflow.references import find_mistakes, unknown_placeholders
-from evalcore.workflow.tools import built_in_tools
 
 Warned = tuple[Loc, str]
-_ARGUMENT: Final = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-_REQUEST: Final = ("method", "url", "headers", "body_template", "response_path")
-
-
-def tools_of(
-    raw: Mapping[str, Any],
-    souls: Mapping[str, Mapping[str, Any]],
-    custom: CustomFiles,
-    problems: Problems,
-    warned: list[Warned],
-) -> dict[str, SoulTool]:
-    """Return the tools, by id, that these souls name; `warned` takes what has no effect."""
-    if not any(soul.get("tools") for soul in souls.values()):
-        return {}
-    declared = _declared(raw.get("tools"), problems)
-    tools: dict[str, SoulTool] = {}
-    missing: set[str] = set()
-    for soul, written in souls.items():
-        for name in written.get("tools") or ():
-            loc: Loc = ("souls", soul, "tools")
-            if name not in declared:
-                message = f"soul '{soul}': the tool '{name}' is not offered: 'tools' of the file"
-                warned.append((loc, f"{message} does not list it"))
-            elif name not in tools and name not in missing:
-                tool = _tool(name, declared[name], custom, problems)
-                if tool is None:
-                    missing.add(name)
-                    message = f"soul '{soul}': the tool '{name}' is not offered: there is no"
-                    warned.append((loc, f"{message} custom/tools/{name}.yaml"))
-                else:
-                    tools[name] = tool
-    return tools
-
-
-def _declared(written: object, problems: Problems) -> dict[str, Mapping[str, Any]]:
-    """Return what `tools` of the file declares: ids, or definitions by id."""
-    if written is None:
-        return {}
-    if isinstance(written, dict) and all(isinstance(tool, dict) for tool in written.values()):
-        return written
-    if isinstance(written, list) and all(isinstance(name, str) for name in written):
-        return {name: {} for name in written}
-    problems.add(("tools",), f"expected a list of ids of tools, got {describe(written)}")
-    return {}
-
-
-def _tool(
-    name: str, definition: Mapping[str, Any], custom: CustomFiles, problems: Problems
-) -> SoulTool | None:
-    """Return a tool: built in, defined in the workflow file, or of a file of its own."""
-    source = str(definition.get("source") or name).rpartition("/")[2]
-    if definition.get("type") == "http":
-        return _inline_request(name, definition, problems)
-    return built_in_tools().get(source) or custom.tool(source)
-
-
-def _inline_request(
-    name: str, definition: Mapping[str, Any], problems: Problems
-) -> SoulTool | None:
-    written = {key: definition[key] for key in _REQUEST if definition.get(key) is not None}
-    request = read_part(ToolCallRequest, written, ("tools", name), problems)
-    if request is None:
-        return None
-    request = referring(request, problems, ("tools", name))
-    arguments = dict.fromkeys(_arguments(written))
-    properties = {argument: {"type": "string"} for argument in arguments}
-    schema = {"type": "object", "properties": properties, "required": list(arguments)}
-    return SoulTool(name=name, parameters=schema, executor="request", request=request)
-
-
-def _arguments(written: Mapping[str, Any]) -> Iterator[str]:
-    for text in written.values():
-        for template in text.values() if isinstance(text, dict) else (text,):
-            yield from _ARGUMENT.findall(str(template))
-
-
-_UNUSED: Final = {
+_UNUSED_BY_BLOCK: Final = {
     "stall_thresholds": "see 'timeout_seconds'",
     "allowed_imports": "code may import any module",
+    "stateful": "each call has a conversation of its own",
+}
+_UNUSED_BY_SOUL: Final = {
+    "assertions": "write them in the block",
+    "tools": "souls call no tools; make a block of 'type: code' or 'http'",
 }
 
 
 def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
     """Yield what a workflow writes and nothing reads."""
-    for name, block in raw["blocks"].items():
-        for key in filter(block.get, _UNUSED):
-            loc: Loc = ("blocks", name, key)
-            yield loc, f"block '{name}': '{key}' has no effect; {_UNUSED[key]}"
-        if block.get("stateful") and block["type"] in {"code", "http", "loop", "workflow"}:
-            loc = ("blocks", name, "stateful")
-            yield loc, f"block '{name}': 'stateful' has no effect; it asks no model"
-    for name, soul in souls.items():
-        if soul.get("assertions"):
-            loc = ("souls", name, "assertions")
-            yield loc, f"soul '{name}': 'assertions' have no effect; write them in the block"
+    unused = (("blocks", raw["blocks"], _UNUSED_BY_BLOCK), ("souls", souls, _UNUSED_BY_SOUL))
+    for section, members, keys in unused:
+        for name, member in members.items():
+            for key in filter(member.get, keys):
+                text = f"{section[:-1]} '{name}': '{key}' has no effect; {keys[key]}"
+                yield (section, name, key), text
     for name, declared in (raw.get("inputs") or {}).items():
         if declared.get("sensitive"):
-            loc = ("inputs", name, "sensitive")
+            loc: Loc = ("inputs", name, "sensitive")
             yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
     for key in raw.get("config") or ():
         if key not in {"model_name", "max_workflow_depth"}:
             yield ("config", key), f"'config.{key}' has no effect"
+    if raw.get("interface"):
+        yield ("interface",), "'interface' has no effect; declare 'inputs' of the workflow"
 
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
@@ -184,7 +101,7 @@ class ExecutedWorkflow:
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
-        definition = self._behaviour(self._raw, self._path, self._problems, fixtures)
+        definition = self._behaviour(self._raw, self._path, fixtures)
         self._check_variants(definition, fixtures, variants)
         checks = _block_checks(self._raw, self._graders, self._problems)
         self._read_below(definition, self._path, self._problems, fixtures, 1)
@@ -217,22 +134,16 @@ class ExecutedWorkflow:
         self,
         raw: Mapping[str, Any],
         path: Path,
-        problems: Problems,
         fixtures: frozenset[str],
     ) -> dict[str, Any]:
-        """Return what a workflow does, with the tools that its souls are offered."""
-        definition = behaviour_of(as_json(raw))
+        """Return what a workflow does; note its keys that have no effect."""
+        definition: dict[str, Any] = behaviour_of(as_json(raw))
         souls = definition.get("souls") or {}
         running = {"blocks": {k: v for k, v in raw["blocks"].items() if k not in fixtures}}
         running_souls = {name: souls[name] for name in soul_references(running) if name in souls}
-        custom = CustomFiles(path.parent)
-        warned: list[Warned] = []
-        tools = tools_of(raw, running_souls, custom, problems, warned)
-        self.file_problems += custom.file_problems
-        warned += unused_keys({**raw, **running}, _souls_of(raw, running_souls))
+        warned = unused_keys({**raw, **running}, _souls_of(raw, running_souls))
         self.warned += [(loc, f"{_where(path, self._path)}{text}") for loc, text in warned]
-        stored = {key: as_json(tool.model_dump(exclude_none=True)) for key, tool in tools.items()}
-        return {**definition, "tools": stored} if stored else definition
+        return definition
 
     def _check_variants(
         self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
@@ -296,7 +207,7 @@ class ExecutedWorkflow:
         self.file_problems += custom.file_problems
         if not self._check(raw, problems):
             return {}
-        definition = self._behaviour(raw, path, problems, frozenset())
+        definition = self._behaviour(raw, path, frozenset())
         self._read_below(definition, path, problems, frozenset(), depth + 1)
         return definition
 

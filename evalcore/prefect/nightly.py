@@ -9,18 +9,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
-from zoneinfo import ZoneInfo
 
 from prefect import Flow, flow, get_run_logger, runtime
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.context import FlowRunContext
 from prefect.states import Cancelled, Completed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -36,7 +34,6 @@ from evalcore.prefect.night_report import (
     look_back,
     night_markdown,
     night_message,
-    night_rows,
 )
 from evalcore.prefect.parameters import (
     EvaluateParameters,
@@ -48,7 +45,6 @@ from evalcore.prefect.parameters import (
 )
 from evalcore.prefect.publish import (
     PublishedRun,
-    Step,
     best_effort,
     deliver,
     flow_links,
@@ -60,7 +56,6 @@ from evalcore.redaction.redactor import cover_exception
 from evalcore.trust.files import has_magic
 
 REPORT_KEY = "evalcore-nightly-report"
-GATES_KEY = "evalcore-nightly-gates"
 MAX_AT_ONCE = 16
 LEAST_AGE_DAYS = 7
 
@@ -108,23 +103,8 @@ NightlyParameters: type[Night] = create_model(
 
 
 def night_name() -> str:
-    """Return the flow run's name: when it was to start, in its schedule's timezone, else in UTC."""
-    start = runtime.flow_run.scheduled_start_time.astimezone(_timezone())
-    return f"nightly {start:%Y-%m-%d %H:%M %Z}"
-
-
-def _timezone() -> tzinfo:
-    """Return the timezone of the schedule that made this flow run, else of its deployment's."""
-    context = FlowRunContext.get()
-    flow_run = None if context is None else context.flow_run
-    if flow_run is None or flow_run.deployment_id is None:
-        return UTC
-    with best_effort("read the night's schedule"), get_client(sync_client=True) as client:
-        schedules = client.read_deployment(flow_run.deployment_id).schedules
-        maker = flow_run.created_by.id if flow_run.created_by is not None else None
-        for made in sorted(schedules, key=lambda each: each.id != maker):
-            return ZoneInfo(getattr(made.schedule, "timezone", None) or "UTC")
-    return UTC
+    """Return the flow run's name: when it was to start."""
+    return f"nightly {runtime.flow_run.scheduled_start_time.astimezone(UTC):%Y-%m-%d %H:%M %Z}"
 
 
 def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -155,11 +135,15 @@ def nightly(**fields: Any) -> State[Any]:
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)
-    _sync_history(parameters.model_dump()["store"])
+    settings = this_worker().settings
+    with best_effort("bring the history up to date"):
+        _warn_of_damaged(sync(permitted_store(parameters.model_dump()["store"], settings)))
     ends = [_with_history(end) for end in ends]
     state = states.worst([(end.suite, end.state) for end in ends])
-    _publish(ends, state)
-    _tell(ends, state)
+    report = {"markdown": night_markdown(ends, state), "description": state.message or ""}
+    deliver({"create the night's report": partial(create_markdown_artifact, REPORT_KEY, **report)})
+    if (policy := settings.notify) is not None and policy.to and is_night_due(policy, ends):
+        tell(night_message(ends, state, flow_links()), policy)
     stopped = [end for end in ends if end.state.is_cancelled()]
     if stopped:
         return Cancelled(message=f"stopped: {stopped[0].suite}: {stopped[0].state.message}")
@@ -201,9 +185,7 @@ def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
             cover_exception(error)
             get_run_logger().exception("%s was not evaluated", logged(suite))
             state = states.broken(error)
-    if not published:
-        return SuiteEnd(suite, state)
-    return SuiteEnd(suite, state, published[-1].report, published[-1])
+    return SuiteEnd(suite, state, published[-1] if published else None)
 
 
 def _with_history(end: SuiteEnd) -> SuiteEnd:
@@ -212,30 +194,6 @@ def _with_history(end: SuiteEnd) -> SuiteEnd:
         with best_effort(f"look back on {end.suite}"):
             return replace(end, history=look_back(end.published))
     return end
-
-
-def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
-    policy = this_worker().settings.notify
-    if policy is not None and policy.to and is_night_due(policy, ends):
-        tell(night_message(ends, state, flow_links()), policy)
-
-
-def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
-    markdown, rows = night_markdown(ends, state), night_rows(ends)
-    deliver(
-        [
-            Step(
-                "create the night's report",
-                lambda: create_markdown_artifact(
-                    markdown=markdown, key=REPORT_KEY, description=state.message or ""
-                ),
-            ),
-            Step(
-                "create the table of the night's gates",
-                lambda: create_table_artifact(table=rows, key=GATES_KEY, description="All gates"),
-            ),
-        ]
-    )
 
 
 class CompactParameters(BaseModel):
@@ -264,9 +222,8 @@ class CompactParameters(BaseModel):
 def compact_history(**fields: Any) -> State[Any]:
     """Bring the history up to date and make its small files large ones."""
     parameters = CompactParameters(**fields)
-    age, before = parameters.drop_results_older_than_days, None
-    if age is not None:
-        before = datetime.now(UTC) - timedelta(days=age)
+    age = parameters.drop_results_older_than_days
+    before = None if age is None else datetime.now(UTC) - timedelta(days=age)
     try:
         store = permitted_store(parameters.store, this_worker().settings)
         synced = sync(store)
@@ -275,12 +232,6 @@ def compact_history(**fields: Any) -> State[Any]:
         return states.refused(error)
     _warn_of_damaged(synced)
     return Completed(message=_summary(synced, done))
-
-
-def _sync_history(address: str) -> None:
-    """Bring the history of a store up to date; what fails is logged."""
-    with best_effort("bring the history up to date"):
-        _warn_of_damaged(sync(permitted_store(address, this_worker().settings)))
 
 
 def _warn_of_damaged(synced: Synced) -> None:

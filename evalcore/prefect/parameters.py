@@ -24,8 +24,7 @@ from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.quarantine import QUARANTINE_FILE
-from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code
-from evalcore.pipeline.plan import load
+from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
@@ -227,8 +226,7 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
         for name, field in model.model_fields.items()
     ]
 
-    schema = model.model_json_schema()["properties"]
-    described = (f"    {name}: {form_text(schema[name])}" for name in model.model_fields)
+    described = (f"    {name}: {field.description}" for name, field in model.model_fields.items())
 
     def give(function: Function) -> Function:
         function.__doc__ = "\n".join((function.__doc__ or "", "", "Args:", *described))
@@ -236,25 +234,6 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
         return function
 
     return give
-
-
-def form_text(field: Mapping[str, Any]) -> str:
-    """Return what the form says of a field: its description, bounds and examples.
-
-    `field` is its JSON Schema. Prefect's form shows of it nothing but the description.
-    """
-    parts = [field.get("description", "")]
-    for schema in (field, *field.get("anyOf", ())):
-        if "minimum" in schema and "maximum" in schema:
-            parts.append(f"From {schema['minimum']:g} to {schema['maximum']:g}.")
-    examples = [
-        f"`{text}`"
-        for example in field.get("examples", ())
-        for text in (example if isinstance(example, list) else [example])
-    ]
-    if examples:
-        parts.append(f"For example {' or '.join(examples)}.")
-    return " ".join(parts)
 
 
 def load_options(
@@ -358,57 +337,6 @@ def find_suites(patterns: Sequence[str], folder: Path) -> dict[str, bool]:
         ]
         suites |= dict.fromkeys(files, True) or {pattern: False}
     return suites
-
-
-# Where suites usually stand in a project.
-USUAL_PATTERNS: Final = ("*.eval.yaml", "evals/**/*.eval.yaml")
-_MOST_LOADED: Final = 50
-
-
-def present_suites(patterns: Sequence[str], folder: Path) -> list[str]:
-    """Return the files below `folder` that the patterns name, in their order."""
-    return [name for name, is_there in find_suites(patterns, folder).items() if is_there]
-
-
-def refused_suites(
-    suites: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """Return why a worker in `folder`, with this environment, refuses suites; nothing is executed.
-
-    Suites that do not load for another reason are left out: the worker may have what is missing
-    here. Only the first 50 are looked at.
-    """
-    settings = read_settings(environment, folder)
-    worker = AcceptingWorker(folder, settings, environment=environment)
-    reasons: dict[str, str] = {}
-    for name in suites[:_MOST_LOADED]:
-        options = load_options(EvaluateParameters(suite=name, mode="replay"), settings, environment)
-        try:
-            suite = load(folder / name, options, name=name)
-            refuse_code(suite.definition, suite.cases, worker.policy)
-        except NotAllowedError as error:
-            reasons[name] = str(error)
-        except EvalError:
-            continue
-    return reasons
-
-
-def night_warnings(suites: Sequence[str], folder: Path) -> list[str]:
-    """Return which suites of a night are missing or refused, and how it gets some."""
-    usual = [pattern for pattern in USUAL_PATTERNS if present_suites([pattern], folder)]
-    hint = f"`evalcore deploy --suites '{usual[0]}'` names some" if usual else "name some: --suites"
-    if not suites:
-        return [f"the nightly has no suites and does not run by itself; {hint}"]
-    found = find_suites(suites, folder)
-    missing = [name for name, is_there in found.items() if not is_there]
-    refused = refused_suites([name for name in found if name not in missing], folder)
-    return [
-        *(f"nightly: no file {name} in {folder}; {hint}" for name in missing),
-        *(
-            f"nightly: a worker with this environment refuses {name}: {reason}"
-            for name, reason in refused.items()
-        ),
-    ]
 
 
 # The plan of each run is cut for as many processes.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from uuid import UUID
@@ -65,10 +65,6 @@ DEADLINE_S = 15.0
 FLOW_RUN_LINK = "flow run"
 PAGE_LINK = "results"
 _LINK_KEYS = {PAGE_LINK: "page", "report.json": "link"}
-_LINKED = {
-    PAGE_LINK: "Page of run {run} in the viewer",
-    "report.json": "Report of run {run}, readable for seven days",
-}
 _MAX_KEY_PART = 80
 
 
@@ -92,7 +88,7 @@ def introduce(run: StoredRun) -> None:
             client.update_flow_run_labels(flow_run_id, labels)
             client.set_flow_run_name(flow_run_id, name)
 
-    deliver([Step("label and name the flow run", send)])
+    deliver({"label and name the flow run": send})
 
 
 def note_flow_run(run: StoredRun) -> None:
@@ -185,26 +181,22 @@ _LISTENER: ContextVar[Callable[[PublishedRun], None] | None] = ContextVar(
 )
 
 
-class Step(NamedTuple):
-    """Something to send to Prefect, and what a log says could not be done if that fails."""
-
-    what: str
-    send: Callable[[], object]
-
-
-def deliver(steps: Sequence[Step], *, within_s: float = DEADLINE_S) -> None:
+def deliver(steps: Mapping[str, Callable[[], object]], *, within_s: float = DEADLINE_S) -> None:
     """Take the steps one after another, for so many seconds together at most.
 
-    Warns of what Prefect did not take, and of what was left out because it did not answer in time.
+    Warns of what Prefect did not take, and of what was left out because it did not answer in time;
+    a step's name says what then was not done.
     """
-    left = deque(steps)
+    left = dict(steps)
     is_late = threading.Event()
 
     def send() -> None:
-        while left and not is_late.is_set():
-            with best_effort(left[0].what):
-                left[0].send()
-            left.popleft()
+        for what, step in steps.items():
+            if is_late.is_set():
+                return
+            with best_effort(what):
+                step()
+            del left[what]
 
     context = copy_context()
     thread = threading.Thread(target=lambda: context.run(send), name="publish", daemon=True)
@@ -212,7 +204,7 @@ def deliver(steps: Sequence[Step], *, within_s: float = DEADLINE_S) -> None:
     thread.join(within_s)
     is_late.set()
     if thread.is_alive():
-        undone = ", ".join(step.what for step in tuple(left))
+        undone = ", ".join(tuple(left))
         get_run_logger().warning("no answer of Prefect within %g s; left out: %s", within_s, undone)
 
 
@@ -224,40 +216,26 @@ def publish(view: RunView) -> None:
     if listener is not None:
         failures = view.failures(2 * LISTED_CASES)
         listener(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
-    markdown = render_markdown(report, view.failures(_LISTED_FAILURES))
-    steps = [
-        Step(
-            "create the report's artifact",
-            lambda: create_markdown_artifact(
-                markdown=markdown,
-                key=artifact_key(report.suite, "report"),
-                description=f"Run {report.run.id}: {report.decision}",
-            ),
+    about = f"run {report.run.id}"
+    steps: dict[str, Callable[[], object]] = {
+        "create the report's artifact": partial(
+            create_markdown_artifact,
+            markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),
+            key=artifact_key(report.suite, "report"),
+            description=f"Run {report.run.id}: {report.decision}",
         ),
-        Step(
-            "create the artifact of the gates",
-            lambda: create_table_artifact(
-                table=[gate_row(gate) for gate in report.gates],
-                key=artifact_key(report.suite, "gates"),
-                description=f"Gates of run {report.run.id}",
-            ),
+        "create the artifact of the gates": partial(
+            create_table_artifact,
+            table=[gate_row(gate) for gate in report.gates],
+            key=artifact_key(report.suite, "gates"),
+            description=f"Gates of {about}",
         ),
-        *(_link_step(report, name, address) for name, address in links),
-        Step("send events", lambda: send_events(report)),
-    ]
-    deliver(steps)
-
-
-def _link_step(report: Report, name: str, address: str) -> Step:
-    return Step(
-        f"link {name}",
-        lambda: create_link_artifact(
-            link=address,
-            link_text=name,
-            key=artifact_key(report.suite, _LINK_KEYS[name]),
-            description=_LINKED[name].format(run=report.run.id),
-        ),
-    )
+    }
+    for name, address in links:
+        key = artifact_key(report.suite, _LINK_KEYS[name])
+        link = partial(create_link_artifact, address, name, key, f"{name} of {about}")
+        steps[f"link {name}"] = link
+    deliver({**steps, "send events": lambda: send_events(report)})
 
 
 def gate_row(gate: GateResult) -> dict[str, Any]:

@@ -10,10 +10,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -44,12 +40,6 @@ _HOST: Final = "127.0.0.1"
 _CONNECT_S: Final = 10.0
 _START_S: Final = 180.0
 _END_S: Final = 2.0
-_AGAIN_S: Final = 1.0
-# Dask's own program, whose memory and environment other programs cannot read.
-_DASK_WORKERS: Final = (
-    "from evalcore.trust.processes import hide_process; hide_process(); "
-    "from distributed.cli.dask_worker import main; main()"
-)
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
 _RAY_SETTINGS: Final = {
@@ -158,6 +148,8 @@ class _Dask:
     def __init__(
         self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
     ) -> None:
+        import dask
+        from distributed import LocalCluster
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
         from prefect_dask import DaskTaskRunner
@@ -170,9 +162,25 @@ class _Dask:
                 timeout = {"timeout": _CONNECT_S}
                 runner = DaskTaskRunner(address=address, client_kwargs=timeout)
             else:
+                # A task that is cancelled, a worker that is lost are no news.
+                logging.getLogger("distributed").setLevel(logging.CRITICAL)
                 self.processes = min(wanted or usable_cores(), most)
-                cluster = stack.enter_context(_dask_cluster(self.processes, environment))
-                runner = DaskTaskRunner(cluster=cluster)
+                # A daemon of `multiprocessing` may have no children.
+                stack.enter_context(dask.config.set({"distributed.worker.daemon": False}))
+                cluster = LocalCluster(
+                    n_workers=self.processes,
+                    threads_per_worker=MOST_THREADS,
+                    host=_HOST,
+                    # Who reaches a scheduler executes code: certificates for this cluster alone.
+                    security=True,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                    scheduler_kwargs={"allowed_failures": 0},
+                    memory_limit=0,
+                    preload=__name__,
+                    env=environment,
+                )
+                runner = DaskTaskRunner(cluster=stack.enter_context(cluster))
             self._runner = stack.enter_context(runner)
             self._client = runner.client
             if not address:
@@ -196,85 +204,10 @@ class _Dask:
         self._stack.close()
 
 
-@contextmanager
-def _dask_cluster(processes: int, environment: Mapping[str, str]) -> Iterator[Any]:
-    """Yield a cluster whose scheduler is in this process; Dask's nannies replace who dies.
-
-    The workers are started by Dask's own program: what Dask starts by `multiprocessing` in this
-    process needs a guarded `__main__`.
-    """
-    from distributed import LocalCluster
-    from distributed.security import Security
-
-    # A task that is cancelled, a worker that is lost are no news.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    # Who reaches a scheduler executes code: certificates for this cluster alone.
-    security = Security.temporary()
-    tls = security.get_tls_config_for_role("worker")
-    own = {
-        "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": tls["ca_file"],
-        "DASK_DISTRIBUTED__COMM__TLS__WORKER__CERT": tls["cert"],
-        "DASK_DISTRIBUTED__COMM__TLS__WORKER__KEY": tls["key"],
-        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
-        # A daemon of `multiprocessing` may have no children.
-        "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
-        "DASK_LOGGING__DISTRIBUTED": "critical",
-    }
-    with (
-        tempfile.TemporaryDirectory(prefix="evalcore-dask-", ignore_cleanup_errors=True) as folder,
-        LocalCluster(
-            n_workers=0,
-            threads_per_worker=1,
-            processes=False,
-            host=_HOST,
-            security=security,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-            scheduler_kwargs={"allowed_failures": 0},
-        ) as cluster,
-    ):
-        options = {
-            "nworkers": processes,
-            "nthreads": MOST_THREADS,
-            "host": _HOST,
-            "memory-limit": 0,
-            "local-directory": folder,
-            "preload": "evalcore.prefect.task_runners",
-        }
-        named = [f"--{name}={value}" for name, value in options.items()]
-        command = (sys.executable, "-P", "-c", _DASK_WORKERS, cluster.scheduler_address)
-        is_closed = threading.Event()
-        started: list[subprocess.Popen[bytes]] = []
-
-        def keep_running() -> None:
-            while not is_closed.is_set():
-                program = subprocess.Popen(
-                    [*command, "--no-dashboard", *named],
-                    stdin=subprocess.DEVNULL,
-                    env={**environment, **own},
-                    # Terminals signal the whole group.
-                    start_new_session=True,
-                )
-                started.append(program)
-                watchdog().began(program.pid)
-                program.wait()
-                watchdog().ended(program.pid)
-                is_closed.wait(_AGAIN_S)
-
-        keeper = threading.Thread(target=keep_running, name="dask-workers", daemon=True)
-        keeper.start()
-        try:
-            yield cluster
-        finally:
-            is_closed.set()
-            for program in started:
-                with suppress(ProcessLookupError):
-                    os.killpg(program.pid, signal.SIGKILL)
-            keeper.join(_END_S)
-
-
 def dask_setup(_worker: object) -> None:
     """Prepare a process of the run's own Dask cluster, which Dask calls by this name."""
+    # Terminals signal the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _prepare_process()
 
 

@@ -18,16 +18,12 @@ _SUITES_HELP = "The nightly's suites (default: **/*.eval.yaml); repeatable."
 @click.option("--folder", metavar="DIR", help="Folder that workers run in (default: this one).")
 @click.option("--store-block", metavar="NAME", help=_STORE_HELP)
 @click.option("--suites", multiple=True, metavar="PATTERN", help=_SUITES_HELP)
-@click.option("--cron", metavar="CRON", help="When the nightly runs (default: 0 2 * * *).")
-@click.option("--timezone", metavar="ZONE", help="Time zone of --cron (default: UTC).")
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
 def deploy(
     pool: str,
     folder: str | None,
     store_block: str | None,
     suites: tuple[str, ...],
-    cron: str | None,
-    timezone: str | None,
     dry: bool,
 ) -> int:
     """Register a work pool, deployments, rate limits and an automation.
@@ -38,9 +34,7 @@ def deploy(
     a new one starts processes. Rate limits come from the providers of evalcore.toml.
     """
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.schedules import CronSchedule
     from prefect.exceptions import PrefectHTTPStatusError
-    from pydantic import ValidationError
 
     from evalcore.prefect.parameters import find_suites
     from evalcore.prefect.register import Registrar
@@ -51,16 +45,10 @@ def deploy(
     found = find_suites(suites, place) if place.is_dir() else {}
     if absent := [name for name, is_there in found.items() if not is_there]:
         raise UsageError(f"--suites {absent[0]}: no file below {place} matches")
-    given = {"cron": cron, "timezone": timezone}
-    times = {name: text for name, text in given.items() if text is not None}
-    try:
-        CronSchedule(**{"cron": "0 2 * * *", **times})
-    except ValidationError as error:
-        raise UsageError(f"--cron, --timezone: {error.errors()[0]['msg']}") from error
     providers = read_settings(os.environ, Path.cwd()).providers
     url = reach_server(embedded=False)
     with get_client(sync_client=True) as client:
-        registrar = Registrar(client, pool, place, store_block, suites, times, dry)
+        registrar = Registrar(client, pool, place, store_block, suites, dry)
         try:
             registrar.register_all(providers)
         except PrefectHTTPStatusError as error:

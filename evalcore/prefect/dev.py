@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ import click
 
 from evalcore.errors import ExitCode, StoreError, UsageError
 
-_PROFILES: Final = Path(__file__).resolve().parent / "data" / "profiles.toml"
 _HOST: Final = "127.0.0.1"
 _LISTEN: Final = ("--host", _HOST, "--port")
 _LOOK_S: Final = 0.5
@@ -114,6 +112,7 @@ class _Installation:
     """What runs, in the order of its start, and how each part finds the others."""
 
     def __init__(self, folder: Path, port: int, service_port: int) -> None:
+        from evalcore.prefect.server import read_profile
         from evalcore.settings import read_settings
 
         self.state = folder / ".evalcore" / "dev"
@@ -129,7 +128,6 @@ class _Installation:
             "EVALCORE_STORE": store if "://" in store else str((folder / store).resolve()),
             "EVALCORE_SERVICE": f"http://{_HOST}:{service_port}",
         }
-        profile: dict[str, str] = tomllib.loads(_PROFILES.read_text("utf-8"))["profiles"]["dev"]
         # The user's without other servers' settings.
         inherited = {
             name: value
@@ -142,7 +140,7 @@ class _Installation:
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        self._environment = inherited | profile | own | self._shared
+        self._environment = inherited | read_profile() | own | self._shared
 
     def start(self) -> None:
         """Start everything and return when it is ready; raise `StoreError`."""

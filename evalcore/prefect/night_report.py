@@ -13,7 +13,6 @@ from prefect.client.schemas.objects import State
 
 from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
 from evalcore.mistakes.wording import counted
-from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.pipeline.notify import decided_before
@@ -22,7 +21,15 @@ from evalcore.prefect.publish import FLOW_RUN_LINK, PAGE_LINK, PublishedRun
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced
 from evalcore.report.figures import quarantine_lines
-from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, MessageForm, Notice, plain
+from evalcore.report.message import (
+    LISTED_CASES,
+    MARKDOWN,
+    PLAIN,
+    MessageForm,
+    Notice,
+    failure_line,
+    plain,
+)
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000
@@ -116,8 +123,8 @@ def night_title(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
 
 
 def _run_lines(end: SuiteEnd, published: PublishedRun) -> Iterator[str]:
-    gates = [(_cell(g.name), g.outcome, _cell(g.message)) for g in published.report.gates]
-    yield from _table(("gate", "outcome", "message"), gates)
+    rows = [(_cell(g.name), g.outcome, _cell(g.message)) for g in published.report.gates]
+    yield from _table(("gate", "outcome", "message"), rows)
     if (history := end.history) is not None:
         if end.has_changed and history.before is not None:
             yield f"\nThe run before decided {escape_markdown(history.before)}."
@@ -125,18 +132,15 @@ def _run_lines(end: SuiteEnd, published: PublishedRun) -> Iterator[str]:
             yield f"\nChanged since: {_cell('; '.join(history.changes))}."
         if history.ready:
             yield f"\nReady to return from quarantine: {_cell(', '.join(history.ready))}."
-    cases = history.failing if history is not None else ()
     since = {
         (case.case_id, case.variant): failing_since(case, lambda run: _run_link(end, run))
-        for case in cases
+        for case in (history.failing if history is not None else ())
     }
     listed = published.failures[:LISTED_CASES]
-    if listed:
-        yield ""
-        rows = [
-            (*_failure_cells(each), since.get((each.case, each.variant), "–")) for each in listed
-        ]
-        yield from _table(("case", "why", "expected", "actual", "fails since"), rows)
+    yield ""
+    for each in listed:
+        known = since.get((each.case, each.variant), "–")
+        yield f"{failure_line(each, MARKDOWN)}; fails since {known}"
     counts = published.report.summary.counts
     unlisted = counts.planned - counts.passed - counts.skipped - len(listed)
     if listed and unlisted > 0:
@@ -146,16 +150,6 @@ def _run_lines(end: SuiteEnd, published: PublishedRun) -> Iterator[str]:
         yield f"- {escape_markdown(line)}"
     yield ""
     yield from (f"[{escape_markdown(name)}]({address})" for name, address in published.links)
-
-
-def _failure_cells(failure: Failure) -> tuple[str, ...]:
-    """Return a case that failed with an assertion and both values."""
-    missed = next(iter(failure.assertions), None)
-    reason = failure.error_message or failure.reason or failure.outcome or failure.status
-    why = reason if missed is None else f"{missed.name}: {missed.message or missed.outcome}"
-    expected = (missed.expected if missed else None) or "–"
-    actual = (missed.actual if missed else None) or "–"
-    return tuple(map(_cell, (f"{failure.case} [{failure.variant}]", why, expected, actual)))
 
 
 def failing_since(case: CaseHistory, run: Callable[[str], str] = str) -> str:

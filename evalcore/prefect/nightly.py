@@ -6,8 +6,6 @@ And `compact`, which keeps the history that nights look back on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,11 +21,11 @@ from prefect.states import Cancelled, Completed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalcore.errors import EvalError, UsageError
-from evalcore.history.compaction import Compacted, compact
+from evalcore.history.compaction import compact
 from evalcore.history.sync import Synced, sync
 from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
-from evalcore.prefect.flows import evaluate, note_cancellation
+from evalcore.prefect.flows import evaluate, note_stop
 from evalcore.prefect.night_report import (
     SuiteEnd,
     is_night_due,
@@ -56,50 +54,38 @@ from evalcore.redaction.redactor import cover_exception
 from evalcore.trust.files import has_magic
 
 REPORT_KEY = "evalcore-nightly-report"
-MAX_AT_ONCE = 16
-LEAST_AGE_DAYS = 7
 
 # They name one suite, cases of it, or a run of it.
 _OF_ONE_SUITE = frozenset({"suite", "cases", "resume"})
 
 
 class Night(BaseModel):
-    """Which suites are evaluated. Flat, with literal defaults, as `EvaluateParameters`."""
+    """Which suites are evaluated. Flat, with literal defaults, as `EvaluateParameters`.
+
+    Args:
+        suites: The suites' files, relative to the worker's working folder and below it; `*`, `?`
+            and `**` stand for many.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     suites: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1000)]],
-        Field(
-            min_length=1,
-            max_length=1000,
-            description="The suites' files, relative to the worker's working folder and below it; "
-            "`*`, `?` and `**` stand for many.",
-            examples=[["evals/**/*.eval.yaml"]],
-        ),
+        Field(min_length=1, max_length=1000, examples=[["evals/**/*.eval.yaml"]]),
     ]
-    at_once: Annotated[
-        int,
-        Field(ge=1, le=MAX_AT_ONCE, description="How many suites are evaluated at the same time."),
-    ] = 1
 
     def of_suite(self, suite: str) -> dict[str, Any]:
         """Return the parameters of the flow `evaluate` for one of the suites."""
         return {"suite": suite} | self.model_dump(exclude=set(Night.model_fields))
 
 
-def _shared_fields() -> dict[str, Any]:
-    hints = get_type_hints(EvaluateParameters, include_extras=True)
-    return {
-        name: (hints[name], field.default)
-        for name, field in EvaluateParameters.model_fields.items()
-        if name not in _OF_ONE_SUITE
-    }
-
-
-NightlyParameters: type[Night] = create_model(
-    "NightlyParameters", __base__=Night, **_shared_fields()
-)
+_HINTS: dict[str, Any] = get_type_hints(EvaluateParameters, include_extras=True)
+_SHARED: dict[str, Any] = {
+    name: (_HINTS[name], field.default)
+    for name, field in EvaluateParameters.model_fields.items()
+    if name not in _OF_ONE_SUITE
+}
+NightlyParameters: type[Night] = create_model("NightlyParameters", __base__=Night, **_SHARED)
 
 
 def night_name() -> str:
@@ -116,7 +102,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
         for child in client.read_flow_runs(flow_run_filter=mine):
             if child.state is not None and child.state.is_final():
                 continue
-            note_cancellation(flow, child, state)
+            note_stop(flow, child, state)
             ended: State[Any] = Cancelled(message=f"the night ended as {state.name}")
             client.set_flow_run_state(child.id, ended, force=True)
 
@@ -129,7 +115,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
     on_crashed=[stop_suites],
     persist_result=False,
 )
-@takes_parameters(NightlyParameters)
+@takes_parameters(NightlyParameters, Night, EvaluateParameters)
 def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
     parameters = NightlyParameters(**fields)
@@ -152,25 +138,12 @@ def nightly(**fields: Any) -> State[Any]:
 
 def _evaluate_all(suites: Mapping[str, bool], parameters: Night) -> list[SuiteEnd]:
     """Return what became of the suites, in their order; after one that was stopped none begins."""
-    if parameters.at_once == 1:
-        ends: list[SuiteEnd] = []
-        for suite, exists in suites.items():
-            ends.append(_evaluate(suite, exists, parameters))
-            if ends[-1].state.is_cancelled():
-                break
-        return ends
-    with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
-        # Each needs a context of its own, which says what its flow run belongs to.
-        tasks = [
-            partial(copy_context().run, _evaluate, suite, exists, parameters)
-            for suite, exists in suites.items()
-        ]
-        try:
-            return list(threads.map(lambda task: task(), tasks))
-        except BaseException:
-            # Cancelled or failed: what has not begun does not begin.
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    ends: list[SuiteEnd] = []
+    for suite, exists in suites.items():
+        ends.append(_evaluate(suite, exists, parameters))
+        if ends[-1].state.is_cancelled():
+            break
+    return ends
 
 
 def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
@@ -197,20 +170,19 @@ def _with_history(end: SuiteEnd) -> SuiteEnd:
 
 
 class CompactParameters(BaseModel):
-    """Which store is compacted. Flat, with literal defaults, as `EvaluateParameters`."""
+    """Which store is compacted. Flat, with literal defaults, as `EvaluateParameters`.
+
+    Args:
+        store: A store that the worker allows; empty means its own (EVALCORE_STORE).
+        drop_results_older_than_days: Delete the raw results of runs that ended longer ago, if their
+            rows are in the history; at least 7, empty deletes none. Manifests, plans and reports
+            stay.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: StoreAddress = ""
-    drop_results_older_than_days: Annotated[
-        int | None,
-        Field(
-            ge=LEAST_AGE_DAYS,
-            description="Delete the raw results of runs that ended longer ago, if their rows are "
-            "in the history; empty deletes none. Manifests, plans and reports stay.",
-            examples=[90],
-        ),
-    ] = None
+    drop_results_older_than_days: Annotated[int | None, Field(ge=7, examples=[90])] = None
 
 
 @flow(
@@ -231,19 +203,16 @@ def compact_history(**fields: Any) -> State[Any]:
     except EvalError as error:
         return states.refused(error)
     _warn_of_damaged(synced)
-    return Completed(message=_summary(synced, done))
+    before, after = (
+        sum(getattr(table, name) for table in done.tables)
+        for name in ("files_before", "files_after")
+    )
+    dropped = f", results of {counted(len(done.dropped), 'run')} dropped" if done.dropped else ""
+    total = counted(synced.total, "run")
+    return Completed(message=f"{total} in the history, {before} files → {after}{dropped}")
 
 
 def _warn_of_damaged(synced: Synced) -> None:
     """Log the runs that a sync has left out."""
     for run_id, reason in synced.damaged.items():
         get_run_logger().warning("run %s is damaged: %s", run_id, logged(reason))
-
-
-def _summary(synced: Synced, done: Compacted) -> str:
-    before = sum(table.files_before for table in done.tables)
-    after = sum(table.files_after for table in done.tables)
-    text = f"{counted(synced.total, 'run')} in the history, {counted(before, 'file')} → {after}"
-    if done.dropped:
-        text += f", results of {counted(len(done.dropped), 'run')} dropped"
-    return text

@@ -48,7 +48,6 @@ class Registrar:
     folder: Path
     store_block: str | None
     suites: tuple[str, ...]
-    times: Mapping[str, str]
     dry: bool
     lines: list[str] = field(default_factory=list)
     things: int = 0
@@ -119,7 +118,6 @@ class Registrar:
         bound = row.get("concurrency_limit", {})
         step = {"directory": str(self.folder)}
         chosen = {"suites": list(self.suites)} if name == _NIGHT and self.suites else {}
-        times = self.times if name == _NIGHT else {}
         own = {
             "version": VERSION,
             "description": row["description"],
@@ -135,7 +133,7 @@ class Registrar:
             "collision": bound.get("collision_strategy"),
             "schedules": [
                 {
-                    "schedule": {"cron": each["cron"], "timezone": each["timezone"], **times},
+                    "schedule": {"cron": each["cron"], "timezone": each["timezone"]},
                     "active": each["active"],
                     "slug": each["slug"],
                 }
@@ -154,13 +152,7 @@ class Registrar:
             env = {**own["job_variables"]["env"], **kept.get("env", {}), **variables}
             after = own | {
                 "parameters": before["parameters"] | chosen,
-                # Without any a person has removed them.
-                "schedules": [
-                    each | {"schedule": each["schedule"] | times}
-                    if "cron" in each["schedule"]
-                    else each
-                    for each in before["schedules"] or (own["schedules"] if times else [])
-                ],
+                "schedules": before["schedules"],
                 "job_variables": {**kept, "env": env},
             }
 

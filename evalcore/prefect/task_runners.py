@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, Protocol
@@ -18,10 +18,8 @@ from uuid import uuid4
 
 import orjson
 from prefect import Task
-from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import serialize_context
-from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import StoreError, UsageError, WorkersFailedError
@@ -30,7 +28,7 @@ from evalcore.execution.worker import Key, process_worker
 from evalcore.pipeline.executors import usable_cores
 from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, run_terms
-from evalcore.prefect.parameters import RunnerChoice, RunnerKind, require_installed
+from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 
@@ -48,23 +46,6 @@ _RAY_SETTINGS: Final = {
     "RAY_worker_niceness": "0",
     "RAY_RAYLET_PID": str(os.getpid()),
 }
-
-
-class ShardRunner(Protocol):
-    """Executes task runs in `processes` processes, `slots` at once at most.
-
-    The future of a task run whose process has died raises one of `deaths`.
-    """
-
-    processes: int
-    slots: int
-    deaths: tuple[type[BaseException], ...]
-
-    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
-        """Begin a task run."""
-
-    def close(self) -> None:
-        """End the run in its processes, if they are others; the task runs of threads end first."""
 
 
 def open_runner(
@@ -91,14 +72,13 @@ def open_runner(
     terms = run_terms(options)
     environment = {
         **run_environment(run, signed=bool(terms["roots"])),
-        **_prefect_environment(),
         RUN_TERMS: orjson.dumps(terms).decode(),
         # They end with this process, also if it is killed.
         MARK_NAME: watchdog().mark,
     }
     # A process more would have no call of a provider that allows so few.
     most = most_processes(run.definition, options.settings) or MOST_THREADS
-    kind = _Dask if choice.kind is RunnerKind.DASK else _Ray
+    kind = _Dask if choice.kind == "dask" else _Ray
     try:
         return kind(choice.address, environment, most, processes)
     except Exception as error:  # of any type, also bare exceptions of Ray
@@ -107,14 +87,6 @@ def open_runner(
             raise UsageError(f"no cluster answers for the runner '{choice}': {reason}") from error
         message = f"the cluster of the runner '{choice}' does not start: {reason}"
         raise WorkersFailedError(run.run_id, message) from error
-
-
-def _prefect_environment() -> dict[str, str]:
-    """Return this process's settings of Prefect, with the address of an embedded server."""
-    with get_client(sync_client=True) as client:
-        url = str(client.api_url).rstrip("/")
-    settings = get_current_settings().to_environment_variables(exclude_unset=True)
-    return {**settings, "PREFECT_API_URL": url}
 
 
 def end_run(key: Key | None) -> None:
@@ -205,15 +177,15 @@ class _Dask:
 
 
 def dask_setup(_worker: object) -> None:
-    """Prepare a process of the run's own Dask cluster, which Dask calls by this name."""
+    """Prepare a process of the run's own Dask cluster; Dask calls this by its name."""
     # Terminals signal the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _prepare_process()
-
-
-def _prepare_process() -> None:
     hide_process()
-    # What exists already stays: Prefect has a million objects.
+    rare_collections()
+
+
+def rare_collections() -> None:
+    """Collect garbage seldom, and not among what exists already: Prefect has a million objects."""
     gc.set_threshold(100_000, 50, 50)
     gc.freeze()
 
@@ -256,12 +228,9 @@ class _Ray:
                 num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
             )
             self._actors = [kind.remote() for _ in range(count)]
-            ready, _ = ray.wait([each.ready.remote() for each in self._actors], timeout=_START_S)
-            if not ready:
-                raise TimeoutError(f"none of its processes begins within {_START_S:.0f} s")
-            ray.get(ready)
+            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=_START_S)
             self._stack = stack.pop_all()
-        self._loads = dict.fromkeys(range(count), 0)
+        self._loads = [0] * count
 
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
         self._key = parameters["call"].key
@@ -269,15 +238,15 @@ class _Ray:
         inputs: dict[str, set[Any]] = {name: set() for name in parameters}
         asset = {"task": task, "task_run_id": task_run_id, "task_inputs": inputs}
         context = serialize_context(asset_ctx_kwargs={**asset, "copy_to_child_ctx": True})
-        number = min(self._loads, key=self._loads.__getitem__)
+        number = min(range(self.processes), key=self._loads.__getitem__)
         self._loads[number] += 1
 
         def ended(_: object) -> None:
             self._loads[number] -= 1
 
         run = {"task": task, "task_run_id": task_run_id, "parameters": parameters}
-        submitted: Future[State[Any]]
-        submitted = self._actors[number].execute.remote(**run, context=context).future()
+        execute, actor = self._runner._run_prefect_task, self._actors[number]
+        submitted: Future[State[Any]] = actor.call.remote(execute, **run, context=context).future()
         submitted.add_done_callback(ended)
         return submitted
 
@@ -286,7 +255,7 @@ class _Ray:
 
         with suppress(Exception):  # processes that are gone
             ray.wait(
-                [each.end.remote(self._key) for each in self._actors],
+                [each.call.remote(end_run, key=self._key) for each in self._actors],
                 num_returns=self.processes,
                 timeout=_END_S,
             )
@@ -300,21 +269,12 @@ class RayProcess:
     """What a process of a Ray cluster does for a run."""
 
     def __init__(self) -> None:
-        _prepare_process()
+        hide_process()
+        rare_collections()
 
-    def ready(self) -> bool:
-        """Return once this process can execute."""
-        return True
-
-    def execute(self, **run: Any) -> Any:
-        """Execute a task run; return its state."""
-        from prefect_ray import RayTaskRunner
-
-        return RayTaskRunner._run_prefect_task(**run)
-
-    def end(self, key: Key | None) -> None:
-        """End a run that is open here."""
-        end_run(key)
+    def call(self, function: Callable[..., Any], **given: Any) -> Any:
+        """Call a function in this process."""
+        return function(**given)
 
 
 @contextmanager

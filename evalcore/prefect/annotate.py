@@ -24,7 +24,7 @@ from evalcore.annotations.judging import latest_by_annotator
 from evalcore.annotations.labels import check_annotator
 from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
-from evalcore.errors import EvalError, UsageError
+from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.pipeline.acceptance import accept_plan
@@ -38,7 +38,7 @@ from evalcore.prefect.parameters import (
     takes_parameters,
     this_worker,
 )
-from evalcore.prefect.publish import covered, publish
+from evalcore.prefect.publish import publish, refusing
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import find_run
@@ -78,12 +78,7 @@ class AnnotateParameters(BaseModel):
 @takes_parameters(AnnotateParameters)
 def annotate(**fields: Any) -> State[Any]:
     """Ask people about a run; the state says the decision with their labels."""
-    parameters = AnnotateParameters(**fields)
-    try:
-        with covered():
-            return _annotate(parameters)
-    except EvalError as error:
-        return states.refused(error)
+    return refusing(_annotate, AnnotateParameters(**fields))
 
 
 def _annotate(parameters: AnnotateParameters) -> State[Any]:

@@ -66,16 +66,18 @@ from evalcore.prefect.publish import (
     logged,
     note_flow_run,
     publish,
+    refusing,
     tell_decision,
     tell_refusal,
 )
 from evalcore.prefect.rate_limits import PrefectRates
-from evalcore.prefect.task_runners import open_runner, rare_collections
 from evalcore.prefect.tasks import (
     RATES,
     TasksExecutor,
     execute_shard,
+    open_runner,
     outcome_of,
+    rare_collections,
     shard_namer,
     shards_at_once,
 )
@@ -277,12 +279,7 @@ class ShardsParameters(BaseModel):
 @takes_parameters(ShardsParameters)
 def evaluate_shards(**fields: Any) -> State[Any]:
     """Execute a range of shards; the flow run that coordinates the run decides it."""
-    parameters = ShardsParameters(**fields)
-    try:
-        with covered():
-            return _evaluate_shards(parameters)
-    except EvalError as error:
-        return states.refused(error)
+    return refusing(_evaluate_shards, ShardsParameters(**fields))
 
 
 def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:

@@ -1,12 +1,9 @@
-"""The flow `nightly`: many suites one after another, each as a run of the flow `evaluate`.
-
-And `compact`, which keeps the history that nights look back on.
-"""
+"""The flow `nightly`: many suites one after another, and one report of all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,16 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.compaction import compact
 from evalcore.history.sync import Synced, sync
+from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
 from evalcore.mistakes.wording import counted
+from evalcore.model.gate import Decision
+from evalcore.model.notification import NotifyOn, NotifyPolicy
+from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.flows import evaluate, note_stop
-from evalcore.prefect.night_report import (
-    SuiteEnd,
-    is_night_due,
-    look_back,
-    night_markdown,
-    night_message,
-)
 from evalcore.prefect.parameters import (
     EvaluateParameters,
     StoreAddress,
@@ -42,6 +36,8 @@ from evalcore.prefect.parameters import (
     this_worker,
 )
 from evalcore.prefect.publish import (
+    FLOW_RUN_LINK,
+    PAGE_LINK,
     PublishedRun,
     best_effort,
     deliver,
@@ -51,7 +47,233 @@ from evalcore.prefect.publish import (
     tell,
 )
 from evalcore.redaction.redactor import cover_exception
+from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown, fenced
+from evalcore.report.figures import quarantine_lines
+from evalcore.report.message import (
+    LISTED_CASES,
+    MARKDOWN,
+    PLAIN,
+    MessageForm,
+    Notice,
+    failure_line,
+    plain,
+)
 from evalcore.trust.files import has_magic
+
+PASSED = "Passed"
+_LONGEST_CELL = 1_000
+
+
+@dataclass(frozen=True)
+class NightHistory:
+    """What the history says of a suite's run.
+
+    `before` is the decision of the run before, None of none; `changes` is what changed since;
+    `failing` are the first ten cases that fail; `ready` are quarantined cases that can return.
+    """
+
+    before: str | None
+    changes: tuple[str, ...]
+    failing: tuple[CaseHistory, ...]
+    ready: tuple[str, ...]
+
+
+def look_back(published: PublishedRun) -> NightHistory:
+    """Return what the history says of a run; the tables have to be up to date."""
+    run, report = published.run, published.report
+    cases = dict.fromkeys((each.case, each.variant) for each in published.failures)
+    before = decided_before(run.store, report.suite, run.run_id)
+    with SuiteHistory(run.store, report.suite, case_tables=True) as history:
+        trend = history.trend()
+        groups = [history.case(*case) for case in list(cases)[:LISTED_CASES]]
+    points = [each for each in (*trend.points, *trend.partial) if each.run_id == run.run_id]
+    ready = returning_cases(run.store, report.quarantine.active, suites=[report.suite])
+    return NightHistory(
+        before=None if before is None else before.decision,
+        changes=tuple(dict.fromkeys(change for point in points for change in point.changes)),
+        failing=tuple(next((one for one in group if one.failing), group[0]) for group in groups),
+        ready=tuple(entry.case for entry in ready),
+    )
+
+
+@dataclass(frozen=True)
+class SuiteEnd:
+    """What became of one suite: its flow run's state, and its run if it came to a decision."""
+
+    suite: str
+    state: State[Any]
+    published: PublishedRun | None = None
+    history: NightHistory | None = None
+
+    @property
+    def report(self) -> Report | None:
+        """The report of its run."""
+        return None if self.published is None else self.published.report
+
+    @property
+    def decision(self) -> str:
+        """The decision in one word."""
+        return PASSED if self.state.is_completed() else states.named(self.state)
+
+    @property
+    def before(self) -> str | None:
+        """The decision of the suite's run before; None of none."""
+        return None if self.history is None else self.history.before
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether it decided otherwise than in its run before, or came to no decision at all."""
+        if self.report is None:
+            return not self.state.is_completed()
+        return self.report.decision != (self.before or Decision.PASS)
+
+
+def night_markdown(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
+    """Return the report: the decision, a line for each suite, then the gates."""
+    lines = [f"# {night_title(ends, state)}", ""]
+    lines += _table(
+        ("suite", "decision", "score", "pass rate", "cases", "run"), [_suite_row(e) for e in ends]
+    )
+    for end in ends:
+        lines += ["", f"## {_cell(end.suite)}: {end.decision}", ""]
+        if end.published is None:
+            # What a file says of itself is shown as it is, never as Markdown.
+            lines.append(fenced(end.state.message or ""))
+        else:
+            lines += _run_lines(end, end.published)
+    return "\n".join(lines) + "\n"
+
+
+def night_title(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
+    """Return the night's decision, and how many suites passed."""
+    decision = PASSED if state.is_completed() else states.named(state)
+    passed = sum(end.decision == PASSED for end in ends)
+    return f"Nightly: {decision}, {passed} of {counted(len(ends), 'suite')} passed"
+
+
+def _run_lines(end: SuiteEnd, published: PublishedRun) -> Iterator[str]:
+    rows = [(_cell(g.name), g.outcome, _cell(g.message)) for g in published.report.gates]
+    yield from _table(("gate", "outcome", "message"), rows)
+    if (history := end.history) is not None:
+        if end.has_changed and history.before is not None:
+            yield f"\nThe run before decided {escape_markdown(history.before)}."
+        if history.changes:
+            yield f"\nChanged since: {_cell('; '.join(history.changes))}."
+        if history.ready:
+            yield f"\nReady to return from quarantine: {_cell(', '.join(history.ready))}."
+    since = {
+        (case.case_id, case.variant): failing_since(case, lambda run: _run_link(end, run))
+        for case in (history.failing if history is not None else ())
+    }
+    listed = published.failures[:LISTED_CASES]
+    yield ""
+    for each in listed:
+        known = since.get((each.case, each.variant), "–")
+        yield f"{failure_line(each, MARKDOWN)}; fails since {known}"
+    counts = published.report.summary.counts
+    unlisted = counts.planned - counts.passed - counts.skipped - len(listed)
+    if listed and unlisted > 0:
+        yield f"\n{unlisted} more did not pass."
+    yield ""
+    for line in quarantine_lines(published.report.quarantine):
+        yield f"- {escape_markdown(line)}"
+    yield ""
+    yield from (f"[{escape_markdown(name)}]({address})" for name, address in published.links)
+
+
+def failing_since(case: CaseHistory, run: Callable[[str], str] = str) -> str:
+    """Return since which run a case fails and in which it passed last; a dash where unknown.
+
+    `run` shows a run by its id.
+    """
+    if not case.failing:
+        return "–"
+    passed = "never passed" if case.last_pass is None else f"passed in {run(case.last_pass.run_id)}"
+    if len(case.failing) == 1:
+        return f"this run; {passed}"
+    return f"{run(case.failing[0].run_id)} ({counted(len(case.failing), 'run')}); last {passed}"
+
+
+def _suite_row(end: SuiteEnd) -> tuple[str, ...]:
+    if end.report is None:
+        return (_cell(end.suite), end.decision, "–", "–", "–", "–")
+    summary = end.report.summary
+    score = "–" if summary.score is None else f"{summary.score:.4f}"
+    cases = f"{summary.passed_cases} of {summary.cases}"
+    run = _run_link(end, end.report.run.id)
+    return (_cell(end.suite), end.decision, score, f"{summary.pass_rate:.4f}", cases, run)
+
+
+def _run_link(end: SuiteEnd, run_id: str) -> str:
+    """Return a run of the suite as a link: to its page in the viewer, else to its flow run."""
+    links = {} if end.published is None else dict(end.published.links)
+    address = None
+    if PAGE_LINK in links:
+        address = f"{links[PAGE_LINK].rpartition('/')[0]}/{run_id}"
+    elif end.report is not None and run_id == end.report.run.id:
+        address = links.get(FLOW_RUN_LINK)
+    return run_id if address is None else f"[{run_id}]({address})"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table of cells that are Markdown already."""
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _cell(text: str) -> str:
+    """Return text as a table's cell shows it: on one line, none of it as Markdown or HTML."""
+    return escape_markdown(text, _LONGEST_CELL)
+
+
+def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:
+    """Whether a night is told of: with `change` if a suite changed or came to no decision."""
+    if policy.on is NotifyOn.ALWAYS:
+        return True
+    if policy.on is NotifyOn.FAILURE:
+        return any(end.decision != PASSED for end in ends)
+    return any(end.has_changed for end in ends)
+
+
+def night_message(
+    ends: Sequence[SuiteEnd], state: State[object], links: Sequence[tuple[str, str]]
+) -> Notice:
+    """Return the message: suites that changed first, then those that still fail, then cases."""
+    title = plain(night_title(ends, state))
+    body, text = ("\n".join(_message_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
+    return Notice(title, body, text)
+
+
+def _message_lines(
+    ends: Sequence[SuiteEnd], links: Sequence[tuple[str, str]], form: MessageForm
+) -> Iterator[str]:
+    safe = form.safe
+    changed = [end for end in ends if end.has_changed]
+    still = [end for end in ends if end.decision != PASSED and not end.has_changed]
+    for heading, listed in (
+        ("Suites that changed", changed),
+        ("Suites that still do not pass", still),
+    ):
+        if listed:
+            yield form.heading(heading)
+        for end in listed:
+            was = f" (was {end.before})" if end.before and end.has_changed else ""
+            why = f": {safe(end.state.message or '')}" if end.report is None else ""
+            yield f"- {safe(end.suite)}: {end.decision}{was}{why}"
+    failing = [(end, each) for end in ends if end.history for each in end.history.failing]
+    if failing:
+        yield form.heading("Cases that fail")
+    # Those that passed the night before stand first.
+    for end, case in sorted(failing, key=lambda one: len(one[1].failing)):
+        name = safe(f"{case.case_id} [{case.variant}]")
+        yield f"- {safe(end.suite)}: {name}, fails since {safe(failing_since(case))}"
+    for name, address in links:
+        yield form.link(name, address)
+    for end in ends:
+        if end.published is not None:
+            run = f"{end.suite}, run {end.published.report.run.id}"
+            yield from (form.link(f"{run}: {name}", url) for name, url in end.published.links)
+
 
 REPORT_KEY = "evalcore-nightly-report"
 

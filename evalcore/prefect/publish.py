@@ -14,7 +14,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from prefect import get_run_logger, runtime
@@ -30,6 +30,7 @@ from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
+from evalcore.errors import EvalError
 from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
 from evalcore.model.notification import NotifyPolicy
@@ -40,7 +41,7 @@ from evalcore.pipeline.notify import (
     report_links,
     send,
 )
-from evalcore.prefect.states import named
+from evalcore.prefect.states import named, refused
 from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_records
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
@@ -137,19 +138,17 @@ class RunProgress:
         self._thread.join(_PROGRESS_ENDS_S)
 
     def _keep_up(self) -> None:
-        artifact: UUID | None = None
+        artifact: Any = None
         with best_effort("create the progress artifact"):
-            created = create_progress_artifact(
+            artifact = create_progress_artifact(
                 progress=0.0,
                 key=artifact_key(self._suite, "progress"),
                 description=f"Committed work items of {escape_markdown(self._suite)}",
             )
-            artifact = cast("UUID", created)
         shown, has_ended = 0.0, artifact is None
-        while artifact is not None and not has_ended:
+        while not has_ended:
             has_ended = self._ended.wait(_PROGRESS_S)
-            percent = self.percent
-            if percent != shown:
+            if (percent := self.percent) != shown:
                 with best_effort("update the progress artifact"):
                     update_progress_artifact(artifact, progress=percent)
                 shown = percent
@@ -266,6 +265,15 @@ def send_events(report: Report) -> None:
     for gate in report.gates:
         if not gate.passed:
             emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+
+
+def refusing(flow: Callable[[Any], State[Any]], parameters: object) -> State[Any]:
+    """Call a flow's body; return the state of what refuses it, without secrets in it or in logs."""
+    try:
+        with covered():
+            return flow(parameters)
+    except EvalError as error:
+        return refused(error)
 
 
 @contextmanager

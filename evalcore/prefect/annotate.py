@@ -46,8 +46,7 @@ from evalcore.storage.runs import find_run
 _LONGEST_TEXT: Final = 4_000
 # A batch's pause is named by the contents that it asks about: after it is resumed the flow begins
 # anew, and has to find the answers of each batch.
-_KEY_LENGTH: Final = 16
-_BETWEEN: Final = "-"
+_BETWEEN: Final = "_"
 
 
 class AnnotateParameters(BaseModel):
@@ -89,7 +88,7 @@ def _annotate(parameters: AnnotateParameters) -> State[Any]:
         raise UsageError("the flow `annotate` waits for people: start its deployment")
     deadline = annotation_deadline(run.definition, run.manifest())
     with awaiting(store, run) as queue:
-        by_key = {_short_id(task): task for task in queue.tasks}
+        by_key = {task.id: task for task in queue.tasks}
         for pause_key in sorted(_suspended_batches()):
             _, *keys = pause_key.split(_BETWEEN)
             if by_key.keys() >= set(keys):
@@ -109,10 +108,6 @@ def _annotate(parameters: AnnotateParameters) -> State[Any]:
         return states.decided(view.report)
 
 
-def _short_id(task: AnnotationTask) -> str:
-    return task.key[:_KEY_LENGTH] + task.id[len(task.key) :]
-
-
 def _ask(
     queue: AnnotationQueue,
     tasks: Sequence[AnnotationTask],
@@ -121,7 +116,7 @@ def _ask(
 ) -> None:
     """Suspend the flow for a form, or store its answers if it was answered already."""
     number = len(_suspended_batches()) + 1
-    pause_key = pause_key or _BETWEEN.join([f"{number:06d}", *map(_short_id, tasks)])
+    pause_key = pause_key or _BETWEEN.join([f"{number:06d}", *(task.id for task in tasks)])
     answers = suspend_flow_run(
         wait_for_input=annotation_form(queue, tasks),
         key=pause_key,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -26,12 +25,12 @@ def deploy(
     suites: tuple[str, ...],
     dry: bool,
 ) -> int:
-    """Register a work pool, deployments, rate limits and an automation.
+    """Register a work pool, deployments and an automation.
 
     With the Prefect server that PREFECT_API_URL names. What is there already and as it should be
     is left alone, so it can be run again at any time. Parameters, schedules and variables of
     deployments that were changed stay, and are shown. A work pool that is there may be of any type;
-    a new one starts processes. Rate limits come from the providers of evalcore.toml.
+    a new one starts processes.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
@@ -39,18 +38,16 @@ def deploy(
     from evalcore.prefect.parameters import find_suites
     from evalcore.prefect.register import Registrar
     from evalcore.prefect.server import reach_server
-    from evalcore.settings import read_settings
 
     place = Path(folder or Path.cwd()).absolute()
     found = find_suites(suites, place) if place.is_dir() else {}
     if absent := [name for name, is_there in found.items() if not is_there]:
         raise UsageError(f"--suites {absent[0]}: no file below {place} matches")
-    providers = read_settings(os.environ, Path.cwd()).providers
     url = reach_server(embedded=False)
     with get_client(sync_client=True) as client:
         registrar = Registrar(client, pool, place, store_block, suites, dry)
         try:
-            registrar.register_all(providers)
+            registrar.register_all()
         except PrefectHTTPStatusError as error:
             raise UsageError(f"Prefect's server refuses: {error}") from error
     for line in registrar.lines:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -168,6 +167,8 @@ class _Installation:
         environment = self.state / "env"
         environment.touch(mode=0o600)
         lines = [f"export {name}={shlex.quote(text)}\n" for name, text in self._shared.items()]
+        # The programs of this environment.
+        lines.append(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH\n")
         environment.write_text("".join(lines), "utf-8")
 
     def _start(self, name: str, log: str, command: Sequence[str]) -> _Server:
@@ -199,11 +200,10 @@ class _Installation:
         suites = (
             name for name, is_there in find_suites(patterns, self._folder).items() if is_there
         )
+        tried = "evalcore init       # writes a suite: there is none here"
         if (suite := next(suites, None)) is not None:
-            run = f"{_command('prefect')} deployment run evaluate/on-demand --watch"
-            tried = f"{run} --param {shlex.quote(f'suite={suite}')}"
-        else:
-            tried = f"{_command('evalcore')} init       # writes a suite: there is none here"
+            run = "prefect deployment run evaluate/on-demand --watch --param"
+            tried = f"{run} {shlex.quote(f'suite={suite}')}"
         return "\n".join(
             (
                 "",
@@ -216,19 +216,11 @@ class _Installation:
                 "Try, in another shell:",
                 f"  . {state}/env",
                 f"  {tried}",
-                f"  {_command('evalcore')} runs list",
+                "  evalcore runs list",
                 "",
                 "Ctrl-C stops everything.",
             )
         )
-
-
-def _command(name: str) -> str:
-    """Return how a program of this environment is called in a shell."""
-    own = Path(sys.executable).with_name(name)
-    if own.exists() and shutil.which(name) != str(own):
-        return shlex.quote(str(own))
-    return name
 
 
 def _print(text: str) -> None:

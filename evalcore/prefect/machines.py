@@ -125,10 +125,10 @@ class MachinesExecutor:
 
     def close(self, *, cancel: bool) -> None:
         """Wait for what runs, or cancel the flow runs of ranges."""
-        if not cancel or self._ended.is_set():
-            self._ended.set()
-            return
+        was_ended = self._ended.is_set()
         self._ended.set()
+        if was_ended or not cancel:
+            return
         self._inline.close(cancel=True)
         with suppress(Exception), get_client(sync_client=True) as client:
             for each in self._ranges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -37,12 +38,12 @@ from evalcore.prefect.parameters import (
 )
 from evalcore.prefect.publish import (
     FLOW_RUN_LINK,
+    NIGHT,
     PAGE_LINK,
     PublishedRun,
     best_effort,
     deliver,
     flow_links,
-    listening,
     logged,
     tell,
 )
@@ -373,13 +374,15 @@ def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
         error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
     published: list[PublishedRun] = []
-    with listening(published.append):
-        try:
-            state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
-        except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
-            cover_exception(error)
-            get_run_logger().exception("%s was not evaluated", logged(suite))
-            state = states.broken(error)
+    context = copy_context()
+    context.run(NIGHT.set, published)
+    try:
+        given = parameters.of_suite(suite)
+        state: State[Any] = context.run(lambda: evaluate(**given, return_state=True))
+    except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
+        cover_exception(error)
+        get_run_logger().exception("%s was not evaluated", logged(suite))
+        state = states.broken(error)
     return SuiteEnd(suite, state, published[-1] if published else None)
 
 

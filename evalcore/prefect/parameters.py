@@ -32,7 +32,6 @@ from evalcore.trust.network import folder_of_store, is_allowed_store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-AUTO = "auto"
 _OPTION_NAMES = {
     "--case": "cases",
     "--exclude-tag": "exclude_tags",
@@ -40,9 +39,6 @@ _OPTION_NAMES = {
     "--target": "target",
     "--variant": "variants",
 }
-_FORMATS = Literal[
-    "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
-]
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 _Names = Annotated[list[_Name], Field(max_length=100)]
 StoreAddress = Annotated[str, Field(max_length=1000, examples=["s3://evals/production"])]
@@ -83,7 +79,6 @@ class EvaluateParameters(BaseModel):
             (`dask=tcp://dask-scheduler:8786`) has to be one of the worker's EVALCORE_ALLOW_RUNNERS.
         resume: The id of an unfinished run to go on with: only what has no result yet is executed,
             as it was planned. A completed run is published again.
-        format: The file's format; `auto` recognises it by its content.
         strict: Refuse a suite that loads with warnings, too.
         store: The store: a folder or `s3://bucket/prefix` that the worker allows
             (EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).
@@ -117,7 +112,6 @@ class EvaluateParameters(BaseModel):
         str | None,
         Field(pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$", examples=["20260518T100000Z-0a1b2c"]),
     ] = None
-    format: _FORMATS = "auto"
     strict: bool = False
     store: StoreAddress = ""
 
@@ -155,7 +149,6 @@ def load_options(
     """Return what the parameters lay over the suite's file; raise `UsageError`."""
     iterations = _iterations(parameters.iterations)
     return LoadOptions(
-        format=None if parameters.format == AUTO else parameters.format,
         target=parameters.target or None,
         threshold=parameters.threshold,
         iterations=None if iterations is None else iterations.most,
@@ -260,7 +253,7 @@ _RUNNERS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT
 class RunnerChoice(NamedTuple):
     """A runner, and the address of its cluster; without one it starts a cluster of its own."""
 
-    kind: str = AUTO
+    kind: str = "auto"
     address: str = ""
 
     @property

@@ -165,19 +165,8 @@ class PublishedRun(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
 
 
-@contextmanager
-def listening(listener: Callable[[PublishedRun], None]) -> Iterator[None]:
-    """Let `listener` have each run that is published inside, in this context."""
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
-
-
-_LISTENER: ContextVar[Callable[[PublishedRun], None] | None] = ContextVar(
-    "evalcore_published", default=None
-)
+NIGHT: ContextVar[list[PublishedRun] | None] = ContextVar("evalcore_night", default=None)
+"""The runs that a night has published, in its context; None outside of one."""
 
 
 def deliver(steps: Mapping[str, Callable[[], object]], *, within_s: float = DEADLINE_S) -> None:
@@ -211,10 +200,9 @@ def publish(view: RunView) -> None:
     """Create the artifacts of a decided run and send its events, within 15 s."""
     report = view.report
     links = tuple(report_links(view, read_settings(os.environ, Path.cwd()).viewer_url))
-    listener = _LISTENER.get()
-    if listener is not None:
+    if (night := NIGHT.get()) is not None:
         failures = view.failures(2 * LISTED_CASES)
-        listener(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
+        night.append(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
     about = f"run {report.run.id}"
     steps: dict[str, Callable[[], object]] = {
         "create the report's artifact": partial(
@@ -314,7 +302,7 @@ def tell_decision(view: RunView, settings: Settings) -> None:
     What cannot be sent is a warning in the flow run's log.
     """
     with best_effort("tell of the decision"):
-        configured = _LISTENER.get() is None
+        configured = NIGHT.get() is None
         for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
             get_run_logger().warning("%s", logged(warning))
 
@@ -325,7 +313,7 @@ def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
     Each kind of `on` is due: a suite that does not load is a failure, and a change.
     """
     policy = settings.notify
-    if policy is None or not policy.to or _LISTENER.get() is not None:
+    if policy is None or not policy.to or NIGHT.get() is not None:
         return
     title = plain(f"{suite}: {named(state)}")
     body, text = (

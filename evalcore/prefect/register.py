@@ -1,4 +1,4 @@
-"""Registers a work pool, deployments, rate limits and an automation with a Prefect server.
+"""Registers a work pool, deployments and an automation with a Prefect server.
 
 Each is compared with what the server has, and changed only where it differs. What a person chose
 for a deployment (parameters, schedules, variables) stays, and the difference is shown.
@@ -7,7 +7,6 @@ for a deployment (parameters, schedules, variables) stays, and the difference is
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,14 +21,11 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 
 from evalcore.errors import UsageError
-from evalcore.model.suite import ProviderLimits
 from evalcore.prefect.collection import VARIABLES
 from evalcore.version import VERSION
 
 _DATA: Final = Path(__file__).resolve().parent / "data"
 _NIGHT: Final = "nightly/nightly"
-# A rate limit holds the slots of so many seconds, which may be taken at once.
-_BURST_S: Final = 6.0
 # Fields of a deployment whose change is shown with both values.
 _SHOWN: Final = ("parameters", "schedules", "work_pool_name", "entrypoint", "pull_steps")
 
@@ -53,7 +49,7 @@ class Registrar:
     things: int = 0
     done: int = 0
 
-    def register_all(self, providers: Mapping[str, ProviderLimits]) -> None:
+    def register_all(self) -> None:
         """Register everything; raise `UsageError` for a mistake before anything is registered."""
         variables = self._store_variables()
         pool = _find(self.client.read_work_pool, self.pool)
@@ -66,10 +62,6 @@ class Registrar:
         )
         for row in yaml.safe_load((_DATA / "prefect.yaml").read_text("utf-8"))["deployments"]:
             self._register_deployment(row, variables)
-        for name, bounds in providers.items():
-            for unit in ("requests", "tokens"):
-                if per_minute := getattr(bounds, f"{unit}_per_minute"):
-                    self._register_rate(f"evalcore-{name}-{unit}", per_minute / 60)
         self._register_automation(_DATA / "automations" / "heartbeats.yaml")
 
     def _store_variables(self) -> dict[str, str]:
@@ -178,17 +170,6 @@ class Registrar:
                 kept = f"{_described(after[key])}; evalcore's own: {_described(own[key])}"
                 self.lines.append(f"{'':<10} keeps {key}: {kept}")
 
-    def _register_rate(self, name: str, per_s: float) -> None:
-        """Register a global limit of so many slots a second; slots that are taken stay taken."""
-        client, slots = self.client, max(1, math.ceil(per_s * _BURST_S))
-        found = _find(client.read_global_concurrency_limit_by_name, name)
-        self._apply(
-            f"rate limit {name}",
-            None if found is None else found.model_dump(),
-            {"limit": slots, "slot_decay_per_second": per_s},
-            lambda: client.upsert_global_concurrency_limit_by_name(name, slots, per_s),
-        )
-
     def _register_automation(self, path: Path) -> None:
         """Register an automation; one that a person disabled stays so."""
         read = AutomationCore.model_validate(yaml.safe_load(path.read_text("utf-8")))
@@ -227,13 +208,4 @@ def _compared_automation(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _described(value: Any) -> str:
-    """Return a field of a deployment in a few words."""
-    if not value:
-        return "none"
-    if not isinstance(value, list) or "schedule" not in value[0]:
-        return json.dumps(value, ensure_ascii=False)
-    return ", ".join(
-        " ".join(str(each["schedule"][key]) for key in each["schedule"] if key != "anchor_date")
-        + ("" if each["active"] else " (paused)")
-        for each in value
-    )
+    return json.dumps(value, ensure_ascii=False) if value else "none"

@@ -21,7 +21,7 @@ from prefect.context import serialize_context
 from prefect.states import Cancelled, Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalcore.errors import EvalError, StoreError, UsageError, WorkersFailedError
+from evalcore.errors import StoreError, UsageError, WorkersFailedError
 from evalcore.execution.limits import most_processes
 from evalcore.execution.rates import FIRST
 from evalcore.execution.worker import Key, OpenRun, ShardReceipt, Stopped, process_worker
@@ -384,7 +384,8 @@ class TasksExecutor:
         ended: Future[Ended] = Future()
         plan = self._opened.shards.plan
         shard = plan.shard_of(call.first_item)
-        self._wait_for_turn()
+        due = self._began + max(0, self._submitted - _BURST) / _STARTS_PER_S
+        time.sleep(max(0.0, due - time.monotonic()))
         if self._stopper.draining:
             ended.set_result(Stopped(shard))
             return ended
@@ -397,32 +398,23 @@ class TasksExecutor:
         self._pending[ended] = shard
 
         def pass_on(done: Future[Any]) -> None:
-            outcome = self._outcome(shard, done)
-            if isinstance(outcome, ShardReceipt):
-                self._progress.add(outcome.items)
             self._pending.pop(ended, None)
             with suppress(InvalidStateError):  # it was given up
-                if isinstance(outcome, BaseException):
-                    ended.set_exception(outcome)
+                try:
+                    outcome = outcome_of(shard, done.result())
+                except self._runner.deaths as lost:
+                    reason = f"an exit code that nobody tells ({type(lost).__name__})"
+                    ended.set_exception(ProcessDiedError(reason))
+                except CancelledError:
+                    ended.set_result(Stopped(shard))
+                except BaseException as error:  # noqa: BLE001 - raised by the shard's future
+                    ended.set_exception(error)
                 else:
+                    self._progress.add(outcome.items if isinstance(outcome, ShardReceipt) else 0)
                     ended.set_result(outcome)
 
         task_run.add_done_callback(pass_on)
         return ended
-
-    def _outcome(self, shard: int, done: Future[Any]) -> Ended | BaseException:
-        try:
-            return outcome_of(shard, done.result())
-        except self._runner.deaths as lost:
-            return ProcessDiedError(f"an exit code that nobody tells ({type(lost).__name__})")
-        except CancelledError:
-            return Stopped(shard)
-        except BaseException as error:  # noqa: BLE001 - raised by the shard's future
-            return error
-
-    def _wait_for_turn(self) -> None:
-        due = self._began + max(0, self._submitted - _BURST) / _STARTS_PER_S
-        time.sleep(max(0.0, due - time.monotonic()))
 
     def close(self, *, cancel: bool) -> None:
         """Wait for the task runs; give them up if they are to be cancelled."""

@@ -27,7 +27,7 @@ from evalcore.prefect.collection import EvalcoreStore
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_api import deployment, ended_run, trigger
-from tests.support.prefect_project import TOML, Ended, Project, deploy
+from tests.support.prefect_project import Ended, Project, deploy
 from tests.support.prefect_runs import run_flow
 from tests.support.prefect_server import PrefectServer
 from tests.support.servers import serving
@@ -60,8 +60,6 @@ ALL = {
     "deployment annotate/annotate",
     "deployment evaluate/benchmark",
     "deployment evaluate-shards/evaluate-shards",
-    "rate limit evalcore-gpt-requests",
-    "rate limit evalcore-gpt-tokens",
     f"automation {LOST}",
 }
 
@@ -136,33 +134,13 @@ def test_what_a_person_has_changed_stays_and_is_shown(
     assert [each.schedule.cron for each in nightly.schedules] == ["30 1 * * 1-5"]  # type: ignore[union-attr]
     assert nightly.job_variables["env"]["EVALCORE_STORE"] == "theirs"
     assert "PREFECT_FLOWS_HEARTBEAT_FREQUENCY" in nightly.job_variables["env"]
-    assert "keeps schedules: 30 1 * * 1-5 Europe/Berlin; evalcore's own: 0 2 * * * UTC" in shown
+    assert 'keeps schedules: [{"schedule": {"cron": "30 1 * * 1-5"' in shown
     shown = deploy(folder, "--suites", "*.eval.yaml").stdout
     assert deployment("nightly/nightly").parameters == {"suites": ["*.eval.yaml"], "strict": True}
     assert '"suites": ["good.eval.yaml"]' in shown
     with get_client(sync_client=True) as client:
         client.delete_deployment(before.id)
     assert did(deploy(folder))["deployment nightly/nightly"] == "created"
-
-
-def test_rate_limits_let_through_what_the_configuration_says(deployed: Project) -> None:
-    with get_client(sync_client=True) as client:
-        requests = client.read_global_concurrency_limit_by_name("evalcore-gpt-requests")
-        tokens = client.read_global_concurrency_limit_by_name("evalcore-gpt-tokens")
-    assert (requests.slot_decay_per_second, requests.limit) == (10.0, 60)
-    assert (tokens.slot_decay_per_second, tokens.limit) == (1500.0, 9000)
-
-
-def test_a_changed_rate_is_changed(deployed: Project, folder: Path) -> None:
-    (folder / "evalcore.toml").write_text(TOML.replace("600", "1200"))
-    try:
-        shown = deploy(folder)
-    finally:
-        (folder / "evalcore.toml").write_text(TOML)
-    assert "changed    rate limit evalcore-gpt-requests (limit, slot_decay_per_second)" in (
-        shown.stdout
-    )
-    deploy(folder)
 
 
 def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(

@@ -22,6 +22,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import AwaitingRetry
+from pydantic import BaseModel
 
 from evalcore.model.run import Manifest
 from evalcore.prefect.nightly import CompactParameters, NightlyParameters
@@ -113,7 +114,10 @@ def test_both_ways_to_register_agree(registered: PrefectServer, checkout: Path) 
 def test_the_form_has_descriptions_bounds_choices_examples_and_defaults(
     registered: PrefectServer,
 ) -> None:
-    models = {"evaluate/on-demand": EvaluateParameters, "nightly/nightly": NightlyParameters}
+    models: dict[str, type[BaseModel]] = {
+        "evaluate/on-demand": EvaluateParameters,
+        "nightly/nightly": NightlyParameters,
+    }
     for name, model in models.items():
         schema: dict[str, Any] = deployment(name).parameter_openapi_schema or {}
         properties = schema["properties"]
@@ -121,8 +125,8 @@ def test_the_form_has_descriptions_bounds_choices_examples_and_defaults(
         assert schema["required"] == list(model.model_fields)[:1]
         assert [key for key, field in properties.items() if not field.get("description")] == []
         assert properties["threshold"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 1}
-        assert "test-file" in properties["format"]["enum"]
-        assert properties["format"]["default"] == "auto"
+        assert "replay" in properties["mode"]["enum"]
+        assert properties["mode"]["default"] == "live"
         assert properties["tags"]["examples"] == [["smoke"]]
 
 
@@ -159,7 +163,7 @@ def test_deployments_limit_how_many_runs_go_at_once(
     [
         pytest.param({}, id="no suite"),
         pytest.param({"suite": "a.yaml", "threshold": 2}, id="share above 1"),
-        pytest.param({"suite": "a.yaml", "format": "xml"}, id="unknown format"),
+        pytest.param({"suite": "a.yaml", "mode": "later"}, id="unknown mode"),
         pytest.param({"suite": "a.yaml", "resume": "yesterday"}, id="no run id"),
         pytest.param({"suite": "a.yaml", "iterations": 0}, id="no iteration"),
     ],

@@ -21,13 +21,6 @@ from tests.support.prefect_server import PROCESSES, PrefectServer
 from tests.support.servers import running
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-TOML = """\
-[providers.gpt]
-requests_per_minute = 600
-tokens_per_minute = 90_000
-[providers.local]
-max_concurrency = 4
-"""
 LEASE_S = 1.0
 
 
@@ -40,7 +33,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with two suites, `good` and `bad`, and a configuration; nothing of evalcore's.
+    """A folder with two suites, `good` and `bad`; nothing of evalcore's.
 
     `printed` is what the first `evalcore deploy` said.
     """
@@ -65,7 +58,6 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
     from tests.support.prefect_runs import write_suite  # imports Prefect
 
     folder = tmp_path_factory.mktemp("project")
-    (folder / "evalcore.toml").write_text(TOML)
     write_suite(folder, "hello", name="good")
     write_suite(folder, "hello", "goodbye", name="bad")
     ended = subprocess.run(

@@ -349,8 +349,8 @@ def nightly(**fields: Any) -> State[Any]:
         _warn_of_damaged(sync(permitted_store(parameters.model_dump()["store"], settings)))
     ends = [_with_history(end) for end in ends]
     state = states.worst([(end.suite, end.state) for end in ends])
-    report = {"markdown": night_markdown(ends, state), "description": state.message or ""}
-    deliver({"create the night's report": partial(create_markdown_artifact, REPORT_KEY, **report)})
+    create = partial(create_markdown_artifact, night_markdown(ends, state), REPORT_KEY)
+    deliver({"create the night's report": lambda: create(description=state.message or "")})
     if (policy := settings.notify) is not None and policy.to and is_night_due(policy, ends):
         tell(night_message(ends, state, flow_links()), policy)
     stopped = [end for end in ends if end.state.is_cancelled()]

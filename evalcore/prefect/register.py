@@ -24,7 +24,7 @@ from evalcore.errors import UsageError
 from evalcore.prefect.collection import VARIABLES
 from evalcore.version import VERSION
 
-_DATA: Final = Path(__file__).resolve().parent / "data"
+DATA: Final = Path(__file__).resolve().parent / "data"
 _NIGHT: Final = "nightly/nightly"
 # Fields of a deployment whose change is shown with both values.
 _SHOWN: Final = ("parameters", "schedules", "work_pool_name", "entrypoint", "pull_steps")
@@ -60,9 +60,9 @@ class Registrar:
             {},
             lambda: self.client.create_work_pool(create),
         )
-        for row in yaml.safe_load((_DATA / "prefect.yaml").read_text("utf-8"))["deployments"]:
+        for row in yaml.safe_load((DATA / "prefect.yaml").read_text("utf-8"))["deployments"]:
             self._register_deployment(row, variables)
-        self._register_automation(_DATA / "automations" / "heartbeats.yaml")
+        self._register_automation(DATA / "automations" / "heartbeats.yaml")
 
     def _store_variables(self) -> dict[str, str]:
         """Return variables of flow runs that Prefect's workers fill from a block."""

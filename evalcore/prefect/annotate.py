@@ -26,7 +26,6 @@ from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text
-from evalcore.mistakes.foreign_text import shorten
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.pipeline.finish import decide_again
 from evalcore.pipeline.gates import annotation_deadline
@@ -42,6 +41,7 @@ from evalcore.prefect.publish import publish, refusing
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import find_run
+from evalcore.wording import shorten
 
 _LONGEST_TEXT: Final = 4_000
 # A batch's pause is named by the contents that it asks about: after it is resumed the flow begins

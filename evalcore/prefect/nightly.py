@@ -22,9 +22,8 @@ from evalcore.errors import EvalError, UsageError
 from evalcore.history.compaction import compact
 from evalcore.history.sync import Synced, sync
 from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
-from evalcore.model.notification import NotifyOn, NotifyPolicy
+from evalcore.model.run import NotifyOn, NotifyPolicy
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.flows import evaluate, note_stop
@@ -61,6 +60,7 @@ from evalcore.report.message import (
     plain,
 )
 from evalcore.trust.files import has_magic
+from evalcore.wording import counted
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000

@@ -55,7 +55,7 @@ class PastGate(Gate):
 
 
 class _PairedRow(NamedTuple):
-    """A row of `NoDropFromHistory.query`: one variant's differences, now − mean of the past."""
+    """A row of gate_no_drop_from_history.sql: one variant's differences, now − mean of the past."""
 
     variant: str
     cases: int
@@ -75,51 +75,7 @@ class _PairedRow(NamedTuple):
 class NoDropFromHistory(
     PastGate,
     outcomes=True,
-    query="""
-WITH past AS (
-    SELECT
-        variant, case_id,
-        fsum(score ORDER BY number) / count(*) AS score,
-        any_value(cluster) AS cluster
-    FROM past_cases
-    WHERE number > (SELECT max(number) FROM past_runs) - $runs
-    GROUP BY variant, case_id
-),
-pairs AS (
-    SELECT
-        variant_number, variant, case_number,
-        CASE WHEN measured THEN now_score - score END AS d,
-        CASE WHEN cluster IS NULL THEN case_id ELSE cluster END AS unit, cluster
-    FROM measured_cases LEFT JOIN past USING (variant, case_id)
-    UNION ALL
-    SELECT variant_number, variant, NULL, NULL, NULL, NULL
-    FROM past SEMI JOIN vanished_cases USING (variant, case_id)
-    JOIN (SELECT DISTINCT variant_number, variant FROM measured_cases) USING (variant)
-),
-means AS (
-    SELECT variant_number, fsum(d ORDER BY case_number) / nullif(count(d), 0) AS mean
-    FROM pairs GROUP BY variant_number
-),
-units AS (
-    SELECT variant_number, unit, fsum(d - mean ORDER BY case_number) AS total
-    FROM pairs JOIN means USING (variant_number)
-    WHERE d IS NOT NULL
-    GROUP BY variant_number, unit, cluster IS NULL
-),
-totals AS (
-    SELECT
-        variant_number, count(*) AS clusters, fsum(total * total ORDER BY unit) AS squares,
-        min(total) AS least, max(total) AS most, fsum(pow(total, 4) ORDER BY unit) AS fourth_powers
-    FROM units GROUP BY variant_number
-)
-SELECT
-    any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
-    count(cluster) > 0, any_value(clusters), any_value(squares), any_value(least), any_value(most),
-    any_value(fourth_powers)
-FROM pairs JOIN means USING (variant_number) LEFT JOIN totals USING (variant_number)
-GROUP BY variant_number
-ORDER BY variant_number
-""",
+    query=True,
 ):
     """The lower end of the interval of the [difference from the last `runs` runs](#over-time) with
     the same cases, paired by case, is above −`margin`, in every variant.
@@ -205,41 +161,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
 class NoNewFailures(
     PastGate,
     outcomes=True,
-    query="""
-WITH recent AS (
-    SELECT *, row_number() OVER (PARTITION BY variant, case_id ORDER BY number DESC) AS back
-    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
-    WHERE number > latest - greatest($runs, 20)
-),
-past AS (
-    SELECT
-        variant, case_id, bool_or(wavered) AS wavered,
-        count(*) AS seen, bool_and(passed) FILTER (back <= $runs) AS passed,
-        count(*) FILTER (NOT passed) AS failed_runs,
-        count(*) FILTER (NOT passed AND score = 0) AS lost_runs
-    FROM recent
-    GROUP BY variant, case_id
-),
-once AS (
-    SELECT count(*) AS failed_once
-    FROM measured_cases JOIN past USING (variant, case_id)
-    WHERE measured AND now_passed AND NOT now_wavered AND wavered AND failed_runs = 1
-        AND (attempts = 1 OR lost_runs = 1)
-)
-SELECT
-    variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(past.passed, false),
-    coalesce(seen < $runs AND NOT (past.passed OR wavered), true), (SELECT failed_once FROM once)
-FROM (
-    SELECT variant_number, case_number, variant, case_id, measured, now_passed, now_wavered
-    FROM measured_cases
-    UNION ALL
-    SELECT DISTINCT NULL::BIGINT, NULL::BIGINT, variant, case_id, false, false, false
-    FROM vanished_cases
-) LEFT JOIN past USING (variant, case_id)
-WHERE NOT (measured AND now_passed)
-ORDER BY variant_number, case_number, variant, case_id
-""",
+    query=True,
 ):
     """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one
     that differed between iterations or between runs of the same work) never counts. Fewer runs are
@@ -332,16 +254,7 @@ def _run_number(row: _DriftRow) -> int:
 @dataclass(frozen=True)
 class NoDrift(
     PastGate,
-    query="""
-SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished, number
-FROM past_runs SEMI JOIN past_cases USING (number, variant)
-WHERE number > (SELECT max(number) FROM past_runs) - 100
-UNION ALL
-SELECT
-    variant, NULL, cases, score, pass_rate, latency, cost,
-    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
-FROM variant_measures AS m
-""",
+    query=True,
 ):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
     has not moved `sigmas` standard deviations in the bad direction, in any variant. Fewer than 8
@@ -418,46 +331,7 @@ class Reliable(
     Gate,
     example="3",
     outcomes=True,
-    query="""
-WITH tried AS (
-    SELECT
-        case_number, variant_number, count(*) AS n, count(*) FILTER (passed) AS c
-    FROM items
-    WHERE counted AND status IN ('completed', 'error')
-    GROUP BY case_number, variant_number
-),
-attempts AS (
-    SELECT
-        case_number, variant_number, coalesce(n, 0) AS n, coalesce(c, 0) AS c,
-        coalesce(unit, -1 - case_number) AS unit
-    FROM cases
-    LEFT JOIN tried USING (case_number, variant_number)
-    LEFT JOIN case_units USING (case_id)
-    WHERE counted
-),
-known AS (
-    SELECT
-        case_number, variant_number, unit,
-        CASE WHEN c < $k THEN 0.0
-            ELSE list_product(list_transform(range(0, $k), i -> (c - i) / (n - i)))
-        END AS value
-    FROM attempts
-    WHERE n >= $k
-),
-means AS (
-    SELECT fsum(value ORDER BY case_number, variant_number) / count(*) AS mean, count(*) AS cases
-    FROM known
-),
-totals AS (
-    SELECT unit, fsum(value - mean ORDER BY case_number, variant_number) AS total
-    FROM known CROSS JOIN means
-    GROUP BY unit
-)
-SELECT
-    (SELECT count(*) FROM attempts), any_value(cases), any_value(mean), count(*),
-    fsum(total * total ORDER BY unit), min(total), max(total), fsum(pow(total, 4) ORDER BY unit)
-FROM totals CROSS JOIN means
-""",
+    query=True,
 ):
     """The mean over the cases of [pass^k](#over-time), the probability that all of `k` attempts
     pass, is at least `threshold`. Fewer than `k` iterations of a case are inconclusive.

@@ -47,16 +47,15 @@ class Gate:
 
     `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its one
     required parameter, for messages and the help of `--gate`; of several required ones it is
-    `key=value,key=value`. A gate that `compares` needs a
-    baseline. The docstring says when the gate passes: it is the row in docs/reference/gates.md.
-    `define_suite` checks the gates that Python makes. A gate with a `query` reads what the summary
-    does not hold: `rows` returns the rows of analytics/queries/gate_NAME.sql over the tables
-    `items` and `cases` of the run, with the gate's parameters as `$key`. `value_key` and `threshold_key` are the keys of its details that hold
-    the number it looks at and the bound of that number, for the history.
-    `about_errors`: it is decided also if nothing was evaluated; `about_outcomes` (the argument
-    `outcomes`): by passes or scores. `defaults_before` are parameters
-    whose default was another one when plans without them were made.
-    `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
+    `key=value,key=value`. A gate that `compares` needs a baseline. The docstring says when the gate
+    passes: it is the row in docs/reference/gates.md. `define_suite` checks the gates that Python
+    makes. A gate with a `query` reads what the summary does not hold: `rows` returns the rows of
+    analytics/queries/gate_NAME.sql over the tables `items` and `cases` of the run, with the gate's
+    parameters as `$key`. `value_key` and `threshold_key` are the keys of its details that hold the
+    number it looks at and the bound of that number, for the history. `about_errors`: it is decided
+    also if nothing was evaluated; `about_outcomes` (the argument `outcomes`): by passes or scores.
+    `defaults_before` are parameters whose default was another one when plans without them were
+    made. `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]

@@ -20,13 +20,11 @@ import orjson
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.mistakes.wording import plural
-from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import cut_mark
 from evalcore.model.summary import Counts
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     CaseChange,
-    ComparedView,
     baseline_name,
     changed_cases,
     changes,
@@ -34,7 +32,7 @@ from evalcore.report.comparison import (
     measure_changes,
     no_comparison,
 )
-from evalcore.report.document import Report, comparison_entries
+from evalcore.report.document import Report
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.figures import (
     MARKS,
@@ -61,8 +59,8 @@ _MOST_CASES = 1_000
 _ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
 
 
-def render(view: ReportView, **replaced: Any) -> Iterator[str]:
-    """Yield the page in pieces; values of its template are `replaced` by their names."""
+def render(view: ReportView) -> Iterator[str]:
+    """Yield the page in pieces."""
     report = view.report
     css, script = _joined(_STYLES), _joined(_SCRIPTS)
     variants = [variant.variant for variant in report.summary.variants]
@@ -73,7 +71,7 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         "tags": data.tags,
         "changes": [change._asdict() | {"hard": change.is_hard} for change in differences],
     }
-    values = dict(
+    yield from _template().generate(
         policy=_policy(css, script),
         css=css,
         script=script,
@@ -83,8 +81,6 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         reasons=view.reasons(),
         causes=sorted(data.causes.values(), key=lambda each: -each.answers)[:_MOST_REASONS],
         trend=_trend_images(view),
-        against=None,
-        differences=(),
         report=report,
         run=report.run,
         source=view.source_line("").file,
@@ -97,53 +93,6 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         notes=[*note_lines(report), *quarantine_lines(report.quarantine)],
         **_changes(report, differences),
     )
-    yield from _template().generate({**values, **replaced})
-
-
-def render_comparison(view: ComparedView) -> Iterator[str]:
-    """Yield the page of two compared runs in pieces, with the components of the report."""
-    earlier = view.baseline.report
-    notes = []
-    if earlier.suite != view.report.suite:
-        notes.append(f"the baseline is of another suite, {earlier.suite}")
-    comparison = view.report.summary.comparison
-    figures = {
-        candidate.variant: list(_compared_figures(candidate, entry))
-        for candidate, entry in zip(
-            compared(view.report), comparison_entries(comparison), strict=True
-        )
-    }
-    names = dict.fromkeys(each.name for listed in figures.values() for each in listed)
-    differences = []
-    for variant, listed in figures.items():
-        own = {each.name: each for each in listed}
-        filled = [own.get(name) or Figure(name, "–") for name in names]
-        differences.append({"variant": variant, "figures": filled})
-    # The figures of one variant stand side by side, those of several are a table.
-    yield from render(
-        view,
-        against=earlier.run.id,
-        notes=notes,
-        figures=differences[0]["figures"] if len(differences) == 1 else (),
-        differences=differences if len(differences) > 1 else (),
-        causes=(),
-    )
-
-
-def _compared_figures(candidate: VariantComparison, entry: dict[str, Any]) -> Iterator[Figure]:
-    yield Figure("Cases in both", f"{candidate.compared:,}")
-    score, passed = entry["score"], entry["passed"]
-    if score["difference"] is not None:
-        interval = ""
-        if score["low"] is not None:
-            interval = f"95 %: {score['low']:+.4f} to {score['high']:+.4f}"
-        yield Figure("Score difference", f"{score['difference']:+.4f}", interval)
-    if passed["p"] is not None:
-        tone = "failed" if candidate.worse else ""
-        yield Figure("Passed before only", f"{candidate.worse:,}", tone=tone)
-        tone = "passed" if candidate.better else ""
-        p = f"p = {passed['p']:.4f}"
-        yield Figure("Passed now only", f"{candidate.better:,}", p, tone=tone)
 
 
 def _trend_images(view: ReportView) -> dict[str, str] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.foreign_text import one_line, shorten
 from evalcore.mistakes.wording import plural
 from evalcore.model.failure import cut_mark
 from evalcore.model.summary import Counts
@@ -79,7 +79,7 @@ def render(view: ReportView) -> Iterator[str]:
         data=data,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
-        causes=sorted(data.causes.values(), key=lambda each: -each.answers)[:_MOST_REASONS],
+        causes=sorted(data.causes.items(), key=lambda cause: -len(cause[1]))[:_MOST_REASONS],
         trend=_trend_images(view),
         report=report,
         run=report.run,
@@ -218,30 +218,19 @@ _MAX_QUESTION = 160
 _PASSED_BYTES = 8 * 1024 * 1024
 _ALL_BYTES = 32 * 1024 * 1024
 _MOST_TAGS = 500
-_MOST_CAUSES = 1_000
-_CAUSE_CASES = 5
-
-
-@dataclass
-class Cause:
-    """Why answers did not pass: how many of them, and the ids of the first cases.
-
-    One case more than the page shows is listed, so that it says that there are more.
-    """
-
-    reason: str
-    answers: int = 0
-    cases: list[str] = field(default_factory=list)
 
 
 @dataclass
 class PageData:
-    """What report.js reads. `rows` is one JSON array, in pieces; `details` has a line a case."""
+    """What report.js reads. `rows` is one JSON array, in pieces; `details` has a line a case.
+
+    `causes` has the ids of the cases of the answers that did not pass by each reason.
+    """
 
     rows: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    causes: dict[str, Cause] = field(default_factory=dict)
+    causes: dict[str, list[str]] = field(default_factory=dict)
 
 
 def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
@@ -258,7 +247,8 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
         for answer in answers:
             records[indices[answer.record["variant"]]] = answer.record
             if not answer.record["passed"]:
-                _count(data.causes, case_id, answer.record)
+                for reason in dict.fromkeys(map(one_line, _reasons(answer.record))):
+                    data.causes.setdefault(shorten(reason, _MAX_WHY), []).append(case_id)
         cells = [None if record is None else _cell(record) for record in records]
         known = (tag for tag in facts.tags if tag in tags or len(tags) < _MOST_TAGS)
         tag_indices = [tags.setdefault(tag, len(tags)) for tag in known]
@@ -274,17 +264,6 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
     data.rows.append("\n]")
     data.tags = list(tags)
     return data
-
-
-def _count(causes: dict[str, Cause], case_id: str, record: Mapping[str, Any]) -> None:
-    """Count the reasons why an answer did not pass, each once; of at most `_MOST_CAUSES`."""
-    for reason in dict.fromkeys(_reasons(record)):
-        text = shorten(" ".join(reason.split()), _MAX_WHY)
-        if text in causes or len(causes) < _MOST_CAUSES:
-            cause = causes.setdefault(text, Cause(text))
-            cause.answers += 1
-            if case_id not in cause.cases and len(cause.cases) <= _CAUSE_CASES:
-                cause.cases.append(case_id)
 
 
 def _reasons(record: Mapping[str, Any]) -> Iterator[str]:
@@ -315,57 +294,21 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> list[Any]:
-    answers = [
-        None if record is None else [_item(item) for item in record["items"]] for record in records
-    ]
+    answers = [None if record is None else list(map(_item, record["items"])) for record in records]
     return [_text(facts.input), _text(facts.expected), answers]
 
 
-def _item(item: Mapping[str, Any]) -> list[Any]:
-    metrics, error = item["metrics"], item["error"] or {}
-    cut = cut_mark(item.get("finish_reason"))
-    counted = [metrics["input_tokens"], metrics["output_tokens"]]
-    return [
-        item["iteration"],
-        item["outcome"] or item["status"],
-        item["score"],
-        error.get("kind") or ("cut" if cut else None),
-        _text(error.get("message") or item["reason"] or cut.removeprefix(", ") or None),
-        _text(item["output"]),
-        metrics["latency_ms"],
-        metrics["cost_usd"],
-        None if counted == [None, None] else sum(value or 0 for value in counted),
-        [[score["name"], score["value"], score.get("error")] for score in item["scores"]],
-        [_assertion(assertion) for assertion in item["assertions"]],
-        [
-            [name, _text(text)]
-            for name, text in (item.get("outputs") or {}).items()
-            if text is not None
-        ],
-    ]
+def _item(item: Mapping[str, Any]) -> Any:
+    """Return an item of report.json as details.js reads it: long texts cut, without nulls."""
+    return _bounded({**item, "cut": cut_mark(item.get("finish_reason")).removeprefix(", ")})
 
 
-def _assertion(assertion: Mapping[str, Any]) -> list[Any]:
-    names = ("name", "type", "block", "outcome", "score", "weight", "required")
-    texts = ("expected", "actual", "message")
-    values = [assertion[name] for name in names] + [_text(assertion[name]) for name in texts]
-    return [*values, _grader(assertion.get("details") or {})]
-
-
-def _grader(details: Mapping[str, Any]) -> list[Any] | None:
-    """Return what a judge or a program gave as reasons: the reasoning, its points, its votes."""
-
-    def entries(name: str) -> list[Mapping[str, Any]]:
-        return [each for each in details.get(name) or () if isinstance(each, Mapping)]
-
-    points = [
-        [point.get("passed"), _text(point.get("text")), _text(point.get("evidence"))]
-        for point in entries("assertions")
-    ]
-    votes = [[vote.get("judge"), vote.get("score")] for vote in entries("votes")]
-    reasoning = details.get("reasoning")
-    reasoning = _text(reasoning) if isinstance(reasoning, str) else None
-    return [reasoning, points, votes] if reasoning or points or len(votes) > 1 else None
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {key: _bounded(each) for key, each in value.items() if each is not None}
+    return list(map(_bounded, value)) if isinstance(value, list | tuple) else value
 
 
 def _text(text: str | None) -> str | None:

@@ -147,6 +147,10 @@ class Gate:
         """Return the result that fails."""
         return self.passes_if(False, message, details)
 
+    def inconclusive(self, message: str, **details: Any) -> GateResult:
+        """Return the result that decides nothing."""
+        return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+
 
 _Kind = TypeVar("_Kind", bound=Gate)
 

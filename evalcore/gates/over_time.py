@@ -12,13 +12,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount, Count, Level, Share
-from evalcore.gates.comparing import (
-    GateVerdict,
-    PairedSample,
-    held_together,
-    joined,
-    judge_difference,
-)
+from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
@@ -26,7 +20,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.intervals import Moments, moments_of_units, p_below
+from evalcore.statistics.intervals import moments_of_units
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy
@@ -50,38 +44,19 @@ class PastGate(Gate):
 
     def undecided(self, message: str, past: PastRuns) -> GateResult:
         """Return the inconclusive result, with the runs in its details."""
-        details = {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
-        return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+        return self.inconclusive(message, **_facts(past))
 
 
-class _PairedRow(NamedTuple):
-    """A row of gate_no_drop_from_history.sql: one variant's differences, now − mean of the past."""
-
-    variant: str
-    cases: int
-    lost: int
-    mean: float | None
-    clustered: bool
-    sums: UnitSums
-
-    @property
-    def moments(self) -> Moments | None:
-        if self.mean is None:
-            return None
-        return moments_of_units(self.cases, self.mean, self.sums, clustered=self.clustered)
+def _facts(past: PastRuns) -> dict[str, Any]:
+    return {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
 
 
 @dataclass(frozen=True)
-class NoDropFromHistory(
-    PastGate,
-    outcomes=True,
-    query=True,
-):
+class NoDropFromHistory(MarginGate, PastGate, outcomes=True, query=True):
     """The lower end of the interval of the [difference from the last `runs` runs](#over-time) with
     the same cases, paired by case, is above −`margin`, in every variant.
     """
 
-    threshold_key: ClassVar[str] = "margin"
     runs: Count = 20
     margin: Share = 0.02
     alpha: Level = 0.05
@@ -99,43 +74,24 @@ class NoDropFromHistory(
         )
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        past = self.past(summary)
-        rows = [
-            _PairedRow(variant, cases, lost, mean, clustered, UnitSums(*sums))
-            for variant, cases, lost, mean, clustered, *sums in self.rows(summary)
-        ]
+        past, rows = self.past(summary), self.rows(summary)
         if not past.run_ids or not rows:
             why = f"no earlier run to compare with{past.absent}"
             return self.undecided(why if rows else "no case was evaluated", past)
-        verdicts = held_together(
-            [self._judge(row) for row in rows],
-            [1.0 if row.moments is None else p_below(row.moments, -self.margin) for row in rows],
-            self.alpha / 2,
-        )
-        details = {
-            "margin": self.margin,
-            "alpha": self.alpha,
-            "runs": list(past.run_ids),
-            "left_out": dict(past.left_out),
-            "variants": [verdict.details for verdict in verdicts],
-        }
-        result = joined(self.gate, verdicts, details)
-        message = f"against {past.named}: {result.message}"
-        return GateResult(self.gate, result.outcome, message, details, result.remedy)
+        result = self.judge([_paired_sample(*row) for row in rows], **_facts(past))
+        return replace(result, message=f"against {past.named}: {result.message}")
 
-    def _judge(self, row: _PairedRow) -> GateVerdict:
-        subject = f"variant '{row.variant}'"
-        details = {"variant": row.variant, "lost": row.lost}
-        if row.moments is None:
-            few = "no interval from fewer than two cases (or clusters) measured now and before"
-            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
-        lost = None
-        if row.lost:
-            lost = f"{counted(row.lost, 'case')} not measured now or before"
-        verdict = judge_difference(
-            subject, PairedSample(row.moments, lost), self.margin, self.alpha
-        )
-        return verdict._replace(details=details | dict(verdict.details))
+
+def _paired_sample(
+    variant: str, cases: int, lost: int, mean: float | None, clustered: bool, *sums: Any
+) -> PairedSample:
+    """Return a row of gate_no_drop_from_history.sql: a variant's differences, now − the past."""
+    details, moments = {"variant": variant, "lost": lost}, None
+    if mean is not None:
+        moments = moments_of_units(cases, mean, UnitSums(*sums), clustered=clustered)
+    few = "no interval from fewer than two cases (or clusters) measured now and before"
+    why_lost = f"{counted(lost, 'case')} not measured now or before" if lost else None
+    return PairedSample(details, moments, f"variant '{variant}': {few}", why_lost)
 
 
 def _listed(names: list[str]) -> str:
@@ -197,8 +153,7 @@ class NoNewFailures(
             "new_and_failing": new[:100],
             "flaky": flaky,
             "unmeasured": unmeasured,
-            "runs": list(used.run_ids),
-            "left_out": dict(past.left_out),
+            **_facts(used),
         }
         ignored = f"; {counted(flaky, 'flaky case')} not counted" if flaky else ""
         if new:
@@ -217,14 +172,13 @@ class NoNewFailures(
             )
             details["failed_once"] = failed_once
             remedy = "undecided: several iterations of each case would decide this gate"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)
+            return replace(self.inconclusive(chance, **details), remedy=remedy)
         if unmeasured:
             message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)
-        if new:
-            message = f"no case fails that passed in {used.named}{ignored}"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+            return self.inconclusive(message + ignored, **details)
         message = f"no case fails that passed in {used.named}{ignored}"
+        if new:
+            return self.inconclusive(message, **details)
         return self.passes_if(True, message, details)
 
 
@@ -244,11 +198,6 @@ class _DriftRow(NamedTuple):
     cost: float | None
     vanished: int
     number: int | None
-
-
-def _run_number(row: _DriftRow) -> int:
-    """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
-    return row.number or 0
 
 
 @dataclass(frozen=True)
@@ -275,7 +224,9 @@ class NoDrift(
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_run_number)
+        rows = sorted(
+            (_DriftRow(*row) for row in self.rows(summary)), key=lambda row: row.number or 0
+        )
         current = [row for row in rows if row.run_id is None]
         if not any(row.cases for row in current):
             return self.undecided("no case was evaluated", past)
@@ -289,13 +240,11 @@ class NoDrift(
         details = {
             "metric": self.metric,
             "sigmas": self.sigmas,
-            "runs": list(past.run_ids),
-            "left_out": dict(past.left_out),
+            **_facts(past),
             "variants": [verdict.details for verdict in verdicts],
         }
         result = joined(self.gate, verdicts, details)
-        message = f"over {past.named}: {result.message}"
-        return GateResult(self.gate, result.outcome, message, details)
+        return replace(result, message=f"over {past.named}: {result.message}")
 
     def _judge(self, now: _DriftRow, before: Sequence[_DriftRow]) -> GateVerdict:
         subject, last = f"variant '{now.variant}'", getattr(now, self.metric)
@@ -354,9 +303,7 @@ class Reliable(
         if short := planned - (measured or 0):
             few = f"{counted(short, 'case')} with fewer than {k} iterations"
             remedy = f"undecided: {k} iterations each would decide this gate"
-            return GateResult(
-                self.gate, GateOutcome.INCONCLUSIVE, few, {"k": k, "short": short}, remedy
-            )
+            return replace(self.inconclusive(few, k=k, short=short), remedy=remedy)
         passed = reaches(mean, self.threshold)
         sign = "≥" if passed else "<"
         cases = counted(planned, "case")

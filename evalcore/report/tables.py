@@ -20,7 +20,8 @@ def cut(text: str, width: int) -> str:
     """Return `text` if it fits into `width` cells, else its beginning and `…`."""
     if cell_len(text) <= width:
         return text
-    return f"{chop_cells(text[: 4 * width], width - 1)[0]}…"
+    head = chop_cells(text[: 4 * width], width - 1)[0] if width > 1 else ""
+    return f"{head}…"
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
@@ -36,7 +37,7 @@ def wrap(text: str, width: int) -> Iterator[str]:
             continue
         if line:
             yield line
-        *full, line = chop_cells(word, width)
+        *full, line = chop_cells(word, width) or [word]
         yield from full
     yield line
 

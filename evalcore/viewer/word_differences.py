@@ -46,8 +46,8 @@ def word_difference(was: str, now: str) -> WordDifference:
     """
     all_words = [_WORD.findall(text) for text in (was, now)]
     before, after = (words[:_MOST_WORDS] for words in all_words)
-    bare = ([word.strip() for word in words] for words in (before, after))
-    matcher = SequenceMatcher(None, *bare)
+    bare_before, bare_after = ([word.strip() for word in words] for words in (before, after))
+    matcher = SequenceMatcher(None, bare_before, bare_after)
     pieces = []
     for tag, start, stop, new_start, new_stop in matcher.get_opcodes():
         removed = () if tag == "equal" else before[start:stop]

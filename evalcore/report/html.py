@@ -21,7 +21,6 @@ import orjson
 from evalcore.mistakes.foreign_text import one_line, shorten
 from evalcore.mistakes.wording import plural
 from evalcore.model.failure import cut_mark
-from evalcore.model.summary import Counts
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     CaseChange,
@@ -88,8 +87,7 @@ def render(view: ReportView) -> Iterator[str]:
         duration=duration_text(report.run.duration_s).replace(" ", "\u00a0"),
         marks=MARKS | CHANGE_MARKS,
         figures=list(_figures(report)),
-        shares=list(_shares(report.summary.counts)),
-        shares_text=_shares_text(report.summary.counts),
+        shares=[(name, n) for name in _ENDS if (n := getattr(report.summary.counts, name))],
         notes=[*note_lines(report), *quarantine_lines(report.quarantine)],
         **_changes(report, differences),
     )
@@ -165,21 +163,6 @@ def _figures(report: Report) -> Iterator[Figure]:
             yield Figure(each.name[0].upper() + each.name[1:], each.value, unit)
     if tokens is not None:
         yield Figure("Tokens", f"{tokens:,}", tokens_text(report.summary))
-
-
-def _shares(counts: Counts) -> Iterator[dict[str, Any]]:
-    """Yield the parts of the bar under the figures, whose width is 1 000."""
-    start = 0.0
-    for name in _ENDS:
-        width = 1000 * getattr(counts, name) / max(1, counts.planned)
-        if width:
-            yield {"name": name, "start": round(start, 2), "width": round(width, 2)}
-        start += width
-
-
-def _shares_text(counts: Counts) -> str:
-    parts = [f"{number} {name}" for name in _ENDS if (number := getattr(counts, name))]
-    return ", ".join(parts) or "no items"
 
 
 def _changes(report: Report, differences: Sequence[CaseChange]) -> dict[str, Any]:

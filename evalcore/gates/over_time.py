@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from evalcore.declared.parameter_types import Amount, Count, Level, Share
 from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.past import PastRuns
+from evalcore.model.run import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import moments_of_units
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from evalcore.mistakes.wording import counted
-from evalcore.model.comparison import (
+from evalcore.model.summary import (
     HARD_KINDS,
     MEASURE_KINDS,
     Difference,
     DifferenceKind,
     VariantComparison,
+    latency_text,
 )
-from evalcore.model.latency_text import latency_text
 from evalcore.report.document import Report
 from evalcore.report.figures import usd_text
+from evalcore.wording import counted
 
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"

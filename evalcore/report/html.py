@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.mistakes.foreign_text import one_line, shorten
-from evalcore.mistakes.wording import plural
-from evalcore.model.failure import cut_mark
+from evalcore.model.summary import cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     CaseChange,
@@ -44,6 +42,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.view import CaseFacts, ListedCase, ReportView, item_reasons
+from evalcore.wording import one_line, plural, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment

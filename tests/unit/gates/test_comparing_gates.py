@@ -337,5 +337,3 @@ def test_parameters_on_the_command_line(text: str, params: dict[str, Any]) -> No
 def test_a_gate_without_its_value_shows_how_to_give_it(text: str) -> None:
     with pytest.raises(GateSyntaxError, match=f"is required: {text}="):
         parse_gate_option(text)
-
-

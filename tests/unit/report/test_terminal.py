@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report import html, junit, markdown
 from evalcore.report.tables import cut, table, wrap
 from evalcore.report.terminal import Style, render_terminal, render_verbose

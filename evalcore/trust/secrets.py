@@ -397,12 +397,11 @@ def _written(reference: str, option: str, folder: Path) -> str:
             raise error
         written = yaml.load(file.read_bytes(), loader)  # noqa: S506 - makes texts, lists, mappings
         entries = written["targets"] if isinstance(written, dict) else written
-        (value,) = (
-            each for each in entries if isinstance(each, dict) and each.get("name") == target
-        )
+        named = (each for each in entries if isinstance(each, dict) and each.get("name") == target)
+        value: Any = next(named)
         for key in path:
             value = value[key]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, yaml.YAMLError) as problem:
         raise error from problem
     if not isinstance(value, str):
         raise error

@@ -393,7 +393,10 @@ def _written(reference: str, option: str, folder: Path) -> str:
     try:
         file_path, target, *path = orjson.loads(reference)
         file = (folder / file_path).resolve()
-        if not file.is_relative_to(repository_root(folder)):
+        # The file that defines a suite's targets lies beside it or above, in its repository.
+        holder = file.parent.parent if file.parent.name == ".agentv" else file.parent
+        inside = file.is_relative_to(repository_root(folder))
+        if not inside or not folder.resolve().is_relative_to(holder):
             raise error
         written = yaml.load(file.read_bytes(), loader)  # noqa: S506 - makes texts, lists, mappings
         entries = written["targets"] if isinstance(written, dict) else written

@@ -478,12 +478,11 @@ def _flow(flow: Any, names: LocalNames) -> Any:
         return os.fspath(flow)
     if callable(flow):
         return names.describe(flow)
-    from evalcore.targets.nodes import as_nodes, as_wrapper
+    from evalcore.targets.nodes import is_node_flow
 
-    wrapper = as_wrapper(flow)
-    if wrapper is not None and as_nodes(wrapper["flow"]) is not None:
-        return names.describe(partial(_same_nodes, flow), "flow")
     if isinstance(flow, Mapping):
+        if is_node_flow(flow.get("flow")):
+            return names.describe(partial(_same_nodes, flow), "flow")
         inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
         return {**flow, **inner}
     return flow

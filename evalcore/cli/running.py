@@ -115,10 +115,6 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     check_exports(options.exports, len(suites))
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
-        if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
-
-            refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)
         with reserved_stdout():
             check_imports([suite], options.policy((folder, Path.cwd())))

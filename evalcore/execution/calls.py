@@ -438,7 +438,7 @@ class ItemCalls:
             except ProviderError as failed:
                 error = failed
                 error.attempts = attempt
-                gate.note_failure(error)
+                gate.note_failure(error, self._context.retry.total_s)
                 policy, silence_s = gate.bounded(self._context.retry), gate.silence_s
                 if error.retry_after_s:
                     waits_asked_for += 1
@@ -528,9 +528,9 @@ class ItemCalls:
                     await shared.take(provider, tokens)
                 if rates is not None:
                     await rates.passed(tokens)
-            gate = self._limits.gates.find(request)
             with waits.entered(f"{provider} Retry-After"), self.standing_still():
-                await entered.enter_async_context(gate.entered(self._context.retry.total_s))
+                gate = self._limits.gates.find(request)
+                await entered.enter_async_context(gate.entered())
             reply = await send_once(request)
         if rates is not None:
             rates.correct(tokens, reply)

@@ -60,7 +60,7 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
             f"baseline: run {name} is of suite '{earlier.suite}', not of '{definition.name}'; "
             "`evalcore compare` compares runs of any two suites"
         )
-    if reasons := partial_reasons(run, earlier):
+    if reasons := partial_reasons(earlier):
         raise UsageError(
             f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}) and "
             "cannot be a baseline; `last` names the newest whole run, and `evalcore baseline set "

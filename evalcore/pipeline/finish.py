@@ -237,13 +237,13 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
         stored = run.store.get(run.keys.limits)
     except ObjectNotFoundError:
         return {}
-    billed = decode_limits(stored.data, run.keys.limits).billed
+    state = decode_limits(stored.data, run.keys.limits)
     bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
     return {
         "budget": {
             **bounds,
-            "billed": billed.confirmed._asdict(),
-            "unsettled": billed.unsettled._asdict(),
+            "billed": state.confirmed._asdict(),
+            "unsettled": state.unsettled._asdict(),
         }
     }
 

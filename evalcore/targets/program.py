@@ -11,7 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, NamedTuple
@@ -24,11 +24,11 @@ from pydantic import (
 )
 
 from evalcore.errors import EvalError, StoreError, TargetError
-from evalcore.jsonvalues import decoded, storable
+from evalcore.jsonvalues import decoded, parse, storable
 from evalcore.judging.prompts import content_text
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
-from evalcore.targets.answers import evidence_in, object_in
+from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
 from evalcore.targets.work import (
     Answering,
@@ -178,7 +178,6 @@ class _ProgramTarget(Answering):
         cwd: Path,
         timeout_s: float,
         stdin: bytes = b"",
-        memory_mb: int | None = None,
     ) -> CommandResult:
         """Return how the program ended, which is with exit code 0; raise `TargetError`."""
         try:
@@ -199,7 +198,6 @@ class _ProgramTarget(Answering):
             timeout_s=timeout_s,
             env=env,
             output_limit=OUTPUT_LIMIT,
-            memory_limit=None if memory_mb is None else memory_mb << 20,
         )
         check_ending(result, timeout_s, self._env.values())
         return result
@@ -259,12 +257,6 @@ class CommandOptions(TargetOptions):
         "the suite's folder; by default that folder itself.",
     )
     env: ProgramVariables = Field(default_factory=dict)
-    memory_mb: int | None = Field(
-        default=None,
-        gt=0,
-        description="Address space that each process may use, in MiB. Some runtimes (Node, Java) "
-        "reserve far more than they use.",
-    )
 
 
 class CommandTarget(_ProgramTarget):
@@ -304,7 +296,6 @@ class CommandTarget(_ProgramTarget):
                 cwd=(work.workspace or work.folder) / (options.cwd or ""),
                 timeout_s=min(options.timeout, work.item_timeout_s or options.timeout),
                 stdin=prompt.encode(errors="replace") if reads_input else b"",
-                memory_mb=options.memory_mb,
             )
             latency_ms = round((time.perf_counter() - started) * 1000, 1)
             text = self._answer(result, folder / "output.txt")
@@ -510,10 +501,13 @@ def read_answer(text: str, measured_ms: float) -> Evidence:
     output as it stands, with a warning if only its measures have a wrong shape. Without
     `duration_ms` the latency is `measured_ms`.
     """
-    (text, answer), notes = storable((text, object_in(text)))
+    value: Any = None
+    with suppress(ValueError):
+        value = parse(text)
+    (text, value), notes = storable((text, value))
     details: Mapping[str, Any] = NOTHING
     try:
-        evidence = None if answer is None else evidence_in(answer, measured_ms)
+        evidence = evidence_in(value, measured_ms) if isinstance(value, dict) else None
     except TargetError as error:
         evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
     plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)

@@ -106,7 +106,7 @@ def loaded(path: Path) -> tuple[list[Case], tuple[str, ...]] | str:
     return list(suite.cases), suite.warnings
 
 
-@examples(50)
+@examples(30)
 @given(st.lists(rows | sound_rows, min_size=1, max_size=6), suites)
 def test_plain_rows_are_read_as_the_whole_way_reads_them(
     cases: list[dict[str, Any]], suite: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evalcore.mistakes.shape_lookup import fields_of
+from evalcore.shapes import fields_of
 from evalcore.workflow import definition
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.definition import PARTS, WorkflowPart

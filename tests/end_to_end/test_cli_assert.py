@@ -72,7 +72,12 @@ def test_what_a_loader_would_refuse_is_an_error_that_says_why(format_: str) -> N
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_measure_is_taken_from_the_question(format_: str) -> None:
     question = {"id": 1, "assertion": {"type": "latency", "threshold": 100}, "output": "a"}
-    measured = ({"latency_ms": 99.5}, {"latency_ms": 100}, {"latency_ms": 100.5}, {})
+    measured: tuple[Json, ...] = (
+        {"latency_ms": 99.5},
+        {"latency_ms": 100},
+        {"latency_ms": 100.5},
+        {},
+    )
     ended = ask(format_, [{**question, "measured": each} for each in measured])
     outcomes = [answer["outcome"] for answer in ended.lines]
     assert outcomes == ["passed", "passed", "failed", "blocked"]
@@ -107,7 +112,7 @@ def test_a_number_that_no_suite_could_have_is_an_error_of_its_line_alone() -> No
     assert "assertion.value: a number of more than 64 bits" in ended.lines[1]["message"]
 
 
-MISSHAPEN = [
+MISSHAPEN: list[tuple[Json, str]] = [
     ({"measured": "5 ms"}, "'measured' is a mapping"),
     ({"measured": {"latency_ms": "5"}}, "measured.latency_ms"),
     ({"measured": {"cost_usd": -1}}, "must be at least 0"),
@@ -180,7 +185,7 @@ def condition(**fields: Any) -> Json:
 JUDGED = condition(kind="llm_judged_as", rubric="polite")
 
 
-SAVED_EVALS = [
+SAVED_EVALS: list[tuple[Json, str]] = [
     ({"assertion": JUDGED}, "blocked"),
     ({"assertion": JUDGED, "judge": None}, "blocked"),
     ({"assertion": JUDGED, "judge": {"label": "maybe"}}, "blocked"),

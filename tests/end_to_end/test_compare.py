@@ -286,46 +286,10 @@ def test_two_runs_are_compared(two_runs: TwoRuns) -> None:
     assert entry["passed"] == {"worse": 1, "better": 0, "p": 1.0, "method": "mcnemar, exact"}
 
 
-@pytest.mark.parametrize("swapped", [False, True], ids=["regressed", "improved"])
-def test_verbose_shows_both_outputs_of_what_passed_once(two_runs: TwoRuns, swapped: bool) -> None:
-    good, bad, store = two_runs
-    first, second = (bad, good) if swapped else (good, bad)
-    said = ["bad answer", "good answer"] if swapped else ["good answer", "bad answer"]
-    ended = evalcore("compare", first, second, "--verbose", store=store)
-    lines = [line.strip() for line in ended.out.splitlines()]
-    index = next(number for number, line in enumerate(lines) if line.startswith("two: pass"))
-    assert lines[index + 1 : index + 3] == [f"before  {said[0]}", f"now     {said[1]}"]
-    if swapped:
-        plain = evalcore("compare", first, second, store=store)
-        assert (plain.code, "before  " in plain.out) == (0, False)
-        assert "two: passes now" in plain.out
-
-
-def test_a_comparison_is_written_as_one_page(two_runs: TwoRuns, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    ended = two_runs.compare("--html", "-o", page)
-    assert (ended.code, ended.out) == (1, "")
-    text = page.read_text("utf-8")
-    for run_id in two_runs[:2]:
-        assert f"<code>{run_id}</code>" in text
-    assert f"only of {two_runs.good}" in text
-    assert text.endswith("</html>")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--html", "--json"], "one form at a time"),
-        (["-o", "page.html"], "--html -o FILE"),
-        (["--html", "-o", "absent/page.html"], "cannot be written"),
-    ],
-    ids=["two forms", "a file of no form", "no such folder"],
-)
-def test_a_page_that_cannot_be_written_is_a_mistake_of_usage(
-    two_runs: TwoRuns, flags: list[str], message: str
-) -> None:
-    ended = two_runs.compare(*flags)
-    assert (ended.code, message in ended.err) == (2, True)
+def test_the_better_run_has_no_regression(two_runs: TwoRuns) -> None:
+    ended = evalcore("compare", two_runs.bad, two_runs.good, store=two_runs.store)
+    assert ended.code == 0
+    assert "two: passes now" in ended.out
 
 
 def test_runs_without_a_common_variant_cannot_be_compared(

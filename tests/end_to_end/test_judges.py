@@ -41,7 +41,9 @@ def graded(tmp_path: Path, script: Any, *assertions: Any, **test: Any) -> Any:
         return item["assertions"][0], item, list(server.requests)
 
 
-def graded_each(tmp_path: Path, scripts: list[Sequence[str]], *assertions: Any, **test: Any) -> Any:
+def graded_each(
+    tmp_path: Path, scripts: Sequence[Sequence[str]], *assertions: Any, **test: Any
+) -> Any:
     """As `graded`, for one test per script, all of one run."""
     left = {f"output no. {number};": replies(*texts) for number, texts in enumerate(scripts)}
     asked: dict[str, list[Question]] = {output: [] for output in left}

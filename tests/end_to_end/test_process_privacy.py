@@ -86,7 +86,7 @@ def test_nothing_that_a_run_starts_reads_of_its_parents(folder: Path) -> None:
         for name, command in commands.items()
     ]
     targets.append({"name": "python", "provider": "python", "callable": "spying:spy"})
-    suite = {
+    suite: Json = {
         "workspace": {"hooks": {"before_all": hook}},
         "targets": targets,
         "tests": [

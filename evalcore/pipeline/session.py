@@ -433,7 +433,7 @@ class RunSession:
         if self._mode is not Mode.LIVE:
             from evalcore.recording.recorder import Recorder
 
-            recorder = Recorder(run.store, self._mode, redaction, run=run.keys)
+            recorder = Recorder(run.store, self._mode, redaction, run=run.run_id)
         self._context = RunCallContext(
             limits,
             recorder,

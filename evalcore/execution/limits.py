@@ -189,8 +189,10 @@ class ProviderGate:
         """Whether the provider may refuse every call for the reason of this one: key or credit.
 
         One that has answered may forbid a single question, and to an `http` target a 401 may be
-        the answer that a case asks for.
+        the answer that a case asks for. A server that nobody has heard of is not there.
         """
+        if error.kind == ErrorKind.CONNECTION:
+            return not self._is_heard
         if error.kind not in (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT):
             return False
         return not self.has_answered or (protocol != "http" and error.status != _FORBIDDEN)

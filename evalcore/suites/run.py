@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
-from evalcore.execution.readiness import check_ready
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions
 from evalcore.isolation.mode import Isolation
@@ -218,7 +217,6 @@ class _Call:
         allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
         configured = read_settings(os.environ, Path.cwd())
         loaded = self._read((*configured.allow_imports, *allowed))
-        check_ready(loaded.definition, loaded.cases, mode=self._mode)
         imports = import_policy(loaded.definition.source.folder, allowed)
         default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
         execute = ExecuteOptions(

@@ -456,7 +456,6 @@ class RunSession:
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
             share=options.share,
             is_shared=self._mode is not Mode.REPLAY,
-            warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
         if self._mode is not Mode.REPLAY and (limits.budget or timed):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
+from urllib.parse import urlsplit
 
 import pytest
 
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import load_suite
-from evalcore.pipeline.plan import plan_run
-from evalcore.storage.local import LocalStore
 from tests.support.model_server import UNAUTHORIZED, Failure, model_server
 from tests.support.model_wire import Answer, Question
 from tests.support.shell import Json, comparable, evalcore
@@ -302,14 +298,14 @@ def test_a_refused_key_is_the_items_error_and_not_shown(tmp_path: Path, kind: st
     assert FROM_ENV not in ended.out + ended.err
 
 
-def test_a_missing_key_is_told_with_its_variable_before_the_first_item(tmp_path: Path) -> None:
+def test_a_missing_key_is_told_with_its_variable(tmp_path: Path) -> None:
     path = suite(tmp_path, "targets: [{name: default, provider: openai, model: gpt-4o-mini}]")
     env = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     ended = evalcore("run", path, "--json", store=tmp_path / "store", env=env)
 
-    assert ended.code == 2
-    assert "set the environment variable OPENAI_API_KEY" in ended.err
-    assert not (tmp_path / "store").exists()
+    error = ended.report["cases"][0]["items"][0]["error"]
+    assert (ended.code, error["kind"]) == (4, "authentication")
+    assert "set the environment variable OPENAI_API_KEY" in error["message"]
 
 
 AWAY = "provider: openai, model: m, base_url: 'http://127.0.0.1:9/v1', api_key: k"
@@ -317,26 +313,30 @@ FIXTURE = """\
     tests:
       - {id: a, input: x, fixtures: {output: hi}, assertions: [{type: contains, value: hi}]}
     """
+MANY = """\
+    tests:
+""" + "".join(
+    f"      - {{id: t{number}, input: x, assertions: [{{type: contains, value: x}}]}}\n"
+    for number in range(8)
+)
 
 
-def test_an_unreachable_server_is_told_before_the_first_item(tmp_path: Path) -> None:
-    path = suite(tmp_path, f"targets: [{{name: default, {AWAY}}}]\n")
-    ended = evalcore("run", path, "--json", store=tmp_path / "store")
+def test_a_server_that_is_not_there_ends_the_run_which_goes_on_later(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with model_server() as server:
+        address = server.base_url
+    target = f"provider: openai, model: m, api_key: k, base_url: '{address}'"
+    targets = f"targets: [{{name: default, {target}}}]\n"
+    path = suite(tmp_path, targets, MANY)
+    ended = evalcore("run", path, "--json", "--concurrency", "1", store=store)
 
-    assert (ended.code, ended.out) == (4, "")
-    assert "target 'default': no connection to 127.0.0.1:9 (" in ended.err
-    assert not (tmp_path / "store").exists()
-
-
-def test_a_resumed_run_is_checked_before_its_next_item(tmp_path: Path) -> None:
-    path = suite(tmp_path, f"targets: [{{name: default, {AWAY.replace(', api_key: k', '')}}}]\n")
-    store = LocalStore(tmp_path / "store")
-    run = plan_run(load_suite(path, LoadOptions()), store, now=datetime.now(UTC))
-    ended = evalcore("run", "--resume", run.run_id, store=tmp_path / "store")
-
-    assert (ended.code, ended.out) == (4, "")
-    assert "target 'default': no connection to 127.0.0.1:9 (" in ended.err
-    assert run.written_shards() == frozenset()
+    assert ended.code == 4
+    assert (ended.report["counts"]["error"], ended.report["counts"]["skipped"]) == (3, 5)
+    assert "start the server, then: evalcore run --resume" in ended.err
+    port = urlsplit(address).port
+    with model_server(port=port, script=lambda question: question.prompt):
+        resumed = evalcore("run", "--resume", ended.report["run"]["id"], "--json", store=store)
+    assert resumed.report["counts"]["passed"] == 8
 
 
 def test_an_unreachable_server_that_no_case_asks_stops_nothing(tmp_path: Path) -> None:

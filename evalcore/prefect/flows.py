@@ -24,7 +24,6 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
-from evalcore.execution.readiness import check_ready
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
@@ -330,7 +329,6 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         path = permitted_suite(parameters.suite, worker)
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
-        check_ready(suite.definition, suite.cases, mode=parameters.mode, reuse=parameters.reuse)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         plan = PlanOptions(

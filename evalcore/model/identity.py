@@ -15,7 +15,8 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import turn_number
-from evalcore.model.suite import DEFAULT_VARIANT, Case, ScorerSpec, SuiteDefinition, Target, Variant
+from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 _NO_BEHAVIOUR = frozenset(
     {

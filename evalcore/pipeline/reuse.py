@@ -32,7 +32,8 @@ from evalcore.model.identity import (
     target_identity,
 )
 from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
-from evalcore.model.suite import DEFAULT_VARIANT, Case, EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore

@@ -22,7 +22,8 @@ from evalcore.model.identity import (
     target_identity,
 )
 from evalcore.model.run import Plan
-from evalcore.model.suite import Case, Format, SuiteDefinition, Target, Variant
+from evalcore.model.suite import Case, Format, SuiteDefinition
+from evalcore.model.target import Target, Variant
 
 MAX_SHARED_ASSERTIONS = 1_000
 

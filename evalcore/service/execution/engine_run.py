@@ -17,16 +17,8 @@ from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
-from evalcore.model.suite import (
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    Suite,
-    SuiteDefinition,
-    Target,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run

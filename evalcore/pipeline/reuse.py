@@ -292,24 +292,33 @@ def _as_before(run: StoredRun) -> FrozenPast:
 
 
 def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPast:
+    from evalcore.history.files import HistoryViews
     from evalcore.history.fingerprints import digest_cases, judges_sha256
     from evalcore.history.sync import sync
-    from evalcore.history.trend import ComparedWork, PastRows
+    from evalcore.history.trend import comparable_runs, write_past_runs
 
     synced = sync(store)
     definition = suite.definition
     cases_sha256, judged = digest_cases(suite.cases.parts())
-    judges = judges_sha256(definition, judged=judged)
-    work = ComparedWork(definition.name, cases_sha256, judges, mode == Mode.REPLAY)
     chosen: list[str] = []
     left_out: dict[str, int] = {}
-    with PastRows(store, definition.name) as rows, temporary_folder("evalcore-past-") as folder:
-        for listed in rows.comparable(work):
+    tables = ("runs", "cases")
+    with (
+        HistoryViews(store, suites=[definition.name], tables=tables) as views,
+        temporary_folder("evalcore-past-") as folder,
+    ):
+        for run_id, difference in comparable_runs(
+            views,
+            definition.name,
+            cases_sha256=cases_sha256,
+            judges_sha256=judges_sha256(definition, judged=judged),
+            replayed=mode == Mode.REPLAY,
+        ):
             if len(chosen) == most:
                 break
-            reason = listed.reason or _unusable(store, definition.name, listed.run_id)
+            reason = difference or _unusable(store, definition.name, run_id)
             if reason is None:
-                chosen.append(listed.run_id)
+                chosen.append(run_id)
             else:
                 left_out[reason] = left_out.get(reason, 0) + 1
         if synced.damaged:
@@ -317,7 +326,7 @@ def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPas
         chosen.reverse()
         if not chosen:
             return FrozenPast(PastRuns((), left_out))
-        files = rows.write(chosen, folder)
+        files = write_past_runs(views, definition.name, chosen, folder)
         parts = {name: path.read_bytes() for name, path in files.items()}
     return FrozenPast(PastRuns(tuple(chosen), left_out), parts)
 

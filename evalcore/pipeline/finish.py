@@ -103,10 +103,10 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.export import ExportFacts
+        from evalcore.analytics.export import ExportFacts, export_rows
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
-        self.tables.export(facts, row_format, path, append=append)
+        export_rows(self.tables.connection, facts, row_format, path, append=append)
 
     def _inputs(self) -> Iterator[str | None]:
         for part in range(self.plan.parts):

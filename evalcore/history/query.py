@@ -7,7 +7,6 @@ where it may not), so what a statement calls is looked up in DuckDB's own parse 
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import threading
@@ -26,7 +25,7 @@ from evalcore.history.files import HistoryViews, quoted
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
 from evalcore.mistakes.foreign_text import is_unicode
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.trend import Metric
 from evalcore.settings import read_settings
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.address import open_store
@@ -322,7 +321,7 @@ class History:
         *,
         variant: str | None = None,
         since: timedelta | datetime | None = None,
-    ) -> ShownTrend:
+    ) -> Relation:
         """Return the trend of a suite's score, pass_rate, latency, cost or tokens.
 
         `since`: runs of this time, or created after an aware time. Raises `UsageError` for an
@@ -332,7 +331,11 @@ class History:
             raise UsageError(f"unknown metric '{metric}'; known: {', '.join(Metric)}")
         after = datetime.now(UTC) - since if isinstance(since, timedelta) else since
         with SuiteHistory(self.store, suite, since=after) as history:
-            return ShownTrend(history.trend(Metric(metric), variant))
+            points = history.trend(Metric(metric), variant).points
+        connection = open_database()
+        rows = ({name: getattr(point, name) for name in _POINTS} for point in points)
+        fill_table(connection, "points", _POINTS, rows)
+        return connection.table("points")
 
     def close(self) -> None:
         """Close the database; relations of it cannot be read any more."""
@@ -350,40 +353,3 @@ class History:
             same = duckdb.ColumnExpression("suite") == duckdb.ConstantExpression(suite)
             relation = relation.filter(same)
         return relation.order(order)
-
-
-class ShownTrend:
-    """A trend: its points as values or as a relation, and a picture in a notebook."""
-
-    def __init__(self, trend: Trend) -> None:
-        self.trend = trend
-
-    @property
-    def points(self) -> tuple[TrendPoint, ...]:
-        """The points, oldest first."""
-        return self.trend.points
-
-    @property
-    def relation(self) -> Relation:
-        """The points as a relation; times are in UTC."""
-        connection = open_database()
-        rows = ({name: getattr(point, name) for name in _POINTS} for point in self.points)
-        fill_table(connection, "points", _POINTS, rows)
-        return connection.table("points")
-
-    def df(self) -> Any:
-        """Return the points as a pandas DataFrame."""
-        from evalcore.sql.tables import data_frame
-
-        return data_frame(self.relation)
-
-    def svg(self) -> str:
-        """Return the chart of the trend."""
-        from evalcore.report.charts import chart_svg, trend_spec
-
-        return chart_svg(trend_spec(self.trend)).decode()
-
-    def _repr_html_(self) -> str:
-        """Return the chart as an image: nothing in its data is ever executed."""
-        data = base64.b64encode(self.svg().encode()).decode()
-        return f'<img alt="trend" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'

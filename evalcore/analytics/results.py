@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ class ReuseCounts(NamedTuple):
     by_run: tuple[int, ...] = ()
 
 
-class ReusableRows:
+class ReusableRows(AbstractContextManager["ReusableRows"]):
     """The stored rows that planned items can take over; one connection, closed by the context."""
 
     def __init__(self, runs: Sequence[Sequence[Path]], *, errors: bool, items: int) -> None:
@@ -129,9 +130,6 @@ class ReusableRows:
         self._connection.execute(
             "SET VARIABLE files = $1", [[literal_path(Path(path)) for _, path in files]]
         )
-
-    def __enter__(self) -> ReusableRows:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()

@@ -52,9 +52,6 @@ class _Sums(NamedTuple):
     ns: int
     ss: int
 
-    def plus(self, other: _Sums) -> _Sums:
-        return _Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
     @property
     def mean(self) -> float:
         return self.s / self.n
@@ -138,10 +135,8 @@ def _name_clusters(connection: BoundedConnection, cluster: str | None) -> None:
 
 
 def _total(sums: Iterable[_Sums]) -> _Sums:
-    total = _Sums(0, 0, 0, 0, 0, 0)
-    for each in sums:
-        total = total.plus(_Sums(*(value or 0 for value in each)))
-    return total
+    known = ((value or 0 for value in each) for each in sums)
+    return _Sums(*map(sum, zip((0,) * 6, *known, strict=True)))
 
 
 def _mean(sums: _Sums) -> Sample:

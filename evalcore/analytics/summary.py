@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -54,7 +55,7 @@ FILES_AT_ONCE = 500
 _CREATE_ITEMS = "CREATE OR REPLACE TEMP TABLE items AS"
 
 
-class Aggregates:
+class Aggregates(AbstractContextManager["Aggregates"]):
     """The tables of one run in a connection of its own; close it, or use it as a context.
 
     With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
@@ -123,9 +124,6 @@ class Aggregates:
             self._run("leave_out", ids=list(self._left_out))
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
-
-    def __enter__(self) -> Aggregates:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.connection.close()

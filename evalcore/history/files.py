@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
@@ -324,7 +324,7 @@ class HistoryViews:
         """Close the database."""
         self.connection.close()
 
-    def __enter__(self) -> HistoryViews:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

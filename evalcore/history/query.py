@@ -278,7 +278,7 @@ _POINTS: Final = {
 }
 
 
-class History:
+class History(AbstractContextManager["History"]):
     """The history of a store: an address, a folder, or the configured one.
 
     It is brought up to date when it is opened, unless `refresh` is False. The views `runs`,
@@ -340,9 +340,6 @@ class History:
     def close(self) -> None:
         """Close the database; relations of it cannot be read any more."""
         self._views.close()
-
-    def __enter__(self) -> History:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

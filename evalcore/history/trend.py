@@ -87,7 +87,7 @@ class FlakyCase(NamedTuple):
     runs: FlipRate
 
 
-class SuiteHistory:
+class SuiteHistory(HistoryViews):
     """The runs of one suite, asked several times; `close` it.
 
     `since` is aware: runs that were created then or later. `case_tables` and `assertion_tables` say
@@ -106,22 +106,12 @@ class SuiteHistory:
     ) -> None:
         opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
         tables = [name for name, is_opened in opened.items() if is_opened]
-        self._views = HistoryViews(store, suites=[suite], since=since, tables=tables)
+        super().__init__(store, suites=[suite], since=since, tables=tables)
         self.suite = suite
-        if not self._views.paths:
+        if not self.paths:
+            self.close()
             self.suite = _similar_suite(store, suite)
-            self._views.close()
-            self._views = HistoryViews(store, suites=[self.suite], since=since, tables=tables)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._views.close()
-
-    def __enter__(self) -> SuiteHistory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            super().__init__(store, suites=[self.suite], since=since, tables=tables)
 
     def trend(self, metric: Metric = Metric.SCORE, variant: str | None = None) -> Trend:
         """Return the trend of a figure, of all variants or of one; raises `UsageError`."""
@@ -174,9 +164,8 @@ class SuiteHistory:
 
         Only with the history opened for its table `assertions`.
         """
-        with self._views.naming_damage():
-            connection = self._views.connection
-            return suite_assertion_counts(connection, partition_suite(self.suite), runs)
+        with self.naming_damage():
+            return suite_assertion_counts(self.connection, partition_suite(self.suite), runs)
 
     def _points(self, metric: Metric, variant: str | None) -> list[tuple[Any, ...]]:
         """Return the rows of `history_trend.sql`, of all variants or of one."""
@@ -193,10 +182,10 @@ class SuiteHistory:
 
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         suite = partition_suite(self.suite)
-        return self._views.rows(query_text(query), suite=suite, **parameters)
+        return self.rows(query_text(query), suite=suite, **parameters)
 
     def _unknown_case(self, case_id: str, variant: str | None) -> str:
-        rows = self._views.rows("SELECT DISTINCT case_id FROM cases")
+        rows = self.rows("SELECT DISTINCT case_id FROM cases")
         hint = did_you_mean(case_id, [row[0] for row in rows])
         of = "" if variant is None else f" in variant '{variant}'"
         return f"the runs of suite '{self.suite}' have no case '{case_id}'{of}.{hint}"

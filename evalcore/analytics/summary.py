@@ -22,11 +22,9 @@ from evalcore.gates.registry import restore_gate
 from evalcore.gates.sequential import RoundItem, SeenValue
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
-from evalcore.model.failure import FailedAssertion, Failure
-from evalcore.model.past import past_runs_of
-from evalcore.model.run import Plan
+from evalcore.model.run import Plan, past_runs_of
 from evalcore.model.sample import NO_SAMPLE
-from evalcore.model.script_scores import (
+from evalcore.model.scoring import (
     GroupScore,
     ModelTokens,
     Note,
@@ -38,6 +36,8 @@ from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
     Counts,
     Extreme,
+    FailedAssertion,
+    Failure,
     RequiredCase,
     RequiredFailure,
     Summary,
@@ -231,10 +231,10 @@ class Aggregates(AbstractContextManager["Aggregates"]):
         rows = {}
         for gate in self._gates:
             if gate.query:
-                statements = connect().extract_statements(gate.query)
-                names = {name for each in statements for name in each.named_parameters}
-                used = {key: value for key, value in gate.params.items() if key in names}
-                rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
+                query = f"gate_{gate.gate}"
+                text = query_text(query)
+                used = {key: value for key, value in gate.params.items() if f"${key}" in text}
+                rows[gate.key] = tuple(self._rows(query, **used))
         return rows
 
     def case_ids(self, among: Collection[str]) -> frozenset[str]:

@@ -30,9 +30,8 @@ from evalcore.execution.row import (
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.model.exchange import Complete, SkippedError, no_provider
-from evalcore.model.mode import Mode
-from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
+from evalcore.model.exchange import Complete, SkippedError, no_provider, turn_block
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, Mode, State
 from evalcore.model.scoring import turn_passes
 from evalcore.model.suite import (
     Case,
@@ -40,9 +39,8 @@ from evalcore.model.suite import (
     Format,
     SuiteDefinition,
     TruncatedPolicy,
+    with_target_hooks,
 )
-from evalcore.model.turns import turn_block
-from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
 from evalcore.targets.wrappers import strips_reasoning, without_reasoning
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord
     from evalcore.execution.calls import CallLedger, Calls, ItemCalls
     from evalcore.execution.judges import RunJudges
-    from evalcore.execution.limits import PreventedItem, Refusal
+    from evalcore.execution.limits import Refusal
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.targets.work import Runnable, Work
     from evalcore.workflow.run_store import RunStore
@@ -80,8 +78,7 @@ class RunInputs(NamedTuple):
     its gates do not need an item: items that have not begun then are skipped. `run_stores` says
     where the events of an item's workflow go, `reused` which items have evidence of an earlier run,
     `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
-    which processes run the suite's Python. `prevented` has, by execution key, the items that a
-    limit cut short in the run that is replayed. `labels_of` returns what people said of a content.
+    which processes run the suite's Python. `labels_of` returns what people said of a content.
     """
 
     folder: Path
@@ -95,7 +92,6 @@ class RunInputs(NamedTuple):
     calibrated: Callable[[str], bool] | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
-    prevented: Mapping[str, PreventedItem] = NOTHING
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
 
 
@@ -229,9 +225,11 @@ class ItemRunner:
         try:
             needs_workspace = self._evidence.needs_workspace(item)
             execute = self._run_in_workspace if needs_workspace else self._graded
-            noting = nullcontext if calls is None else running.noting_faults
-            with faults_noted_by(noting):
+            if calls is None:
                 finished = await execute(running)
+            else:
+                with faults_noted_by(running.noting_faults):
+                    finished = await execute(running)
         except StoreError:  # no item's fault
             raise
         except EvalError as error:
@@ -247,8 +245,6 @@ class ItemRunner:
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
         inputs = self._inputs
-        if inputs.prevented and (prevented := inputs.prevented.get(item.exec_key)) is not None:
-            return prevented.finished(item, wall_clock_us())
         if inputs.reused is None or (reused := inputs.reused.find(item.number)) is None:
             return None
         finished = reused.finished(item, wall_clock_us())

@@ -24,14 +24,14 @@ from evalcore.errors import UsageError
 from evalcore.history.files import HistoryViews, quoted
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
-from evalcore.mistakes.foreign_text import is_unicode
-from evalcore.model.trend import Metric
+from evalcore.model.summary import Metric
 from evalcore.settings import read_settings
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.address import open_store
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import is_unicode
 
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 

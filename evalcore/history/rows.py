@@ -172,7 +172,7 @@ def _run_rows(
         "git_branch": (manifest.settings.get("git") or {}).get("branch"),
         "flow_run_id": manifest.execution.get("flow_run_id"),
         "tags": list(definition.tags),
-        "part": "; ".join(partial_reasons(run, manifest)) or None,
+        "part": "; ".join(partial_reasons(manifest)) or None,
     }
     fingerprints = run_fingerprints(run)
     rows = []

@@ -300,8 +300,7 @@ class Demand(NamedTuple):
 ANY_ADDRESS: Final = "*"
 
 _QUIET: Final = frozenset({"fixture", "mock", "echo"})
-# A folder of a local model may hold code.
-_PROGRAMS: Final = frozenset({"cli", "command", "sentence-transformers"})
+_PROGRAMS: Final = frozenset({"cli", "command"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _CHECKS: Final = {"code-grader": "a code grader", "custom": "a plug-in"}
 _AT_PATH: Final = ("at-path", "at-path-later")
@@ -376,7 +375,6 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
         yield from _of_tool(value, where)
         if value.get("type") == "code":
             yield Demand(DemandKind.COMMAND, "a block of code", where)
-        yield from _of_soul_tool(value.get("executor"), where)
         servers = value.get("mcp")
         for server in servers.values() if isinstance(servers, Mapping) else ():
             if isinstance(server, Mapping) and "url" not in server:
@@ -387,13 +385,6 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
         yield from _of_listed_assertion(value, where)
         for member in value:
             yield from _of_tree(member, where)
-
-
-def _of_soul_tool(executor: object, where: str) -> Iterator[Demand]:
-    if executor in ("python", "file_io"):
-        yield Demand(DemandKind.COMMAND, f"a tool of a soul ({executor})", where)
-    elif executor == "http":
-        yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
 
 
 def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:

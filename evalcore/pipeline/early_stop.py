@@ -24,14 +24,13 @@ from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
 from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.mode import HISTORY
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan
+from evalcore.model.run import HISTORY, Manifest, Plan
 from evalcore.model.suite import Reducer, Suite, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
@@ -402,7 +401,7 @@ def _take_rounds(
             tables = open_tables(stack, run, manifest, own)
             gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
-            gates.failed = has_failed(run.definition, tables, repeats=repeats)
+            gates.beside_failed = has_failed(run.definition, tables, repeats=repeats)
 
 
 def _why(gates: RoundGates, most: int) -> str:

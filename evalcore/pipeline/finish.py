@@ -19,15 +19,13 @@ from evalcore.analytics.integrity import (
 )
 from evalcore.errors import ObjectNotFoundError, RunConflictError
 from evalcore.execution.worker import ShardReceipt
-from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
-from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.script_scores import Note, ScriptScores
+from evalcore.model.run import Manifest, Mode, Plan, State
+from evalcore.model.scoring import Note, ScriptScores
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Failure, Summary
 from evalcore.pipeline.compare import open_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (
@@ -239,13 +237,13 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
         stored = run.store.get(run.keys.limits)
     except ObjectNotFoundError:
         return {}
-    billed = decode_limits(stored.data, run.keys.limits).billed
+    state = decode_limits(stored.data, run.keys.limits)
     bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
     return {
         "budget": {
             **bounds,
-            "billed": billed.confirmed._asdict(),
-            "unsettled": billed.unsettled._asdict(),
+            "billed": state.confirmed._asdict(),
+            "unsettled": state.unsettled._asdict(),
         }
     }
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import EvalError
-from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Failure, Metric, Trend, TrendPoint
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
 from evalcore.statistics.intervals import estimate_mean
-from evalcore.storage.runs import is_whole
+from evalcore.storage.runs import partial_reasons
 from evalcore.storage.store import ObjectStore
 
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
@@ -66,7 +65,11 @@ class Presented:
 
     def trend(self) -> Trend | None:
         """Return the suite's scores up to this run; None without a history."""
-        return run_trend(self._view.run.store, self.report, whole=is_whole(self._view.run))
+        return run_trend(
+            self._view.run.store,
+            self.report,
+            whole=not partial_reasons(self._view.run.known_manifest()),
+        )
 
     def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite; without a line if the file has changed."""

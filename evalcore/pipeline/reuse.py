@@ -31,11 +31,8 @@ from evalcore.model.identity import (
     target_code,
     target_identity,
 )
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.past import PastRuns, past_runs_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import Case, EvidencePolicy, Suite, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
+from evalcore.model.suite import DEFAULT_VARIANT, Case, EvidencePolicy, Suite, SuiteDefinition
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -44,7 +41,6 @@ from evalcore.trust.machine_faults import temporary_folder
 if TYPE_CHECKING:
     from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.results import PlannedItem
-    from evalcore.execution.limits import PreventedItem
 
 _RUNS_LOOKED_AT = 20
 
@@ -368,53 +364,3 @@ def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | 
             path.write_bytes(run.plan_object(run.keys.past_part(name)))
             files.append(path)
         yield PastTables(past, files[0], files[1])
-
-
-_RECORDING = frozenset({Mode.RECORD, Mode.AUTO})
-
-
-def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
-    """Return, by execution key, the items that limits of a replayed run cut short.
-
-    What never happened has no recording: the rows of the suite's recorded runs in the store tell.
-    Only limits that the suite still has count, and of each item the newest run that has it.
-    """
-    limits = run.definition.limits
-    kinds = frozenset[str]()
-    if limits.timeout_s is not None:
-        kinds |= {"timeout"}
-    if limits.max_cost_usd is not None:
-        kinds |= {"price"}
-    limited = limits.budgeted or limits.max_duration_s is not None
-    if not limited and not kinds:
-        return {}
-    recorded = list(islice(_recorded_runs(run), _RUNS_LOOKED_AT))
-    while recorded and not _is_cut_short(recorded[-1]):
-        recorded.pop()
-    if not recorded:
-        return {}
-    from evalcore.analytics.results import prevented_rows
-    from evalcore.execution.limits import PreventedItem
-
-    with ExitStack() as stack:
-        parts = []
-        for manifest in recorded:
-            earlier = open_run(run.store, manifest.suite, manifest.id)
-            parts.append(stack.enter_context(earlier.result_files(manifest.plan)))
-        return {
-            key: PreventedItem(State(status), reason, kind, message)
-            for key, status, reason, kind, message in prevented_rows(parts, kinds)
-            if limited or kind is not None
-        }
-
-
-def _recorded_runs(run: StoredRun) -> Iterator[Manifest]:
-    """Yield the suite's completed runs that recorded, the newest first."""
-    for manifest in list_runs(run.store, run.definition.name):
-        if manifest.state is State.COMPLETED and manifest.mode in _RECORDING:
-            yield manifest
-
-
-def _is_cut_short(manifest: Manifest) -> bool:
-    counts = manifest.counts or {}
-    return bool(counts.get("skipped") or counts.get("error"))

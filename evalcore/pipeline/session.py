@@ -34,9 +34,8 @@ from evalcore.execution.worker import (
 )
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
-from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import State
+from evalcore.model.run import HISTORY, Mode, State
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
@@ -44,7 +43,7 @@ from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
 from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.baselines import Calibrations
+from evalcore.storage.baselines import calibrated_judges
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.targets.registry import kind_facts
 from evalcore.trust.imports import ImportPolicy
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
-    from evalcore.execution.limits import PreventedItem, RunLimits
+    from evalcore.execution.limits import RunLimits
     from evalcore.execution.rates import SharedRates
     from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
@@ -328,10 +327,6 @@ class RunSession:
         self._opened: OpenRun | None = None
         self._observer = observer_of(manifest)
         self.closing: list[Callable[[], None]] = [self._close]
-        if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
-
-            refuse_unpriced(run.definition, options.settings, self._mode)
 
     def open(self, worker: Worker) -> OpenRun:
         """Return the run, open in this worker."""
@@ -384,21 +379,11 @@ class RunSession:
             ended=(lambda: limits is not None and limits.ended) if timed else None,
             decided=self._decided,
             run_stores=None if definition.evidence is EvidencePolicy.NONE else run_store,
-            calibrated=Calibrations(run.store) if definition.require_calibrated else None,
+            calibrated=calibrated_judges(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),
-            prevented=self._prevented,
             labels_of=lambda content: labels().labels_of(content),
         )
-
-    @cached_property
-    def _prevented(self) -> Mapping[str, PreventedItem]:
-        """In a replay, what limits of the recorded run prevented; by execution key."""
-        if self._mode is not Mode.REPLAY:
-            return {}
-        from evalcore.pipeline.reuse import prevented_items
-
-        return prevented_items(self._run)
 
     @cached_property
     def _open_workspaces(self) -> Workspaces:

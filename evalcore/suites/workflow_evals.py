@@ -11,16 +11,15 @@ from typing import Any
 
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
-from evalcore.model.mode import Mode
-from evalcore.model.suite import Suite
-from evalcore.model.target import Target, Variant
+from evalcore.model.run import Mode
+from evalcore.model.suite import Suite, Target, Variant
 from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
-from evalcore.suites.local_names import LocalNames
+from evalcore.suites.define import LocalNames
 from evalcore.suites.report import CheckResult, SuiteReport
 from evalcore.suites.run import (
     Store,

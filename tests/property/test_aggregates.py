@@ -175,7 +175,7 @@ def case_passed(
     return c == len(counted)
 
 
-@examples(20)
+@examples(15)
 @given(runs(), st.integers(0, 1000), st.integers(0, 1000))
 def test_sql_equals_the_reference_in_every_order_of_arrival(
     run: tuple[Plan, Policy, list[dict[str, Any]]], one: int, other: int

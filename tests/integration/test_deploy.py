@@ -17,7 +17,8 @@ import pytest
 import yaml
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -115,18 +116,19 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert deployment("nightly/nightly").parameters == {"suites": ["**/*.eval.yaml"]}
 
 
-def test_what_a_person_has_changed_stays_and_is_shown(
-    deployed: Project, prefect: PrefectServer, folder: Path
-) -> None:
+def test_what_a_person_has_changed_stays_and_is_shown(deployed: Project, folder: Path) -> None:
     before = deployment("nightly/nightly")
     changed = DeploymentUpdate(
         parameters={"suites": ["good.eval.yaml"], "strict": True},
         job_variables={"env": {"EVALCORE_STORE": "theirs"}},
     )
-    times = ("--cron", "30 1 * * 1-5", "--timezone", "Europe/Berlin")
-    prefect_command(prefect, "deployment", "schedule", "clear", "nightly/nightly", "-y")
-    prefect_command(prefect, "deployment", "schedule", "create", "nightly/nightly", *times)
+    times = DeploymentScheduleCreate(
+        schedule=CronSchedule(cron="30 1 * * 1-5", timezone="Europe/Berlin")
+    )
     with get_client(sync_client=True) as client:
+        for each in before.schedules:
+            client.delete_deployment_schedule(before.id, each.id)
+        client.create_deployment_schedules(before.id, [times])
         client.update_deployment(before.id, changed)
     shown = deploy(folder).stdout
     nightly = deployment("nightly/nightly")
@@ -232,17 +234,6 @@ def test_flow_runs_store_where_a_block_says(
 def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> None:
     told = deploy(folder, "--store-block", "nowhere", code=2).stderr
     assert "--store-block nowhere: no such block; `prefect block register" in told
-
-
-def test_prefect_takes_the_file_of_the_automation(prefect: PrefectServer) -> None:
-    path = ROOT / "deployments" / "automations" / "heartbeats.yaml"
-    with get_client(sync_client=True) as client:
-        before = {each.id for each in client.read_automations_by_name(LOST)}
-        prefect_command(prefect, "automation", "create", "--from-file", str(path))
-        made = [each for each in client.read_automations_by_name(LOST) if each.id not in before]
-        for each in made:
-            client.delete_automation(each.id)
-    assert len(made) == 1
 
 
 @pytest.fixture

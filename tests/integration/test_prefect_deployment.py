@@ -393,30 +393,6 @@ def wait_for_results(store: Path) -> None:
 # evalcore run --prefect
 
 
-def evalcore_run(
-    folder: Path, environment: dict[str, str], *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [EVALCORE, "run", "--prefect", "--json", "--store", str(folder / "store"), *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "hello", name="history")
-    ended = evalcore_run(tmp_path, prefect.environment, suite)
-    assert ended.returncode == 0, ended.stderr
-    (manifest,) = manifests(tmp_path / "store")
-    with get_client(sync_client=True) as client:
-        names = [flow_run.name for flow_run in client.read_flow_runs()]
-    assert f"history {manifest.id}" in names
-
-
 # An interrupted command has three seconds to tell Prefect; a loaded server takes longer.
 _PATIENT = """
 import evalcore.cli.main as program, evalcore.prefect.runner as runner

@@ -49,8 +49,7 @@ def stored_bytes(store: Path) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
-@pytest.mark.parametrize("stream", ["false", "true"], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("kind", "stream"), [("openai", "false"), ("anthropic", "true")])
 def test_a_suite_is_answered_by_a_model(tmp_path: Path, kind: str, stream: str) -> None:
     with model_server(output_tokens=10) as server:
         path = suite(
@@ -81,13 +80,10 @@ VERDICT = json.dumps({"score": 1.0, "assertions": [], "reasoning": "fine"})
     ("kind", "refused", "config", "calls"),
     [
         ("anthropic", "temperature", "", 4),
-        ("openai", "temperature", "", 4),
         ("openai", "temperature response_format", "", 5),
         ("anthropic", "tool_choice", "", 4),
         ("openai", "temperature", "temperature: null", 3),
-        ("openai", "temperature", "parameters: {temperature: null}", 3),
         ("openai", "response_format", "response_schema: null", 3),
-        ("openai", "stream_options", "stream: true", 4),
         ("openai", "stream_options", "stream: true, parameters: {stream_options: null}", 3),
         ("openai", "max_tokens", "max_tokens: 90", 4),
         ("anthropic", "max_tokens", "", 4),
@@ -126,7 +122,6 @@ def test_what_evalcore_adds_is_left_out_where_it_is_refused_by_name(
     ("kind", "name", "config"),
     [
         ("anthropic", "temperature", "temperature: 1"),
-        ("openai", "temperature", "parameters: {temperature: 0}"),
         ("openai", "stream_options", "stream: true, parameters: {stream_options: {a: 1}}"),
         ("openai", "max_completion_tokens", "parameters: {max_completion_tokens: 9}"),
     ],
@@ -202,7 +197,6 @@ WEBHOOK = "/echo?hook=" + FROM_ENV
     ("url", "value"),
     [
         pytest.param("{server}/echo?hook=${{{{ EVAL_PART }}}}", FROM_ENV, id="key"),
-        pytest.param("{server}${{{{ EVAL_PART }}}}", WEBHOOK, id="path"),
         pytest.param("${{{{ EVAL_PART }}}}", "{server}" + WEBHOOK, id="whole"),
     ],
 )
@@ -447,7 +441,6 @@ DEFAULT_LIMIT = "evalcore's default limit cut the answer (max_tokens); give the 
 NO_ANSWER = "the answer ended (length) with nothing but reasoning"
 
 
-@pytest.mark.parametrize("stream", ["false", "true"], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("kind", "answer", "options", "section", "error", "note"),
     [
@@ -466,11 +459,6 @@ NO_ANSWER = "the answer ended (length) with nothing but reasoning"
             *("{truncated: error}", "the answer was cut (length), which the suite makes an error"),
             "1 answer was cut at max_tokens",
             id="suite",
-        ),
-        pytest.param(
-            *("openai", Answer("", finish_reason="length"), "max_tokens: 9", "{}"),
-            *(NO_ANSWER, "1 answer was cut at max_tokens"),
-            id="nothing",
         ),
         pytest.param(
             *("openai", Answer("<think>Well, ", finish_reason="length"), "max_tokens: 9", "{}"),
@@ -497,17 +485,15 @@ def test_an_answer_that_was_cut_is_visible(
     section: str,
     error: str | None,
     note: str,
-    stream: str,
 ) -> None:
     store = tmp_path / "store"
     with model_server(script=lambda question: answer) as server:
-        path = cut_suite(tmp_path, server.base_url, kind, f"stream: {stream}, {options}", section)
+        path = cut_suite(tmp_path, server.base_url, kind, f"stream: true, {options}", section)
         ended = evalcore("run", path, "--json", "--mode", "record", store=store)
     replayed = evalcore("run", path, "--json", "--mode", "replay", store=store)
-    regraded = evalcore("regrade", "latest", "--json", store=store)
     shown = evalcore("report", "latest", store=store)
 
-    for report in (ended.report, replayed.report, regraded.report):
+    for report in (ended.report, replayed.report):
         item = report["cases"][0]["items"][0]
         assert item["metrics"] == ended.report["cases"][0]["items"][0]["metrics"]
         assert item["finish_reason"] == answer.finish_reason

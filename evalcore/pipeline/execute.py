@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,7 @@ _RETRY_S: Final = (1.0, 5.0)
 _FAILED_STARTS: Final = 6
 # Of so few items of a pilot the median says how long an item takes.
 _LEAST_SAMPLE: Final = 8
+_STARTED_S: Final = 1.0
 # Noted with the lease, as handed out at once.
 _FIRST_SHARDS: Final = 3
 
@@ -81,6 +83,7 @@ class _Coordinator:
         self._failure: BaseException | None = None
         self._cancelled = False
         self._receipts: list[ShardReceipt] = []
+        self._main: Executor
         self._written: set[int] = set()
 
     def execute(self) -> tuple[ShardReceipt, ...]:
@@ -103,17 +106,25 @@ class _Coordinator:
                 "If-Match), so processes cannot share a run there: run it without --workers"
             )
         self._fill()
-        with (
-            take_lease(
+        with ExitStack() as stack:
+            if self._processes and self._make_executor is None:
+                # The first thing: they start while this process takes the lease and opens the run.
+                shards = len(self._todo) if self._plan.settled else options.workers
+                self._main = ProcessExecutor(run, options, shards)
+                stack.callback(self._main.close, cancel=True)
+                # Once they execute, this process has time to import what will report.
+                importer = threading.Timer(_STARTED_S, import_module, ["evalcore.pipeline.finish"])
+                importer.daemon = True
+                importer.start()
+            lease = take_lease(
                 run,
                 self._plan,
                 lease_s=options.settings.lease_s,
                 first=list(self._todo)[:_FIRST_SHARDS],
                 say=options.warn,
                 interrupted=lambda: self._events.put(self._interrupt),
-            ) as self._lease,
-            ExitStack() as stack,
-        ):
+            )
+            self._lease = stack.enter_context(lease)
             # Results without a lease are those of an earlier version.
             if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
@@ -124,11 +135,10 @@ class _Coordinator:
             self._opened = stack.enter_context(opened_run(run, options, epoch, decided))
             self._inline = InlineExecutor(self._opened, self._concurrency)
             self._alone = AloneExecutor(self._opened, options)
-            self._main: Executor = self._inline
             if self._make_executor is not None:
                 self._main = self._make_executor(self._opened, options)
-            elif self._processes:
-                self._main = ProcessExecutor(run, options)
+            elif not self._processes:
+                self._main = self._inline
             self._loop()
             self._note_repeated()
         if self._failure is not None:

@@ -83,7 +83,7 @@ def cancel_command(run_id: str, store: str | None) -> None:
     if state is not State.RUNNING:
         raise RunConflictError(f"run {run.run_id} is {state}: there is nothing to cancel")
     run.request_cancel()
-    cancel_run(run, (), now=datetime.now(UTC))
+    cancel_run(run, now=datetime.now(UTC))
     click.echo(f"cancelled; go on with: evalcore run --resume {run.run_id}", err=True)
 
 

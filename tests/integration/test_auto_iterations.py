@@ -175,7 +175,7 @@ def stops_after(items: int) -> ExecuteOptions:
 
 
 def finished(run: StoredRun) -> dict[str, Any]:
-    with finish_run(run, (), now=datetime.now(UTC)) as view:
+    with finish_run(run, now=datetime.now(UTC)) as view:
         return dict(orjson.loads(view.json()))
 
 

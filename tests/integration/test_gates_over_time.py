@@ -271,16 +271,16 @@ def test_a_stopped_run_is_resumed(store: LocalStore, tmp_path: Path) -> None:
     resumed = find_run(store, run.run_id)
     receipts = execute_run(resumed)
     assert run.is_decided()
-    with finish_run(resumed, receipts, now=datetime.now(UTC)) as view:
+    with finish_run(resumed, now=datetime.now(UTC)) as view:
         report = orjson.loads(view.json())
     assert (report["decision"], report["counts"]["skipped"] > 0) == ("pass", True)
 
 
 def test_processes_stop_when_their_results_have_decided(store: LocalStore, tmp_path: Path) -> None:
     run = plan_run(stopping_suite(tmp_path, 0.97), store, SEEDED, now=datetime.now(UTC))
-    receipts = execute_run(run, ExecuteOptions(workers=2))
+    execute_run(run, ExecuteOptions(workers=2))
     assert run.is_decided()
-    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+    with finish_run(run, now=datetime.now(UTC)) as view:
         report = orjson.loads(view.json())
     assert report["decision"] == "pass"
     assert report["counts"]["skipped"] > 50

@@ -1,15 +1,15 @@
-"""What the result parts of runs hold: tallies, what limits prevented, rows that can be reused."""
+"""What the result parts of runs hold: tallies, rows that can be reused."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _duckdb as duckdb
 import orjson
 
-from evalcore.analytics.named import query_text, read_rows, run_query
+from evalcore.analytics.named import query_text, read_rows
 from evalcore.errors import StoreError
 from evalcore.model.exchange import ErrorKind
 from evalcore.model.run import REFUSED
@@ -58,25 +58,6 @@ def _totals(query: str, parts: Sequence[Path]) -> tuple[Any, ...]:
 
 
 _REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT)
-PreventedRow = tuple[str, str, str | None, str | None, str | None]
-_ROWS = 10_000
-
-
-def prevented_rows(
-    runs: Sequence[Sequence[Path]], kinds: Collection[str]
-) -> Iterator[PreventedRow]:
-    """Yield execution key, status, reason, and the error's kind and message.
-
-    `runs` are the result parts of each run, the newest run first: of each item the newest run that
-    has it decides. `kinds` are the errors that limits make.
-    """
-    files = [(rank, literal_path(path)) for rank, parts in enumerate(runs) for path in parts]
-    if not files:
-        return
-    ranks, paths = map(list, zip(*files, strict=True))
-    cursor = run_query(connect(), "prevented", files=paths, ranks=ranks, kinds=list(kinds))
-    while rows := cursor.fetchmany(_ROWS):
-        yield from rows
 
 
 def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord
     from evalcore.execution.calls import CallLedger, Calls, ItemCalls
     from evalcore.execution.judges import RunJudges
-    from evalcore.execution.limits import PreventedItem, Refusal
+    from evalcore.execution.limits import Refusal
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.targets.work import Runnable, Work
     from evalcore.workflow.run_store import RunStore
@@ -80,8 +80,7 @@ class RunInputs(NamedTuple):
     its gates do not need an item: items that have not begun then are skipped. `run_stores` says
     where the events of an item's workflow go, `reused` which items have evidence of an earlier run,
     `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
-    which processes run the suite's Python. `prevented` has, by execution key, the items that a
-    limit cut short in the run that is replayed. `labels_of` returns what people said of a content.
+    which processes run the suite's Python. `labels_of` returns what people said of a content.
     """
 
     folder: Path
@@ -95,7 +94,6 @@ class RunInputs(NamedTuple):
     calibrated: Callable[[str], bool] | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
-    prevented: Mapping[str, PreventedItem] = NOTHING
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
 
 
@@ -247,8 +245,6 @@ class ItemRunner:
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
         inputs = self._inputs
-        if inputs.prevented and (prevented := inputs.prevented.get(item.exec_key)) is not None:
-            return prevented.finished(item, wall_clock_us())
         if inputs.reused is None or (reused := inputs.reused.find(item.number)) is None:
             return None
         finished = reused.finished(item, wall_clock_us())

@@ -20,13 +20,10 @@ from evalcore.execution.rates import (
     Rates,
     SharedRates,
 )
-from evalcore.execution.row import FinishedItem
 from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.exchange import ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
-from evalcore.model.run import State
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
-from evalcore.planning.expand import WorkItem
 from evalcore.providers.failures import Refusals
 from evalcore.settings import Settings
 from evalcore.targets.registry import SCRIPT, kind_facts
@@ -495,22 +492,6 @@ def _no_price(model: str) -> str:
         f'[prices."{model}"] with input and output (US dollars per million tokens) to '
         "evalcore.toml"
     )
-
-
-class PreventedItem(NamedTuple):
-    """How an item ended that a limit cut short: `reason` of a skipped one, else the error."""
-
-    status: State
-    reason: str | None = None
-    kind: str | None = None
-    message: str | None = None
-
-    def finished(self, item: WorkItem, now_us: int) -> FinishedItem:
-        """Return the item as it ended in the recorded run; nothing of it is executed."""
-        error = None if self.kind is None else {"kind": self.kind, "message": self.message or ""}
-        return FinishedItem(
-            item, self.status, now_us, now_us, error=error, reason=self.reason, attempts=0
-        )
 
 
 # What a process has open beside its calls: the interpreter, the store, a database.

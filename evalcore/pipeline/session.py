@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
-    from evalcore.execution.limits import PreventedItem, RunLimits
+    from evalcore.execution.limits import RunLimits
     from evalcore.execution.rates import SharedRates
     from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
@@ -330,18 +330,8 @@ class RunSession:
             calibrated=Calibrations(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),
-            prevented=self._prevented,
             labels_of=lambda content: labels().labels_of(content),
         )
-
-    @cached_property
-    def _prevented(self) -> Mapping[str, PreventedItem]:
-        """In a replay, what limits of the recorded run prevented; by execution key."""
-        if self._mode is not Mode.REPLAY:
-            return {}
-        from evalcore.pipeline.reuse import prevented_items
-
-        return prevented_items(self._run)
 
     @cached_property
     def _open_workspaces(self) -> Workspaces:

@@ -126,12 +126,12 @@ class _Coordinator:
             )
             self._lease = stack.enter_context(lease)
             # Results without a lease are those of an earlier version.
-            if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
+            if self._lease.now.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())
             decided = None if self._rule is None else self._rule.leaves_out
-            epoch = self._lease.epoch
+            epoch = self._lease.now.epoch
             self._opened = stack.enter_context(opened_run(run, options, epoch, decided))
             self._inline = InlineExecutor(self._opened, self._concurrency)
             self._alone = AloneExecutor(self._opened, options)
@@ -198,7 +198,7 @@ class _Coordinator:
             call = ShardCall(
                 self._run.store.url,
                 self._run.run_id,
-                self._lease.epoch,
+                self._lease.now.epoch,
                 VERSION,
                 items.start,
                 len(items),
@@ -212,7 +212,7 @@ class _Coordinator:
             )
 
     def _executor_of(self, shard: int) -> Executor:
-        if self._lease.deaths(shard) >= ALONE_AFTER:
+        if self._lease.now.deaths.get(shard, 0) >= ALONE_AFTER:
             return self._alone
         # The items of a decided run are skipped, which needs no other process.
         if self._rule is not None and self._rule.decided:
@@ -259,7 +259,7 @@ class _Coordinator:
             if isinstance(outcome, Stopped):
                 if not self._is_ending:
                     # A process took this one, which had been suspended, for dead.
-                    self._lease.note_repeated(shard, self._plan)
+                    self._lease.note_repeated(shard, self._plan, died=False)
                     reason = f"run {self._run.run_id}: {outcome.reason}"
                     self._try_again(shard, RunConflictError(reason))
                 return
@@ -281,7 +281,7 @@ class _Coordinator:
             self._options.warn(
                 f"a process of the run ended with {died}; its shard is executed again"
             )
-            self._lease.note_death([shard], self._plan)
+            self._lease.note_repeated(shard, self._plan, died=True)
             return
         self._failed_starts += 1
         if self._failed_starts >= _FAILED_STARTS:
@@ -350,11 +350,13 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s, self._lease.epoch)
+        self._plan = self._opened.shards.plan = settle_plan(
+            self._run, latency_s, self._lease.now.epoch
+        )
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""
-        repeated = self._lease.repeated
+        repeated = self._lease.now.repeated
         if repeated != self._run.known_manifest().execution.get("reexecuted", 0):
 
             def noted(now: Manifest) -> Manifest:

@@ -200,12 +200,10 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
     manifest = run.manifest()
     session = RunSession(run, options, manifest, _left_out_of(run, manifest))
     opened = session.open(worker)
-    watch = LeaseWatch(run, call.epoch, opened.stop)
-    session.closing.append(watch.close)
+    session.closing.append(LeaseWatch(run, call.epoch, opened.stop).close)
     lease = read_lease(run)
     if lease is None or lease.epoch != call.epoch:
         opened.stop("another process coordinates the run")
-    watch.start()
     return opened
 
 

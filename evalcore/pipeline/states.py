@@ -77,7 +77,7 @@ def resume_run(run: StoredRun, lease: HeldLease) -> None:
     def resumed(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = {**current.execution, "epoch": lease.epoch, "reexecuted": lease.repeated}
+        facts = {**current.execution, "epoch": lease.now.epoch, "reexecuted": lease.now.repeated}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(resumed)

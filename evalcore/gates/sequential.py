@@ -103,10 +103,7 @@ def _outcome(tests: Sequence[_Test | RoundMeanTest], alpha: float) -> GateOutcom
 
 
 class SequentialGates:
-    """The gates of a run that may be decided early, by their place in the policy.
-
-    `needs_all`: another gate needs the whole run, so that only a failure ends it early.
-    """
+    """The gates of a run that may be decided early, by their place in the policy."""
 
     def __init__(
         self,
@@ -114,10 +111,7 @@ class SequentialGates:
         variants: Sequence[str],
         baseline: str | None,
         cases: int,
-        *,
-        needs_all: bool = False,
     ) -> None:
-        self._needs_all = needs_all
         compared = [name for name in variants if name != baseline]
         self.gates = {
             index: SequentialGate(
@@ -136,7 +130,7 @@ class SequentialGates:
     def decided(self) -> bool:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
-        passed = bool(outcomes) and None not in outcomes and not self._needs_all
+        passed = bool(outcomes) and None not in outcomes
         return GateOutcome.FAIL in outcomes or passed
 
     def add(self, values: Sequence[SeenValue]) -> None:
@@ -258,7 +252,7 @@ class RoundGate:
 class RoundGates:
     """The gates of a run that are looked at after each round, by their place in the policy.
 
-    `failed` is set where a gate beside them has failed. `needs_all`: another gate needs all rounds.
+    `failed` is set where a gate beside them has failed.
     """
 
     def __init__(
@@ -267,11 +261,8 @@ class RoundGates:
         variants: Sequence[str],
         baseline: str | None,
         rounds: int,
-        *,
-        needs_all: bool = False,
     ) -> None:
         self._rules = rules
-        self._needs_all = needs_all
         self._variants = tuple(variants)
         self._compared = tuple(name for name in variants if name != baseline)
         self._most = rounds
@@ -286,7 +277,7 @@ class RoundGates:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
         failed = self.failed or GateOutcome.FAIL in outcomes
-        return failed or (bool(outcomes) and None not in outcomes and not self._needs_all)
+        return failed or (bool(outcomes) and None not in outcomes)
 
     @property
     def futile(self) -> bool:

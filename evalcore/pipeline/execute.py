@@ -350,9 +350,8 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(
-            self._run, latency_s, self._lease.now.epoch
-        )
+        plan = settle_plan(self._run, latency_s, self._lease.now.epoch)
+        self._plan = self._opened.shards.plan = plan
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""

@@ -177,16 +177,14 @@ def plan_run(
     latency_s = 0.0 if regraded else _latency_in_history(store, definition)
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
-    if definition.policy.auto_iterations:
-        from evalcore.pipeline.early_stop import require_early_gate
+    if definition.policy.ends_when_decided:
+        from evalcore.pipeline import early_stop
 
-        require_early_gate(definition)
-    elif definition.policy.stop_when_decided:
-        from evalcore.pipeline.early_stop import in_stopping_order, stopping_plan
-
-        seed = _seed(store, options.reuse) if regraded else options.seed
-        suite, order = in_stopping_order(suite, seed)
-        plan = stopping_plan(plan)
+        early_stop.require_early_gates(definition, len({case.group for case in suite.cases}))
+        if not definition.policy.auto_iterations:
+            seed = _seed(store, options.reuse) if regraded else options.seed
+            suite, order = early_stop.in_stopping_order(suite, seed)
+            plan = early_stop.stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
     settings = {

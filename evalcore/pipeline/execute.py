@@ -342,7 +342,7 @@ class _Coordinator:
 
     def _sampled(self) -> None:
         """Begin the other shards while the pilot's last items drain."""
-        if not self._plan.settled:
+        if not self._plan.settled and not self._is_ending:
             self._settle()
 
     def _settle(self) -> None:

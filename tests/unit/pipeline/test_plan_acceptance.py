@@ -504,15 +504,6 @@ def test_settings_allow_commands_modules_and_addresses(
         assert project.accept(foreign(DEMANDS[name][0]), **settings)
 
 
-def test_targets_of_the_worker_name_addresses(
-    project: Project, foreign: Callable[..., StoredRun], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = foreign(DEMANDS["an HTTP target"][0])
-    (project.folder / "targets.yaml").write_text(
-        "- {name: ours, provider: http, url: 'http://evil.test/'}\n"
-    )
-
-    assert project.accept(run)
 
 
 @pytest.mark.parametrize("how", ["..", "link", "elsewhere", "store"])

@@ -12,19 +12,21 @@ from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule
 from evalcore.gates.over_time import NoDrift, NoDropFromHistory, NoNewFailures
 from evalcore.gates.sequential import RoundGates, RoundItem, SeenValue, SequentialGate
-from evalcore.model.comparison import (
-    CaseState,
-    Comparison,
-    DifferenceKind,
-    Paired,
-    Unsettled,
-    VariantComparison,
-)
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.past import PastRuns
+from evalcore.model.run import PastRuns
 from evalcore.model.sample import UnitSums
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.model.summary import Counts, Summary, VariantSummary
+from evalcore.model.summary import (
+    CaseState,
+    Comparison,
+    Counts,
+    DifferenceKind,
+    Paired,
+    Summary,
+    Unsettled,
+    VariantComparison,
+    VariantSummary,
+)
 from evalcore.pipeline.early_stop import sequential_rules
 from evalcore.statistics.tests import pass_all_k
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from evalcore.capture.capturing import capture
     from evalcore.checks.scorers import Score
     from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
-    from evalcore.model.artifact import Artifact
-    from evalcore.model.evidence import Evidence, Metrics
+    from evalcore.model.evidence import Artifact, Evidence, Metrics
     from evalcore.model.gate import GateResult
     from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
     from evalcore.suites.human import human
@@ -50,7 +49,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Artifact": "evalcore.model.artifact",
+    "Artifact": "evalcore.model.evidence",
     "CaseResult": "evalcore.suites.report",
     "EvalRun": "evalcore.suites.workflow_evals",
     "EvalSuite": "evalcore.suites.define",

@@ -11,10 +11,19 @@ import codecs
 import json
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from enum import Enum
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
+
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
+
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -136,3 +145,140 @@ def _clean_text(text: str, notes: dict[str, None]) -> str:
             notes[HALF] = None
         return clean
     return text
+
+
+_SURROGATE: Final = "surrogate in string"
+
+
+def json_reason(error: ValueError) -> str:
+    """Return what orjson found, with its place.
+
+    JSON may spell half of a surrogate pair, which is no character and cannot be stored as UTF-8.
+    """
+    text = str(error)
+    words, separator, position = text.partition(": line ")
+    if separator and words.endswith(_SURROGATE):
+        return (
+            "half of a surrogate pair (\\ud800 to \\udfff without its other half) is no character: "
+            f"write both halves or neither: line {position}"
+        )
+    return text
+
+
+def has_equal_keys(value: Any) -> bool:
+    """Whether a mapping in a JSON value has two keys that are the same text in JSON."""
+    if isinstance(value, Mapping):
+        keys = orjson.dumps(dict.fromkeys(value), option=orjson.OPT_NON_STR_KEYS)
+        return len(orjson.loads(keys)) < len(value) or any(map(has_equal_keys, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_equal_keys, value))
+
+
+def has_infinite(value: Any) -> bool:
+    """Whether a JSON value has a number in it that is NaN or infinite."""
+    if isinstance(value, Mapping):
+        return any(map(has_infinite, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_infinite, value))
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if hasattr(value, "model_dump"):  # a pydantic model
+        return has_infinite(value.model_dump())
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(has_infinite(getattr(value, field.name)) for field in fields(value))
+    return False
+
+
+def own_copy(value: Any) -> Any:
+    """Return a JSON value with collections of its own.
+
+    The items of a case share the values of the plan, the checks of an item its evidence.
+    """
+    if isinstance(value, Mapping):
+        return {key: own_copy(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [own_copy(member) for member in value]
+    return tuple(map(own_copy, value)) if isinstance(value, tuple) else value
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value with the JSON form of the models and dataclasses in it.
+
+    Pydantic's models and dataclasses are mappings, members of an enumeration their values, dates
+    and times texts of ISO 8601. What has no such form stays as it is.
+    """
+    if isinstance(value, Enum):
+        return plain_value(value.value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain_value(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(member) for member in value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, type):
+        return value
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return {each.name: plain_value(getattr(value, each.name)) for each in fields(value)}
+    return value
+
+
+_NAME: Final = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''
+# The time to look for steps grows with the square of the length.
+_LONGEST: Final = 1_000
+# A selection in brackets is taken as a whole; a step is quoted, a number, or brackets after a dot.
+_PART: Final = re.compile(
+    rf"(?P<brackets>\[(?:{_NAME}|[^\]\"'])*\])"
+    rf"|(?P<dots>\.{{1,2}})(?:(?P<name>{_NAME})|(?P<number>\d+)(?![\w-])|(?=\[))",
+    re.DOTALL,
+)
+_QUOTED: Final = re.compile(_NAME, re.DOTALL)
+
+
+@lru_cache(maxsize=512)
+def compile_json_path(expression: str) -> JSONPath | CompoundJSONPath:
+    """Return the compiled expression; raise `jsonpath.JSONPathError` if it is none.
+
+    A quoted step is the name of a member, and so is a number after a dot.
+    """
+    from jsonpath.exceptions import JSONPathSyntaxError
+
+    environment = _environment()
+    try:
+        return environment.compile(expression)
+    except JSONPathSyntaxError:
+        standard = _standard_form(expression) if len(expression) <= _LONGEST else expression
+        if standard == expression:
+            raise
+        return environment.compile(standard)
+
+
+def _standard_form(expression: str) -> str:
+    """Return the expression with quoted and numeric steps in brackets."""
+
+    def bracketed(match: re.Match[str]) -> str:
+        if match["dots"] is None:
+            return match[0]
+        prefix = ".." if match["dots"] == ".." else ""
+        if match["name"] is not None:
+            return f"{prefix}[{match['name']}]"
+        return f"{prefix}['{match['number']}']" if match["number"] is not None else prefix
+
+    begins_with_name = _QUOTED.match(expression) is not None
+    return _PART.sub(bracketed, f"$.{expression}" if begins_with_name else expression)
+
+
+@cache
+def _environment() -> JSONPathEnvironment:
+    from jsonpath import JSONPathEnvironment
+
+    class Environment(JSONPathEnvironment):
+        def getitem(self, obj: Any, key: Any) -> Any:
+            # A slice selects elements of an array, and nothing in a string.
+            if isinstance(key, slice) and isinstance(obj, str):
+                return ()
+            return super().getitem(obj, key)
+
+    return Environment()

@@ -13,7 +13,7 @@ import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from evalcore.mistakes.foreign_text import quote
+from evalcore.wording import quote
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool

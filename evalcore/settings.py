@@ -31,11 +31,11 @@ from pydantic import (
 )
 
 from evalcore.errors import SettingsError
-from evalcore.mistakes.shape_errors import explain
 from evalcore.model.evidence import TOKEN_PRICES
-from evalcore.model.notification import NotifyPolicy
+from evalcore.model.run import NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
+from evalcore.shapes import explain
 
 FILE_NAME = "evalcore.toml"
 DEFAULT_STORE = ".evalcore"

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.analytics.named import Connection, fill_table, first_value, query_text, run_query
-from evalcore.model.failure import cut_mark
 from evalcore.model.run import Plan
+from evalcore.model.summary import cut_mark
 from evalcore.sql.connection import BoundedConnection, connect, literal_path
 
 # By what a page is sorted, ascending: expressions over `case_rows` that are never NULL.

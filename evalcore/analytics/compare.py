@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from evalcore.analytics.named import Connection, fill_table, query_text, read_rows, run_query
-from evalcore.model.comparison import (
+from evalcore.model.run import Plan
+from evalcore.model.sample import UnitSums
+from evalcore.model.summary import (
     HARD_KINDS,
     MEASURE_KINDS,
     CaseState,
@@ -23,8 +25,6 @@ from evalcore.model.comparison import (
     Unsettled,
     VariantComparison,
 )
-from evalcore.model.run import Plan
-from evalcore.model.sample import UnitSums
 from evalcore.statistics.tests import fisher, holm
 
 if TYPE_CHECKING:

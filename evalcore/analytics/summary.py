@@ -20,11 +20,9 @@ from evalcore.gates.registry import restore_gate
 from evalcore.gates.sequential import RoundItem, SeenValue
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
-from evalcore.model.failure import FailedAssertion, Failure
-from evalcore.model.past import past_runs_of
-from evalcore.model.run import Plan
+from evalcore.model.run import Plan, past_runs_of
 from evalcore.model.sample import NO_SAMPLE
-from evalcore.model.script_scores import (
+from evalcore.model.scoring import (
     GroupScore,
     ModelTokens,
     Note,
@@ -36,6 +34,8 @@ from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
     Counts,
     Extreme,
+    FailedAssertion,
+    Failure,
     RequiredCase,
     RequiredFailure,
     Summary,

@@ -17,12 +17,11 @@ from evalcore.annotations.labels import LONGEST_COMMENT, LabelRecord, check_anno
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions
 from evalcore.errors import EvalError
-from evalcore.mistakes.foreign_text import quote, quote_all
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import suggest
 from evalcore.model.annotation import AnswerForm, Label
+from evalcore.problems import Problems
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import quote, quote_all, suggest
 
 COLUMNS = (
     "run",

@@ -12,9 +12,9 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import UsageError
-from evalcore.mistakes.foreign_text import quote
 from evalcore.model.annotation import Label
 from evalcore.storage.layout import NameKey, annotations_prefix, suite_key
+from evalcore.wording import quote
 
 LONGEST_COMMENT: Final = 10_000
 _LONGEST_ANNOTATOR: Final = 200

@@ -29,15 +29,14 @@ from evalcore.checks.registry import load_check
 from evalcore.declared.types import or_null
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
-from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, one_line, quote, shorten
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import adapter
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import LINE_LENGTH, Loc, json_text, one_line, quote, shorten
 
 if TYPE_CHECKING:
     from evalcore.annotations.labels import LabelRecord

@@ -26,11 +26,10 @@ from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
-from evalcore.mistakes.foreign_text import describe_error, json_text, one_line
-from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
 from evalcore.model.tolerance import reaches
+from evalcore.wording import describe_error, json_text, one_line, suggest
 
 
 class Member(NamedTuple):

@@ -29,10 +29,9 @@ from evalcore.judging.asking import NO_JUDGES, JudgeQuestion, Judges, JudgeSpec,
 from evalcore.judging.panel import ask_until_valid
 from evalcore.judging.prompts import SYSTEM, fill
 from evalcore.judging.replies import ReplyError, read_object, text_of
-from evalcore.mistakes.foreign_text import json_text, quote, quote_pattern, shorten
-from evalcore.mistakes.wording import counted, describe
 from evalcore.model.assertion import Outcome
 from evalcore.model.tolerance import reaches
+from evalcore.wording import counted, describe, json_text, quote, quote_pattern, shorten
 
 _PART: Final = re.compile(
     r"""

@@ -15,9 +15,8 @@ from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
 from evalcore.declared.base import summary
 from evalcore.declared.types import Scalar, Share, Text, Weight
-from evalcore.mistakes.foreign_text import value_text
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.shape_lookup import adapter
+from evalcore.shapes import adapter
+from evalcore.wording import Loc, value_text
 
 
 @with_config(STRICT)

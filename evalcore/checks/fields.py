@@ -16,9 +16,9 @@ from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_a
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, Weight
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.wording import json_text, quote
 
 _TOKENS: Final = (
     ("YYYY", "%Y"),

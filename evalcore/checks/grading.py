@@ -10,12 +10,18 @@ from evalcore.checks.base import CheckContext, Subject, apply_negation
 from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.text import hidden_difference
-from evalcore.mistakes.foreign_text import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
-from evalcore.model.exchange import SkippedError
+from evalcore.model.exchange import (
+    SkippedError,
+    Turns,
+    asked_until,
+    turn_block,
+    turn_number,
+    windowed,
+)
 from evalcore.model.suite import Case
-from evalcore.model.turns import Turns, asked_until, turn_block, turn_number, windowed
+from evalcore.wording import describe_error, shorten
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check

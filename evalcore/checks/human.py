@@ -11,8 +11,6 @@ from typing_extensions import TypedDict
 from evalcore.annotations.judging import Consensus, judged
 from evalcore.checks.base import AssertionValueError, Check, Reader, Subject
 from evalcore.declared.types import Count, Share, Text
-from evalcore.mistakes.foreign_text import json_text
-from evalcore.mistakes.wording import counted, suggest
 from evalcore.model.annotation import (
     AWAITING,
     JUDGED_VALUES,
@@ -22,6 +20,7 @@ from evalcore.model.annotation import (
 )
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.wording import counted, json_text, suggest
 
 
 def judged_variable(subject: Subject, expression: str) -> str | Verdict:

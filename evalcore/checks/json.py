@@ -9,12 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from evalcore.checks.base import Check, Fault, Subject
-from evalcore.mistakes.foreign_text import describe_error, one_line, quote, value_text
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import did_you_mean
+from evalcore.jsonvalues import compile_json_path
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
-from evalcore.model.json_path import compile_json_path
 from evalcore.patterns import PatternError, compile_pattern
+from evalcore.wording import Loc, describe_error, did_you_mean, one_line, quote, value_text
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath

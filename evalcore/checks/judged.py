@@ -50,11 +50,10 @@ from evalcore.judging.rubrics import (
     passes,
     prompt_digest,
 )
-from evalcore.mistakes.foreign_text import one_line
-from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
 from evalcore.trust.files import with_file_texts
+from evalcore.wording import Loc, one_line
 
 
 class Judge(Declared):

@@ -12,23 +12,23 @@ from evalcore.checks.json import NotJsonError, TransformError, apply_transform, 
 from evalcore.checks.registry import load_check
 from evalcore.checks.text import match_text, pattern_faults
 from evalcore.declared.types import Text
-from evalcore.mistakes.foreign_text import (
+from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
+from evalcore.model.evidence import (
+    PRIMARY_PATH,
+    Evidence,
+    MissingPath,
+    PathSyntaxError,
+    error_texts,
+    find_value,
+)
+from evalcore.wording import (
     QUOTED_LENGTH,
+    counted,
     json_text,
     one_line,
     quote,
     shorten,
     value_text,
-)
-from evalcore.mistakes.wording import counted
-from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
-from evalcore.model.evidence import Evidence
-from evalcore.model.evidence_path import (
-    PRIMARY_PATH,
-    MissingPath,
-    PathSyntaxError,
-    error_texts,
-    find_value,
 )
 
 

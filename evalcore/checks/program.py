@@ -28,11 +28,9 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded, parse
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.prompts import conversation_text, expected_text
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.exchange import SkippedError
-from evalcore.model.messages import message_array
+from evalcore.model.exchange import SkippedError, message_array
 from evalcore.settings import read_settings
 from evalcore.trust.files import attached_paths, with_file_texts, with_files
 from evalcore.trust.secrets import (
@@ -47,6 +45,7 @@ from evalcore.trust.secrets import (
     variables_from,
 )
 from evalcore.trust.text import last_words, redact, tail_line
+from evalcore.wording import one_line
 
 MAX_CALLS: Final = 50
 _DEFAULT: Final = "default"

@@ -19,16 +19,14 @@ from evalcore.checks.base import Check, Fault, Subject
 from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
 from evalcore.declared.types import Share, Text
 from evalcore.errors import EvalError, TargetError
-from evalcore.jsonvalues import parse
-from evalcore.mistakes.foreign_text import describe_error, one_line
-from evalcore.mistakes.shape_lookup import CALLABLE
-from evalcore.model.artifact import artifact_of
+from evalcore.jsonvalues import own_copy, parse
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
-from evalcore.model.evidence import Evidence
-from evalcore.model.own_copy import own_copy
+from evalcore.model.evidence import Evidence, artifact_of
 from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import CALLABLE
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
+from evalcore.wording import describe_error, one_line
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
-from evalcore.mistakes.wording import suggest
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check

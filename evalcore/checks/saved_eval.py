@@ -24,9 +24,9 @@ from evalcore.checks.conditions import (
     parse_payload_path,
     resolve,
 )
-from evalcore.mistakes.foreign_text import json_text, shorten
 from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.evidence import Evidence
+from evalcore.wording import json_text, shorten
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 

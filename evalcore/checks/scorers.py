@@ -34,18 +34,20 @@ from evalcore.judging.asking import NO_JUDGES, Judges, JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
 from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
-from evalcore.mistakes.wording import suggest
-from evalcore.model.artifact import Artifact, artifact_of
-from evalcore.model.evidence import NOTHING, Evidence
-from evalcore.model.evidence_path import (
+from evalcore.model.evidence import (
+    NOTHING,
     PRIMARY_PATH,
+    Artifact,
+    Evidence,
     MissingPath,
     PathSyntaxError,
+    artifact_of,
     find_value,
     parse_path,
 )
 from evalcore.model.suite import Case, ScorerSpec
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     from evalcore.checks.base import GradingThread

@@ -21,9 +21,9 @@ from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import expected_text
-from evalcore.mistakes.foreign_text import quote, value_text
 from evalcore.model.assertion import PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches
+from evalcore.wording import quote, value_text
 
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 # Scripts that put no space between words: each letter is a word (UAX #29).

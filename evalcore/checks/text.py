@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Literal, Protocol, Required
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError, Check, Fault, Reader, Subject
-from evalcore.mistakes.foreign_text import quote, quote_all, quote_pattern, value_text
-from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.patterns import PatternError, compile_pattern
+from evalcore.wording import counted, quote, quote_all, quote_pattern, value_text
 
 # White space and line terminators of ECMAScript; `str.strip` knows others.
 ECMASCRIPT_TRIMMED = (

@@ -22,10 +22,9 @@ from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_a
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, Weight
 from evalcore.judging.prompts import json_text as text_of_json
-from evalcore.mistakes.foreign_text import json_text, quote, shorten
-from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
+from evalcore.wording import Loc, json_text, quote, shorten
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")

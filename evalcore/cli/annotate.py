@@ -15,9 +15,9 @@ from evalcore.annotations.tasks import AnnotationTask
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text
-from evalcore.mistakes.wording import counted
 from evalcore.storage.run_names import choose_run
 from evalcore.trust.text import sanitize_terminal
+from evalcore.wording import counted
 
 _COMMANDS = {"u": "undo", "s": "skip", "q": "quit"}
 _COMMENT = " # "

@@ -24,11 +24,11 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.formats.documents import parse_row
 from evalcore.formats.rows import CsvRows
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import counted
+from evalcore.problems import Problems, raise_all
 from evalcore.report.document import on_one_line
 from evalcore.report.escape import is_formula
 from evalcore.storage.run_names import choose_run
+from evalcore.wording import counted
 
 _FORMS: Final = ("jsonl", "csv")
 

@@ -19,12 +19,12 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
-from evalcore.mistakes.wording import describe, did_you_mean, known_names
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
 from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import describe, did_you_mean, known_names
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool
@@ -147,7 +147,7 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
     Raise `ValueError` if it is none.
     """
     if format_ == Format.WORKFLOW_EVALS:
-        from evalcore.formats.workflow_evals.block_outputs import block_evidence
+        from evalcore.formats.workflow_evals.assertions import block_evidence
 
         return block_evidence(raw)
     output = raw.get("output")

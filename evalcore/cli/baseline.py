@@ -27,7 +27,7 @@ from evalcore.storage.baselines import (
 )
 from evalcore.storage.layout import iso_time, suite_key
 from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import StoredRun, find_run, list_runs, partial_reasons
+from evalcore.storage.runs import find_run, list_runs, partial_reasons
 from evalcore.storage.store import ObjectStore
 
 LATEST = "latest"
@@ -62,7 +62,7 @@ def set_command(
     run = find_run(opened, manifest.id)
     check_run(run)
     if not force:
-        _require_whole(run, manifest)
+        _require_whole(manifest)
     moment = iso_time(datetime.now(UTC))
     pointer = BaselinePointer(manifest.suite, name, manifest.id, moment)
     before = set_baseline(opened, pointer)
@@ -141,10 +141,10 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
     return manifest
 
 
-def _require_whole(run: StoredRun, manifest: Manifest) -> None:
+def _require_whole(manifest: Manifest) -> None:
     """Raise `UsageError` for a partial run, and for one of which nothing is measured."""
     counts = Counts(**(manifest.counts or {}))
-    reasons = partial_reasons(run, manifest)
+    reasons = partial_reasons(manifest)
     if not counts.measured:
         reasons = (unmeasured_items(counts),)
     if reasons:

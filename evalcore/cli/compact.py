@@ -13,8 +13,8 @@ import orjson
 from evalcore.cli.ages import Age
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
-from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.history.compaction import Compacted

@@ -14,15 +14,15 @@ from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
 from evalcore.cli.showing import one_line, present
 from evalcore.errors import ExitCode, UsageError
-from evalcore.mistakes.wording import counted
-from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
+from evalcore.model.summary import Difference, VariantComparison
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.pipeline.finish import view_run
 from evalcore.report.comparison import variant_measures
 from evalcore.report.document import comparison_entries, on_one_line
 from evalcore.storage.run_names import choose_two
 from evalcore.storage.runs import StoredRun, partial_reasons
+from evalcore.wording import counted
 
 _MAX_LINES, _VERBOSE = 10, 200
 _CODES = {
@@ -60,8 +60,8 @@ def compare(
         raise UsageError("-o: only a page is written to a file: --html -o FILE")
     chosen = choose_two(chosen_store(store), baseline, candidate)
     runs = compare_runs(*chosen)
-    for run, manifest in zip(chosen, (runs.baseline, runs.candidate), strict=True):
-        if reasons := partial_reasons(run, manifest):
+    for manifest in (runs.baseline, runs.candidate):
+        if reasons := partial_reasons(manifest):
             text = f"warning: run {manifest.id} is of a part of its suite ({'; '.join(reasons)})"
             click.echo(one_line(text), err=True)
     if html:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from evalcore.cli.showing import one_line, present
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.model.comparison import Difference, DifferenceKind
+from evalcore.model.summary import Difference, DifferenceKind
 from evalcore.pipeline.compare import ComparedRuns
 from evalcore.pipeline.finish import view_run
 from evalcore.report.comparison import ComparedView, baseline_name
 from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
+from evalcore.wording import shorten
 
 _MOST_CHARACTERS = 1_000
 

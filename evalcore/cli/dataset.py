@@ -12,8 +12,8 @@ from evalcore.cli.dataset_promote import promote_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
-from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.datasets.dataset_catalogue import PendingPage
@@ -56,7 +56,7 @@ def import_command(
     mistake in the file nothing is written.
     """
     from evalcore.datasets.committing import DatasetChange, commit
-    from evalcore.formats.dataset_file.imported import read_cases
+    from evalcore.formats.dataset_file.traces import read_cases
 
     _check_name(name)
     opened = chosen_store(store)

@@ -13,7 +13,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
-from evalcore.mistakes.json_reasons import json_reason
+from evalcore.jsonvalues import json_reason
 from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
@@ -231,7 +231,7 @@ def _edited(
 def _with_assertion(acceptance: Acceptance) -> Acceptance:
     """Ask for an assertion as `type: value`, or as JSON."""
     from evalcore.formats.dataset_file.assertions_file import check_assertion
-    from evalcore.mistakes.problems import Problems
+    from evalcore.problems import Problems
 
     text = click.prompt("assertion, such as contains: refund").strip()
     if text.startswith("{"):

@@ -16,9 +16,8 @@ from evalcore.formats.single_gate import GateQuestion, read_question, unread_key
 from evalcore.gates.builtin import CustomGate
 from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
-from evalcore.model.comparison import Difference
 from evalcore.model.gate import GateResult
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Difference, Summary
 from evalcore.pipeline.gates import decide_question
 from evalcore.trust.imports import ImportPolicy
 

@@ -11,11 +11,10 @@ from evalcore.cli.options import settings
 from evalcore.cli.scripts import problem_at, tool_references
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import read_document
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import path_text
 from evalcore.model.suite import Suite
 from evalcore.pipeline.acceptance import DemandKind, demands_of
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import Loc, path_text
 
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
 

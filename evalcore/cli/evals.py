@@ -10,7 +10,7 @@ import click
 
 from evalcore.cli.options import json_option
 from evalcore.errors import ExitCode, UsageError
-from evalcore.mistakes.wording import counted
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -236,7 +236,7 @@ def _body(shape: type[Any], file: Path) -> Any:
     from pydantic import ValidationError
 
     from evalcore.formats.documents import as_json, read_document
-    from evalcore.mistakes.problems import Problems
+    from evalcore.problems import Problems
 
     document = read_document(file, str(file))
     problems = Problems(document.file, document.locate)

@@ -12,8 +12,8 @@ from evalcore.cli.history_show import show_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode
-from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.history.sync import Synced

@@ -15,11 +15,11 @@ from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
-from evalcore.mistakes.wording import counted
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.report.charts import interval_text, sparkline, trend_headings
 from evalcore.report.document import on_one_line
 from evalcore.report.tables import render_table
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.history.trend import CaseHistory, CaseOutcome, FlakyCase, FlipRate, SuiteHistory

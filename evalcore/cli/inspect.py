@@ -23,13 +23,13 @@ from evalcore.cli.options import (
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
-from evalcore.mistakes.wording import counted
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
 from evalcore.statistics.power import PowerTest
 from evalcore.trust.text import sanitize_terminal
+from evalcore.wording import counted
 
 _SHARE = NumberRange(0, 1, min_open=True, max_open=True)
 _DROP = NumberRange(1e-6, 1, max_open=True)

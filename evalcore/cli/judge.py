@@ -22,13 +22,12 @@ from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.variables import variables_for
 from evalcore.isolation.mode import Isolation
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import counted
 from evalcore.model.assertion import Assertion
-from evalcore.model.mode import Mode
+from evalcore.model.run import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.problems import Problems
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 from evalcore.suites.calibration import (
@@ -39,6 +38,7 @@ from evalcore.suites.calibration import (
     judged_assertion,
 )
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import counted
 
 _MAX_LISTED = 20
 _SHARE = NumberRange(0, 1)

@@ -17,12 +17,12 @@ from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
-from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.plan import load
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import missing_file
 
 PYTHON_SUFFIX: Final = ".py"
 _MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")

@@ -20,8 +20,8 @@ import click
 from evalcore.cli import contributed
 from evalcore.cli.examples import with_examples
 from evalcore.errors import DamagedRunError, EvalError, ExitCode, UsageError
-from evalcore.mistakes.foreign_text import is_unicode
 from evalcore.version import VERSION
+from evalcore.wording import is_unicode
 
 SECTIONS = {
     "Start": {
@@ -127,7 +127,7 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name the nearest command for an unknown one."""
-        from evalcore.mistakes.wording import nearest
+        from evalcore.wording import nearest
 
         if args and args[0] not in COMMANDS and args[0] not in contributed.command_names():
             command = nearest(args[0], self.list_commands(ctx))
@@ -257,7 +257,7 @@ def _output_fault(error: Exception) -> EvalError | None:
 
 def _name_mistake(error: Exception) -> UsageError | None:
     """Return the mistake of a path that no file system can hold; None if it is another one."""
-    from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
+    from evalcore.wording import QUOTED_LENGTH, shorten
 
     if not isinstance(error, OSError) or error.errno != errno.ENAMETOOLONG:
         return None

@@ -12,9 +12,9 @@ import click
 
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.waits import Waits, waiting_text
-from evalcore.mistakes.wording import outcomes_text
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
+from evalcore.wording import outcomes_text
 
 _COUNTS = ("passed", "failed", "blocked", "error", "skipped")
 _ITEMS_PER_LOOK = 64

@@ -61,7 +61,7 @@ def add_command(
 def remove_command(case: str, suite: str | None) -> None:
     """Let CASE gate again."""
     from evalcore.formats.quarantine import read_quarantine, remove_entry
-    from evalcore.mistakes.wording import suggest
+    from evalcore.wording import suggest
 
     path, exists = _file(suite)
     entries = read_quarantine(path) if exists else ()

@@ -92,7 +92,7 @@ def _entries(
             yield entry | {"reason": run.reason}
             continue
         stored = open_run(store, run.suite, run.id)
-        figures = read_figures(stored, run) if run.state is State.COMPLETED else RunFigures()
+        figures = read_figures(run) if run.state is State.COMPLETED else RunFigures()
         yield manifest_facts(run) | {
             "planned": run.is_planned,
             "interrupted": is_interrupted(stored, run, now=now),

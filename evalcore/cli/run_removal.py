@@ -14,9 +14,9 @@ from evalcore.cli.fresh_history import refresh
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
-from evalcore.mistakes.wording import counted
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.pipeline.removal import Progress, Removal

@@ -23,8 +23,7 @@ from evalcore.errors import ExitCode, UsageError, resumable
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import HISTORY, Manifest, Mode, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
@@ -115,10 +114,6 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     check_exports(options.exports, len(suites))
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
-        if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
-
-            refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)
         with reserved_stdout():
             check_imports([suite], options.policy((folder, Path.cwd())))

@@ -18,7 +18,6 @@ from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
 from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
 from evalcore.gates.decide import exit_code
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
 from evalcore.pipeline.lease import is_interrupted
@@ -26,6 +25,7 @@ from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.manifests import encode_manifest
 from evalcore.storage.run_names import choose_run
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.pipeline.watch import Watched

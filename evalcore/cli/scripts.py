@@ -11,13 +11,12 @@ import click
 from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.script_suite.includes import find_script, read_script_document
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import counted, path_text
 from evalcore.model.gate import GateOutcome
 from evalcore.model.suite import Format, Suite
+from evalcore.wording import Loc, counted, path_text
 
 if TYPE_CHECKING:
-    from evalcore.model.script_scores import ScriptScores
+    from evalcore.model.scoring import ScriptScores
     from evalcore.pipeline.finish import RunView
     from evalcore.trust.imports import ImportPolicy
 

@@ -19,7 +19,7 @@ from evalcore.cli.opened_files import OpenedFiles
 from evalcore.errors import EvalError
 
 if TYPE_CHECKING:
-    from evalcore.model.comparison import Difference, VariantComparison
+    from evalcore.model.summary import Difference, VariantComparison
     from evalcore.pipeline.finish import RunView
 
 _LISTED: Final = 5

@@ -22,7 +22,7 @@ from evalcore.cli.interrupts import INTERRUPTED
 from evalcore.cli.opened_files import Stamp, stamp_of
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
-from evalcore.mistakes.wording import counted
+from evalcore.wording import counted
 
 _ROUND: Final = (sys.executable, "-P", "-c", "from evalcore.cli.watched_round import main; main()")
 # An editor writes a file in several steps; one that renames leaves a moment without it.

@@ -16,9 +16,9 @@ import orjson
 
 from evalcore.datasets.reference import LATEST, DatasetReference
 from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
-from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.storage.layout import DATASETS_PREFIX, DatasetKeys, NameKey, suite_key
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import did_you_mean, known_names
 
 SCHEMA: Final = 1
 _FETCHERS: Final = 8

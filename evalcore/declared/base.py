@@ -29,7 +29,7 @@ class Declared(BaseModel):
 
     Strict: text is no number, unknown keys and infinite numbers are mistakes. A key of several
     words may be written in snake_case or camelCase. Validators are built when first used; read
-    values through `evalcore.mistakes.shape_lookup.adapter`, which skips pydantic's search for
+    values through `evalcore.shapes.adapter`, which skips pydantic's search for
     plug-ins.
     """
 

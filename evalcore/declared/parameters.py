@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from evalcore.mistakes.wording import describe, suggest
+from evalcore.wording import describe, suggest
 
 _Declared = TypeVar("_Declared")
 
@@ -105,7 +105,7 @@ def read_parameters(declared: type[_Declared], written: Mapping[str, Any], label
             raise ParameterError(f"{label}: '{parameter.key}' is required")
     from pydantic import ValidationError
 
-    from evalcore.mistakes.shape_lookup import adapter
+    from evalcore.shapes import adapter
 
     shape: Any = declared
     try:
@@ -169,7 +169,7 @@ def snake_case(name: str) -> str:
 
 def json_schema(declared: type) -> dict[str, Any]:
     """Return `properties` and `required` of the JSON Schema of the parameters."""
-    from evalcore.mistakes.shape_lookup import adapter
+    from evalcore.shapes import adapter
 
     with warnings.catch_warnings():  # `REQUIRED` is no JSON value
         warnings.simplefilter("ignore")

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar, Union, get_args
 from pydantic import AfterValidator, Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
 from pydantic_core import PydanticKnownError, core_schema
 
-from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
-from evalcore.model.measures import LARGEST
+from evalcore.model.evidence import LARGEST
+from evalcore.model.suite import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
 
 
 def _check_iterations(text: str) -> str:

@@ -38,7 +38,14 @@ from evalcore.execution.limits import (
     items_of,
 )
 from evalcore.execution.waits import Waits
-from evalcore.model.evidence import TOKEN_PARTS, UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.evidence import (
+    COUNTS,
+    TOKEN_PARTS,
+    UNMEASURED,
+    Evidence,
+    Metrics,
+    with_warnings,
+)
 from evalcore.model.exchange import (
     BOUNDS,
     ErrorKind,
@@ -49,8 +56,7 @@ from evalcore.model.exchange import (
     call_notes,
     request_digest,
 )
-from evalcore.model.measures import COUNTS
-from evalcore.model.mode import Mode
+from evalcore.model.run import Mode
 from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyChanged, Observer
 from evalcore.providers.registry import open_session, send
 
@@ -432,7 +438,7 @@ class ItemCalls:
             except ProviderError as failed:
                 error = failed
                 error.attempts = attempt
-                gate.note_failure(error)
+                gate.note_failure(error, self._context.retry.total_s)
                 policy, silence_s = gate.bounded(self._context.retry), gate.silence_s
                 if error.retry_after_s:
                     waits_asked_for += 1
@@ -522,9 +528,9 @@ class ItemCalls:
                     await shared.take(provider, tokens)
                 if rates is not None:
                     await rates.passed(tokens)
-            gate = self._limits.gates.find(request)
             with waits.entered(f"{provider} Retry-After"), self.standing_still():
-                await entered.enter_async_context(gate.entered(self._context.retry.total_s))
+                gate = self._limits.gates.find(request)
+                await entered.enter_async_context(gate.entered())
             reply = await send_once(request)
         if rates is not None:
             rates.correct(tokens, reply)

@@ -30,9 +30,8 @@ from evalcore.execution.row import (
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.model.exchange import Complete, SkippedError, no_provider
-from evalcore.model.mode import Mode
-from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
+from evalcore.model.exchange import Complete, SkippedError, no_provider, turn_block
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, Mode, State
 from evalcore.model.scoring import turn_passes
 from evalcore.model.suite import (
     Case,
@@ -40,9 +39,8 @@ from evalcore.model.suite import (
     Format,
     SuiteDefinition,
     TruncatedPolicy,
+    with_target_hooks,
 )
-from evalcore.model.turns import turn_block
-from evalcore.model.workspace import with_target_hooks
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
 from evalcore.targets.wrappers import strips_reasoning, without_reasoning
@@ -227,9 +225,11 @@ class ItemRunner:
         try:
             needs_workspace = self._evidence.needs_workspace(item)
             execute = self._run_in_workspace if needs_workspace else self._graded
-            noting = nullcontext if calls is None else running.noting_faults
-            with faults_noted_by(noting):
+            if calls is None:
                 finished = await execute(running)
+            else:
+                with faults_noted_by(running.noting_faults):
+                    finished = await execute(running)
         except StoreError:  # no item's fault
             raise
         except EvalError as error:

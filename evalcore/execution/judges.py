@@ -26,9 +26,8 @@ from evalcore.model.exchange import (
     cut_of,
 )
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
-from evalcore.model.mode import Mode
-from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.model.target import Target, Variant
+from evalcore.model.run import Mode
+from evalcore.model.suite import Case, SuiteDefinition, Target, Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.targets.registry import build, kind_facts
 from evalcore.targets.work import Runnable, Work
@@ -156,8 +155,6 @@ class ItemJudges:
         target, model = self._embedding_target(spec)
         runnable: Any = self._run.runnable(JudgeSpec(target.name), target)
         first = getattr(runnable, "first", runnable)
-        if hasattr(first, "vectors"):
-            return Embedded(await first.vectors(texts), first.model)
         if not hasattr(first, "embedding_request"):
             raise TargetError("judge", f"target '{target.name}' ({target.kind}) embeds no texts")
         request = first.embedding_request(texts, self._run.mode, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -22,11 +23,9 @@ from evalcore.execution.rates import (
 )
 from evalcore.model.evidence import TOKEN_PRICES
 from evalcore.model.exchange import ErrorKind, ProviderError, Request, Usage
-from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.providers.failures import Refusals
 from evalcore.settings import Settings
-from evalcore.targets.registry import SCRIPT, kind_facts
 
 if TYPE_CHECKING:
     from evalcore.execution.shared import SharedLimits
@@ -93,7 +92,7 @@ DEFAULT_POLICY = RetryPolicy()
 
 
 def provider_of(request: Request) -> tuple[str, str | None]:
-    """Return what names a provider: its host (or its name in any-llm) and the key it is asked with.
+    """Return what names a provider: its host and the key it is asked with.
 
     Two targets with one host and one key share the provider's limits and its credit.
     """
@@ -106,20 +105,16 @@ def provider_of(request: Request) -> tuple[str, str | None]:
 
 
 class ProviderGate:
-    """Lets the calls to one provider through, and none as long as it asked to wait.
+    """Lets no call to one provider through as long as it asked to wait; knows how calls went.
 
-    After a wait it lets through as many calls as were answered between the two waits before, and
-    then twice as many as long as they are answered: a provider that counts calls in a window
-    refuses one or two in each. It also knows how the calls have gone.
+    After a wait one call begins, and each answer lets another one more begin.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = 0.0
-        self._period = 0
-        # Calls that were answered in the period before; None: nothing was ever refused.
-        self._answered_before: int | None = None
-        self._sent = self._ended = 0
+        # How many more calls may begin.
+        self._room = math.inf
         self._turn = asyncio.Lock()
         self.has_answered = False
         self.refused_items = 0
@@ -135,53 +130,32 @@ class ProviderGate:
         return max(0.0, self._until - self._clock())
 
     @asynccontextmanager
-    async def entered(self, longest_s: float) -> AsyncIterator[None]:
-        """Enter as soon as a call may be made, in order; its end says when the next ones may be.
-
-        What the provider asks for beyond `longest_s` is not waited for.
-        """
+    async def entered(self) -> AsyncIterator[None]:
+        """Enter as soon as a call may be made, in order."""
         async with self._turn:
-            while not self._has_room():
+            while self.held_s > 0 or self._room < 1:
                 await asyncio.sleep(max(_LOOK_S, self.held_s))
-            self._sent += 1
-            period = self._period
-        asked_s = 0.0
+            self._room -= 1
         try:
             yield
-        except ProviderError as error:
-            asked_s = (error.retry_after_s or 0.0) if error.retryable else 0.0
-            raise
         finally:
-            if 0 < asked_s <= longest_s:
-                self._hold(asked_s, period)
-            elif period == self._period:
-                self._ended += 1
-            elif period == self._period - 1 and self._answered_before is not None:
-                self._answered_before += 1
-
-    def _has_room(self) -> bool:
-        if self.held_s > 0:
-            return False
-        answered = self._answered_before
-        if answered is None:
-            return True
-        beyond = 0 if self._ended < answered else 2 * (self._ended - answered) + 1
-        return self._sent < answered + beyond
-
-    def _hold(self, seconds: float, period: int) -> None:
-        self._until = max(self._until, self._clock() + seconds)
-        if period == self._period:
-            self._period += 1
-            self._answered_before, self._sent, self._ended = self._ended, 0, 0
+            self._room += 1
 
     def note_answer(self) -> None:
         """Note that the provider answered a call: it refuses single ones at most."""
         self.has_answered = self._is_heard = True
         self.refused_items = self._given_up = 0
+        self._room += 1
         self._answered_at = self._clock()
 
-    def note_failure(self, error: ProviderError) -> None:
-        """Note that an attempt failed: a provider that refuses one exists."""
+    def note_failure(self, error: ProviderError, longest_s: float) -> None:
+        """Note that an attempt failed: a provider that refuses one exists.
+
+        What it asks to wait beyond `longest_s` holds no other call.
+        """
+        if error.retryable and error.retry_after_s and error.retry_after_s <= longest_s:
+            self._until = max(self._until, self._clock() + error.retry_after_s)
+            self._room = 1
         no_answer = error.kind == ErrorKind.CONNECTION
         # There was an answer, but none that makes sense.
         no_answer |= error.kind == ErrorKind.SERVER and error.status in {None, 200}
@@ -397,20 +371,6 @@ def highest_price(
     return TokenPrice(highest(Usage(_MILLION, 0), inputs), output)
 
 
-def refuse_unpriced(definition: SuiteDefinition, settings: Settings, mode: str) -> None:
-    """Raise `UsageError` if the run's cost is bounded and a target's model has no price.
-
-    A replay costs nothing.
-    """
-    if definition.limits.max_cost_usd is None or mode == Mode.REPLAY:
-        return
-    from evalcore.providers.prices import has_price
-
-    for name, model in _models(definition):
-        if not has_price(model, name, settings.prices):
-            raise UsageError(f"suite '{definition.name}': target '{name}': {_no_price(model)}")
-
-
 def find_shared_rates(name: str | None) -> SharedRates | None:
     """Return what an installed package offers under `name`; None for None, else `UsageError`."""
     if name is None:
@@ -449,32 +409,6 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
         if options.get("workers"):
             limits[items_of(name)] = ProviderLimits(max_concurrency=options["workers"])
     return limits
-
-
-def _models(definition: SuiteDefinition) -> Iterator[tuple[str, str]]:
-    """Yield each target that asks a model together with the models that its variants ask."""
-    for name, kind, options in _targets(definition):
-        if kind == SCRIPT:
-            yield from _script_models(definition, options["definition"].get("models") or {})
-        if not kind_facts(kind).asks_model:
-            continue
-        for variant in definition.variants:
-            used = variant.target in (None, name)
-            model = (variant.config.get("model") if used else None) or options.get("model")
-            if isinstance(model, str):
-                yield name, model
-
-
-def _script_models(
-    definition: SuiteDefinition, models: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yield the models of a script, and what variants put in their place."""
-    for variant in definition.variants:
-        over = variant.config.get("models") or {}
-        for name in {**models, **over}:
-            model = {**models.get(name, {}), **over.get(name, {})}.get("model")
-            if isinstance(model, str):
-                yield name, model
 
 
 def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -18,9 +18,8 @@ from evalcore.errors import (
 )
 from evalcore.model.exchange import Endpoint, ProviderError
 from evalcore.model.identity import judge_name, judges_named
-from evalcore.model.mode import Mode
-from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.run import Mode
+from evalcore.model.suite import DEFAULT_VARIANT, Case, SuiteDefinition, Target, Variant
 from evalcore.targets.registry import build
 from evalcore.targets.work import AsksServers, Runnable
 from evalcore.targets.wrappers import WithFallbacks

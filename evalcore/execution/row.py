@@ -13,12 +13,19 @@ import orjson
 from evalcore.checks.human import as_if_answered, is_awaiting, with_best_score
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import storable
-from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.annotation import AWAITING
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics, with_warnings
+from evalcore.model.evidence import (
+    COUNTS,
+    UNMEASURED,
+    Evidence,
+    Metrics,
+    is_amount,
+    measure_problem,
+    not_an_amount,
+    with_warnings,
+)
 from evalcore.model.exchange import cut_of
-from evalcore.model.measures import COUNTS, is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item, score_reason
 from evalcore.model.suite import ScoreRule
@@ -26,6 +33,7 @@ from evalcore.observability.events import ItemEnded
 from evalcore.planning.codec import encode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
+from evalcore.wording import shorten
 
 # Larger outputs and evidence are blobs of their own.
 INLINE_BYTES = 64 * 1024

@@ -14,11 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final, NamedTuple
+from functools import cache, reduce
+from typing import Final, Literal
 from uuid import uuid4
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
@@ -26,9 +27,9 @@ from evalcore.model.sighting import Sighting
 from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject, swap
+from evalcore.trust.machine_faults import retried
 from evalcore.trust.processes import ProcessId, is_alive, this_process
 
-SCHEMA: Final = 3
 # What was spent by processes that have left, and before there was an object.
 EARLIER: Final = "earlier"
 # So often (seconds) a process writes a sign of life; with many processes less often.
@@ -39,6 +40,8 @@ DEAD_AFTER: Final = 10
 # Requests that come together are answered together; those who wait for others ask more seldom.
 _TOGETHER_S: Final = 0.01
 _WAITING_S: Final = 0.2
+# Beside the store's own repetitions.
+_STORE_RETRIES_S: Final = (0.5, 2.0, 5.0)
 
 
 @dataclass(slots=True)
@@ -69,13 +72,6 @@ class Block:
         return rest.tokens <= 0 and reaches(0.0, rest.cost_usd, self.granted.cost_usd)
 
 
-class Billed(NamedTuple):
-    """What a run has spent: what providers said, and what was reserved by calls without an end."""
-
-    confirmed: Spent
-    unsettled: Spent
-
-
 @dataclass(slots=True)
 class SharedState:
     """The content of the object.
@@ -85,44 +81,34 @@ class SharedState:
 
     blocks: dict[str, Block]
     elapsed_s: float = 0.0
-    schema: int = SCHEMA
+    schema: Literal[3] = 3
 
     @property
-    def billed(self) -> Billed:
-        """What has been spent."""
-        confirmed = _sum(block.settled for block in self.blocks.values())
-        unsettled = _sum(block.granted for block in self.blocks.values()).minus(confirmed)
-        return Billed(confirmed, unsettled.most(NOTHING_SPENT))
+    def confirmed(self) -> Spent:
+        """What providers have billed."""
+        return _sum(block.settled for block in self.blocks.values())
+
+    @property
+    def unsettled(self) -> Spent:
+        """What is reserved, or was by calls that came to no end."""
+        granted = _sum(block.granted for block in self.blocks.values())
+        return granted.minus(self.confirmed).most(NOTHING_SPENT)
 
 
 def decode_limits(data: bytes, key: str) -> SharedState:
-    """Return what stands in an object, also of earlier schemas; `StoreError` if it is damaged."""
+    """Return what stands in an object; raise `StoreError` if it is damaged."""
     try:
-        raw = orjson.loads(data)
-        if raw["schema"] == SCHEMA:
-            blocks = {name: _block(**fields) for name, fields in raw["blocks"].items()}
-        else:  # its processes have all ended
-            parts = raw["participants" if raw["schema"] == 1 else "blocks"].values()
-            settled = _sum(_amount(part["settled"]) for part in (raw, *parts))
-            granted = _sum(_amount(part["granted"]) for part in parts)
-            left = _amount(raw["settled"]).plus(_amount(raw["assumed"]))
-            blocks = {EARLIER: Block(granted.plus(left), settled, is_dead=True)}
-        return SharedState(blocks, raw["elapsed_s"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _states().validate_json(data)
+    except ValidationError as error:
         raise StoreError(
             f"{key} is damaged, so that what the run has spent is unknown: restore it, or start a "
             "new run"
         ) from error
 
 
-def _block(granted: Any, settled: Any, assumed: Any, process: Any, **rest: Any) -> Block:
-    named = process and ProcessId(*process)
-    return Block(_amount(granted), _amount(settled), _amount(assumed), named, **rest)
-
-
-def _amount(raw: Any) -> Spent:
-    cost_usd, tokens = raw
-    return Spent(float(cost_usd), int(tokens))
+@cache
+def _states() -> TypeAdapter[SharedState]:
+    return TypeAdapter(SharedState)
 
 
 def _sum(amounts: Iterable[Spent]) -> Spent:
@@ -134,8 +120,8 @@ class SharedLimits:
 
     `base` is what the run had spent, and how long it had worked, before there was an object: where
     there is one, it has what committed rows say. There will be so many `processes`. `start` raises
-    `StoreError` where the object cannot be read or written. If that lasts for `patience_s` later,
-    `failed` is called, once, from a thread.
+    `StoreError` where the object cannot be read or written. If that lasts later, `failed` is
+    called, once, from a thread.
     """
 
     def __init__(
@@ -147,12 +133,11 @@ class SharedLimits:
         failed: Callable[[StoreError], None],
         processes: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        patience_s: float = 10.0,
     ) -> None:
         self._store, self._key = run.store, run.keys.limits
         self._name = uuid4().hex[:12]
         self._budget, self._base, self._failed = budget, base, failed
-        self._planned, self._clock, self._patience_s = processes, clock, patience_s
+        self._planned, self._clock = processes, clock
         self._stored: StoredObject | None = None
         # The others' signs of life.
         self._beats: defaultdict[str, Sighting[int]] = defaultdict(lambda: Sighting(clock))
@@ -200,25 +185,19 @@ class SharedLimits:
             earlier.settled = earlier.settled.plus(position.settled)
 
     def _keep(self) -> None:
-        failing_since: float | None = None
         while not self._ended.is_set():
             self._wake.wait(self._pause_s)
             if self._ended.wait(_TOGETHER_S):
                 return
             self._wake.clear()
             try:
-                self.step()
-                failing_since = None
-            except (StoreError, RunConflictError) as error:
-                failing_since = failing_since or self._clock()
-                is_lost = self._clock() - failing_since >= self._patience_s
-                if is_lost or isinstance(error, ObjectNotFoundError):
-                    if self._budget is not None:
-                        self._budget.fail()
-                    reason = "what the run spends cannot be noted, so it stops"
-                    self._failed(StoreError(f"{self._key}: {reason}: {error}"))
-                    return
-                self._ended.wait(_WAITING_S)
+                retried(self.step, _STORE_RETRIES_S, _may_pass)
+            except EvalError as error:
+                if self._budget is not None:
+                    self._budget.fail()
+                reason = "what the run spends cannot be noted, so it stops"
+                self._failed(StoreError(f"{self._key}: {reason}: {error}"))
+                return
 
     def step(self) -> None:
         """Bring the object and this process up to date."""
@@ -290,3 +269,8 @@ class SharedLimits:
 
         self._stored = swap(self._store, self._key, changed, seen=self._stored or "unread")
         return state
+
+
+def _may_pass(error: Exception) -> bool:
+    is_gone = isinstance(error, ObjectNotFoundError)
+    return isinstance(error, StoreError | RunConflictError) and not is_gone

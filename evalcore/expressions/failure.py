@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from evalcore.errors import EvalError
-from evalcore.mistakes.foreign_text import one_line
+from evalcore.wording import one_line
 
 LONGEST_SOURCE: Final = 160
 _LONGEST_MESSAGE: Final = 400

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.values import EvaluationFailure, base_of, check_key, describe
-from evalcore.mistakes.wording import nearest
+from evalcore.wording import nearest
 
 _MOST_NAMES = 1000
 

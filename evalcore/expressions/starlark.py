@@ -26,7 +26,7 @@ from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.frames import UNDERSCORED
 from evalcore.expressions.starlark_wire import UnsendableError, decode, encode
 from evalcore.expressions.values import walk
-from evalcore.mistakes.foreign_text import one_line
+from evalcore.wording import one_line
 
 _WORKER: Final = Path(__file__).with_name("starlark_worker.py")
 # Beyond what the process has when it is ready.

@@ -16,7 +16,7 @@ from evalcore.expressions.failure import (
 from evalcore.expressions.scan import ExpressionSource, split
 from evalcore.expressions.texts import to_text
 from evalcore.expressions.values import EvaluationFailure, finish
-from evalcore.mistakes.foreign_text import one_line
+from evalcore.wording import one_line
 
 _CACHED: Final = 16_384
 

@@ -17,12 +17,11 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.formats.documents import read_document
 from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import shown_path
+from evalcore.problems import Problems
 from evalcore.settings import ancestors_within, find_upward, repository_root
+from evalcore.shapes import adapter
 from evalcore.trust.files import resolve_inside
+from evalcore.wording import Loc, shown_path
 
 DEEPEST_INCLUDE: Final = 3
 _FOLDER: Final = ".agentv/templates"

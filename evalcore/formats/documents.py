@@ -20,8 +20,7 @@ import yaml
 from evalcore.declared.parameters import snake_case
 from evalcore.errors import LoadError, Problem
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
-from evalcore.mistakes.locations import Loc, Locate
-from evalcore.mistakes.wording import path_text
+from evalcore.wording import Loc, Locate, path_text
 
 
 class Renames:

@@ -13,10 +13,9 @@ from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.formats.warnings import CaseWarnings
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import path_text
 from evalcore.model.assertion import Assertion
+from evalcore.problems import Problems
+from evalcore.wording import Loc, path_text
 
 if TYPE_CHECKING:
     from evalcore.checks.conditions import Condition

@@ -19,17 +19,14 @@ from evalcore.formats.targets import Targets
 from evalcore.formats.variables import names_file
 from evalcore.formats.warnings import ReferenceFields
 from evalcore.judging.prompts import VARIABLES, variables_of
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import EMBEDDING_TARGETS
-from evalcore.model.suite import FILE_RULES
-from evalcore.model.target import Target
+from evalcore.model.suite import FILE_RULES, Target
+from evalcore.problems import Problems
 from evalcore.settings import ancestors_within, repository_root
+from evalcore.shapes import adapter, explain
 from evalcore.trust.files import resolve_inside
+from evalcore.wording import Loc, suggest
 
 
 def installed_version(folder: Path, packages: tuple[str, ...]) -> str | None:

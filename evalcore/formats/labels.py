@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.rows import NO_TEST
 from evalcore.formats.sources import file_tests
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import describe
 from evalcore.model.evidence import NOTHING
 from evalcore.model.tolerance import reaches
+from evalcore.problems import Problems, raise_all
+from evalcore.wording import Loc, describe
 
 _HUMAN: Final = ("label", "human", "human_label")
 _JUDGE: Final = ("judge", "judge_label", "verdict")

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
-from evalcore.mistakes.foreign_text import is_unicode
-from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import FILE_RULES, SuiteDefinition
 from evalcore.settings import Settings
+from evalcore.wording import is_unicode, suggest
 
 
 @dataclass(frozen=True, slots=True)

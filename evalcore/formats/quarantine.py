@@ -19,9 +19,9 @@ import yaml
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import Document, decode, parse_document, read_bytes, read_document
-from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.quarantine import QUARANTINE_FILE, QuarantineEntry
 from evalcore.model.suite import Suite
+from evalcore.wording import describe, did_you_mean, path_text
 
 _REQUIRED: Final = {
     "case": "the id of the case",

@@ -10,15 +10,48 @@ from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import Document, read_document
-from evalcore.formats.foreign_documents import program_of
 from evalcore.formats.json_schema import without_notes
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.sources import is_skill_evals
-from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
+from evalcore.wording import describe, did_you_mean, path_text
+
+
+def program_of(value: Any) -> str | None:
+    """Return the program whose file a document is, None if it is of none that is imported."""
+    if isinstance(value, list):
+        return _of_rows(_first(value))
+    if not isinstance(value, Mapping):
+        return None
+    if "prompts" in value and not {"providers", "targets"}.isdisjoint(value):
+        return "promptfoo"
+    if not {"testCases", "testRunData"}.isdisjoint(value):
+        return "DeepEval"
+    run = value.get("eval")
+    if isinstance(run, Mapping) and {"task", "model"} <= run.keys():
+        return "Inspect AI"
+    if "flow" not in value and "inputs" in _first(value.get("cases")):
+        return "pydantic-evals"
+    return None
+
+
+def _of_rows(row: Mapping[str, Any]) -> str | None:
+    if "input" in row and not {"retrieval_context", "actual_output"}.isdisjoint(row):
+        return "DeepEval"
+    if "input" in row and "target" in row:
+        return "Inspect AI"
+    if "inputs" in row and "outputs" in row:
+        return "LangSmith"
+    return "Braintrust" if "input" in row and "expected" in row else None
+
+
+def _first(value: Any) -> Mapping[str, Any]:
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, Mapping) else {}
+
 
 _PROGRAMS = frozenset({".cjs", ".cts", ".js", ".mjs", ".mts", ".ts"})
 _PROGRAM = (

@@ -23,10 +23,8 @@ from evalcore.formats.documents import (
     refuse_utf16,
     too_large_at,
 )
-from evalcore.mistakes.foreign_text import value_text
-from evalcore.mistakes.locations import Loc, Locate
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import counted, describe, suggest
+from evalcore.problems import Problems
+from evalcore.wording import Loc, Locate, counted, describe, suggest, value_text
 
 MAX_CELL_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"

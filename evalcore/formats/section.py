@@ -25,26 +25,27 @@ from evalcore.formats.documents import as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
 from evalcore.gates.registry import GATES, GateSyntaxError, gate_schema, parse_gate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import suggest, there_are
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import LARGEST
 from evalcore.model.gate import GateSpec
-from evalcore.model.iterations import Iterations, parse_iterations
-from evalcore.model.measures import LARGEST
-from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
+from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import (
+    DEFAULT_VARIANT,
     ErrorPolicy,
     EvidencePolicy,
+    Iterations,
     Limits,
     Policy,
     ProviderLimits,
     Reducer,
     ScoreRule,
     TruncatedPolicy,
+    Variant,
+    parse_iterations,
 )
-from evalcore.model.target import DEFAULT_VARIANT, Variant
+from evalcore.problems import Problems
+from evalcore.wording import Loc, suggest, there_are
 
 Reducers = Literal[
     "mean",

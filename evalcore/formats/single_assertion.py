@@ -7,9 +7,9 @@ from typing import Any
 
 from evalcore.errors import LoadError, UsageError
 from evalcore.formats.graders import Graders
-from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Format
+from evalcore.problems import Problems
 
 FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE, Format.WORKFLOW_EVALS)
 

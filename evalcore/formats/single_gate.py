@@ -13,15 +13,14 @@ from typing_extensions import TypedDict
 from evalcore.declared.types import Text, Weight
 from evalcore.formats.section import OPEN
 from evalcore.gates.registry import parse_gate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import did_you_mean, known_names
-from evalcore.model.comparison import Tolerances
+from evalcore.model.evidence import LARGEST
 from evalcore.model.gate import GateSpec
-from evalcore.model.measures import LARGEST
 from evalcore.model.suite import ErrorPolicy
+from evalcore.model.summary import Tolerances
 from evalcore.model.tolerance import reaches
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import Loc, did_you_mean, known_names
 
 _OUTCOMES = frozenset({"passed", "failed", "blocked"})
 

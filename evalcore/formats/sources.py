@@ -32,11 +32,9 @@ from evalcore.formats.rows import (
     table_tests,
 )
 from evalcore.formats.warnings import ReferenceFields, UnjudgedCases
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path
 from evalcore.model.suite import Case, DatasetSource, Format
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.files import (
     has_magic,
@@ -47,6 +45,7 @@ from evalcore.trust.files import (
     resolve_inside,
 )
 from evalcore.trust.machine_faults import temporary_folder
+from evalcore.wording import Loc, shown_path
 
 EVALS: Final = "evals"
 

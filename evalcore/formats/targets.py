@@ -11,15 +11,13 @@ from pydantic import Discriminator, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Text
-from evalcore.errors import EvalError, UsageError
+from evalcore.errors import UsageError
 from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
 from evalcore.formats.variables import Variables, interpolate, unread_prompts
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path, suggest
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
@@ -37,6 +35,7 @@ from evalcore.trust.secrets import (
     secret_options,
     without_literals,
 )
+from evalcore.wording import Loc, shown_path, suggest
 
 # Providers with the interface of OpenAI: the address, as it is called for one that is written.
 _ADDRESSES: Final = {
@@ -221,16 +220,6 @@ def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, labe
             for fault in schema_faults(dict(schema)):
                 if not fault.is_warning:
                     problems.add((*loc, *path, *fault.path), fault.message, label=label)
-
-
-def check_fixtures(name: str, folder: Path, loc: Loc, problems: Problems, label: str) -> None:
-    """Note that there is no file of answers."""
-    from evalcore.targets.simple import fixtures_path
-
-    try:
-        fixtures_path(folder, name)
-    except EvalError as error:
-        problems.add(loc, str(error), label=label)
 
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
@@ -526,10 +515,6 @@ class Targets:
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
         if problems.check_shape(options, model, loc, label=label):
             check_addresses(merged, self._variables, loc, problems, label)
-            if target.kind == "replay":
-                check_fixtures(
-                    merged["fixtures"], self._folder, (*loc, "fixtures"), problems, label
-                )
             where, own = label, merged
             if variant is not DEFAULT_VARIANT:
                 where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})

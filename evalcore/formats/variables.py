@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from evalcore.formats.documents import read_bytes
 from evalcore.formats.options import LoadOptions
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path
+from evalcore.problems import Problems
 from evalcore.targets.registry import MODEL_KINDS
 from evalcore.trust.secrets import (
     MARK,
@@ -25,6 +23,7 @@ from evalcore.trust.secrets import (
     substituted,
     variables_from,
 )
+from evalcore.wording import Loc, shown_path
 
 _ASSERTIONS: Final = ("assertions", "assert", "evaluators")
 # Prose of a suite or of a test: it may speak of references.

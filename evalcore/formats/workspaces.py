@@ -18,11 +18,10 @@ from evalcore.errors import EvalError
 from evalcore.formats.documents import read_document
 from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path
-from evalcore.model.workspace import AFTER_S, BEFORE_S, EACH
+from evalcore.model.suite import AFTER_S, BEFORE_S, EACH
+from evalcore.problems import Problems
 from evalcore.trust.files import place_inside, repository_root, resolve_folder, resolve_inside
+from evalcore.wording import Loc, shown_path
 
 
 def _text_or_list(value: object) -> str:

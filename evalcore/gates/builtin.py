@@ -12,11 +12,11 @@ import orjson
 from evalcore.declared.parameter_types import FUNCTION, Amount, Flag, MaybeText, Share
 from evalcore.declared.parameters import REQUIRED, Key, Rule
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy

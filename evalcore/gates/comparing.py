@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
-from evalcore.mistakes.wording import counted
-from evalcore.model.comparison import (
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.summary import (
     CLOCK_NOISE_MS,
     HARD_KINDS,
     MEASURE_KINDS,
     Difference,
     DifferenceKind,
     Measure,
+    Summary,
     VariantComparison,
 )
-from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
 from evalcore.statistics.intervals import (
     DIFFERENCES,
@@ -30,6 +29,7 @@ from evalcore.statistics.intervals import (
     p_below,
 )
 from evalcore.statistics.tests import iterations_to_decide, paired_moments
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy

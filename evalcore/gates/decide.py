@@ -9,10 +9,10 @@ from evalcore.errors import ExitCode
 from evalcore.gates.builtin import CustomGate, Errors, GateFunctions
 from evalcore.gates.gate import Gate, unmeasured_items
 from evalcore.gates.registry import restore_gate
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
+from evalcore.wording import counted
 
 _EXIT_CODES = {
     Decision.PASS: ExitCode.PASS,

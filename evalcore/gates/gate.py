@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.summary import Counts, Summary
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy

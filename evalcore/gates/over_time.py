@@ -20,13 +20,13 @@ from evalcore.gates.comparing import (
     judge_difference,
 )
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.past import PastRuns
+from evalcore.model.run import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import Moments, moments_of_units, p_below
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.model.suite import Policy

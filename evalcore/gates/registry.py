@@ -21,8 +21,8 @@ from evalcore.declared.parameters import (
 from evalcore.errors import UsageError
 from evalcore.gates import table
 from evalcore.gates.gate import Gate
-from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import GateSpec
+from evalcore.wording import suggest
 
 GATES: Final[Mapping[str, type[Gate]]] = MappingProxyType(
     {name: row for name, row in sorted(vars(table).items()) if getattr(row, "gate", "") == name}

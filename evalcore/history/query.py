@@ -27,15 +27,14 @@ from evalcore.history.columns import TABLES
 from evalcore.history.files import HistoryViews, quoted
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
-from evalcore.mistakes.foreign_text import is_unicode
-from evalcore.mistakes.wording import did_you_mean
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.settings import read_settings
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.address import open_store
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import did_you_mean, is_unicode
 
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 

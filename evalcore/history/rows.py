@@ -151,7 +151,7 @@ class _RunTables:
             "git_branch": git.get("branch"),
             "flow_run_id": manifest.execution.get("flow_run_id"),
             "tags": list(definition.tags),
-            "part": "; ".join(partial_reasons(self._run, manifest)) or None,
+            "part": "; ".join(partial_reasons(manifest)) or None,
         }
         fingerprints = run_fingerprints(self._run)
         rows = []

@@ -12,12 +12,12 @@ from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
 from evalcore.history.files import HistoryViews, partition_suite, quoted
 from evalcore.history.fingerprints import Fingerprint, describe_changes
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
 from evalcore.storage.layout import suite_key
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import did_you_mean
 
 
 class CaseOutcome(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.suite import Format
+from evalcore.wording import one_line
 
 DEFAULT_TARGET: Final = "default"
 _LISTED: Final = 3

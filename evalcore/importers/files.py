@@ -25,9 +25,8 @@ from evalcore.formats.documents import (
 )
 from evalcore.formats.rows import CsvRows
 from evalcore.formats.section import OPEN
-from evalcore.mistakes.locations import Loc, Locate
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path
+from evalcore.problems import Problems
+from evalcore.wording import Loc, Locate, shown_path
 
 _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
 _LOCAL_HEADER: Final = 30

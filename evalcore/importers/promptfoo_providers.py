@@ -18,9 +18,9 @@ from evalcore.formats.documents import decode, parse_document, read_bytes
 from evalcore.importers.converted import MODULE, Notes, VariableText, note_default_judge, unique_id
 from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secrets import SecretOption
+from evalcore.wording import one_line
 
 _LONGEST_NAME: Final = 80
 PREFIX: Final = "file://"
@@ -523,24 +523,20 @@ _NO_CHAT: Final = re.compile(
     r"(?:agents|assistant|chatkit|claude-agent-sdk|claude-code|codex-app-server|codex-sdk"
     r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
 )
-# promptfoo's names of providers whose models `any-llm` asks, and any-llm's names of them.
-_ANY_LLM: Final = {
-    "azure": "azureopenai",
-    "bedrock": "bedrock",
-    "cerebras": "cerebras",
-    "cohere": "cohere",
-    "databricks": "databricks",
-    "deepseek": "deepseek",
-    "fireworks": "fireworks",
-    "google": "gemini",
-    "groq": "groq",
-    "huggingface": "huggingface",
-    "mistral": "mistral",
-    "openrouter": "openrouter",
-    "perplexity": "perplexity",
-    "togetherai": "together",
-    "vertex": "vertexai",
-    "xai": "xai",
+# Services that answer in OpenAI's protocol, by promptfoo's names: where, and the key's variable.
+_COMPATIBLE: Final = {
+    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "fireworks": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "google": ("https://generativelanguage.googleapis.com/v1beta/openai", "GOOGLE_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "huggingface": ("https://router.huggingface.co/v1", "HF_TOKEN"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
 _HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
@@ -620,8 +616,8 @@ class Providers:
         if model is not None and not _NO_CHAT.fullmatch(model["model"]):
             return self._model(model, config, position)
         service, _, rest = identity.partition(":")
-        if service in _ANY_LLM and rest:
-            return self._any_llm(service, rest, config, position)
+        if service in _COMPATIBLE and rest:
+            return self._compatible(service, rest, config, position)
         for prefix, read in _READERS.items():
             if identity.startswith(prefix):
                 return read(self, identity, config, position)
@@ -638,15 +634,14 @@ class Providers:
             target["base_url"] = _OLLAMA
         return self._with_options(target, config, position)
 
-    def _any_llm(self, service: str, rest: str, config: Mapping[str, Any], position: str) -> Target:
+    def _compatible(
+        self, service: str, rest: str, config: Mapping[str, Any], position: str
+    ) -> Target:
         kind, _, model = rest.partition(":")
-        name = model if kind in ("chat", "completion", "converse") and model else rest
-        self._notes.add(
-            "models of other services are asked by any-llm: pip install "
-            "'evalcore-pipeline[any-llm]'; credentials are those of its environment"
-        )
-        target: Target = {"provider": "any-llm", "model": f"{_ANY_LLM[service]}:{name}"}
-        return self._with_options(target, config, position)
+        name = model if kind in ("chat", "completion") and model else rest
+        address, variable = _COMPATIBLE[service]
+        target: Target = {"provider": "openai", "model": name, "base_url": address}
+        return self._with_options(target, {"apiKeyEnvar": variable, **config}, position)
 
     def _with_options(self, target: Target, config: Mapping[str, Any], position: str) -> Target:
         for key, value in config.items():

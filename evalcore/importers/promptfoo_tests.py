@@ -35,10 +35,9 @@ from evalcore.importers.promptfoo_templates import (
     render,
     script_text,
 )
-from evalcore.mistakes.foreign_text import one_line
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe
-from evalcore.model.evidence_path import PRIMARY_PATH
+from evalcore.model.evidence import PRIMARY_PATH
+from evalcore.problems import Problems
+from evalcore.wording import describe, one_line
 
 Assertion = dict[str, Any]
 

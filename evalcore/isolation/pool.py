@@ -15,11 +15,11 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.protocol import (
@@ -62,6 +62,18 @@ Answer = Callable[[str, Any], Awaitable[Any]]
 async def no_answer(name: str, value: Any) -> Any:  # noqa: ARG001 - as `Answer`
     """Raise `TargetError`: the job has nothing to ask."""
     raise TargetError("process", f"'{name}' cannot be asked here")
+
+
+class Launch(NamedTuple):
+    """How processes start: the program, its environment and folder, and its bytes of data.
+
+    None: those of this process, and a share of the machine's memory.
+    """
+
+    command: Sequence[str] = _COMMAND
+    environment: Mapping[str, str] | None = None
+    folder: Path | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +126,28 @@ class _Process:
         self._shown = asyncio.create_task(self._show())
 
     @classmethod
-    async def start(cls, preload: Sequence[str], warm: Callable[[], None]) -> _Process:
+    async def start(
+        cls, launch: Launch, preload: Sequence[str], warm: Callable[[], None]
+    ) -> _Process:
         """Start a process; raise `OSError`."""
         hide_process()
         withheld = {PLAN_KEY, RUN_KEY}
-        env = {name: value for name, value in os.environ.items() if name not in withheld}
+        inherited = os.environ if launch.environment is None else launch.environment
+        env = {name: value for name, value in inherited.items() if name not in withheld}
         process = await asyncio.create_subprocess_exec(
-            *_COMMAND,
+            *launch.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             limit=LONGEST_LINE,
+            cwd=launch.folder,
             env=env | {MARK_NAME: watchdog().mark},
             start_new_session=True,
         )
         watchdog().began(process.pid)
-        total = total_memory()
-        limit = None if total is None else max(_LEAST_MEMORY, int(total * _MEMORY_SHARE))
+        total, limit = total_memory(), launch.memory
+        if limit is None and total is not None:
+            limit = max(_LEAST_MEMORY, int(total * _MEMORY_SHARE))
         started = cls(process, warm)
         started._write((list(sys.path), limit, tuple(preload)))
         return started
@@ -293,8 +310,13 @@ class WorkerPool:
     Its processes live in an event loop of its own, in a thread.
     """
 
-    def __init__(self, preload: Sequence[str] = (), limit: int = _MOST_PROCESSES) -> None:
-        self._preload, self._limit = tuple(preload), limit
+    def __init__(
+        self,
+        preload: Sequence[str] = (),
+        limit: int = _MOST_PROCESSES,
+        launch: Launch = Launch(),  # noqa: B008 - a constant
+    ) -> None:
+        self._preload, self._limit, self._launch = tuple(preload), limit, launch
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -471,7 +493,8 @@ class WorkerPool:
     async def _start(self) -> None:
         """Start a process, and give it to a job."""
         try:
-            self._processes.append(await _Process.start(self._preload, self._note_warm))
+            started = await _Process.start(self._launch, self._preload, self._note_warm)
+            self._processes.append(started)
         except OSError as error:
             if not self._processes:
                 refused = TargetError("process", f"no worker process can be started: {error}")

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.replies import ReplyError
-from evalcore.mistakes.foreign_text import one_line
-from evalcore.mistakes.wording import counted
 from evalcore.model.tolerance import reaches
+from evalcore.wording import counted, one_line
 
 MAX_REPAIRS = 2
 _SHOWN_CHARACTERS = 120

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.jsonvalues import own_copy, parse_storable
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -132,3 +137,326 @@ def with_warnings(evidence: Evidence, warnings: Iterable[str]) -> Evidence:
     if not more:
         return evidence
     return evidence._replace(details={**evidence.details, "warnings": [*written, *more]})
+
+
+ROOTS: Final = ("outputs", "output", "state", "metrics", "errors")
+PRIMARY: Final = "primary_output"
+# The outputs that are no text, where the state does not say them.
+VALUES: Final = "values"
+PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
+_PART: Final = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+_LISTED: Final = 8
+
+
+class PathSyntaxError(ValueError):
+    """The text is no path; the message says what would be one."""
+
+
+class PathValue(NamedTuple):
+    """What stands at a path."""
+
+    value: Any
+
+
+class MissingPath(NamedTuple):
+    """Nothing stands at a path. `prefix` is its deepest part that exists, "" if none does."""
+
+    path: str
+    prefix: str
+    contents: str
+
+    def __str__(self) -> str:
+        if not self.prefix:
+            return f"nothing at {self.path!r}: a path begins with {', '.join(ROOTS)}"
+        return f"nothing at {self.path!r}: {self.prefix!r} exists and {self.contents}"
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """Return the parts of a path: names and indices (`0` or `[0]`); raise `PathSyntaxError`."""
+    parts: list[str] = []
+    end = 0
+    for match in _PART.finditer(text):
+        if match.start() != end:
+            break
+        parts.append(next(part for part in match.groups() if part is not None))
+        end = match.end()
+    if end != len(text) or not parts or text.startswith((".", "[")):
+        raise PathSyntaxError(f"{text!r} is no path; write one like outputs.main.items[0].name")
+    return tuple(parts)
+
+
+def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
+    """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
+    parts = parse_path(path)
+    if parts[0] == "output":
+        if len(evidence.outputs) > 1:
+            return MissingPath(path, "outputs", _described(output_values(evidence)))
+        parts = ("outputs", PRIMARY, *parts[1:])
+    if parts[0] not in ROOTS:
+        return MissingPath(path, "", "")
+    node: Any = _root(evidence, parts[0])
+    position, prefix = 1, parts[0]
+    while position < len(parts):
+        step = _step(node, parts, position)
+        if step is None and position == 1 and parts[0] == "outputs":
+            step = _in_primary(evidence, parts)
+        if step is None:
+            return MissingPath(path, prefix, _described(node))
+        node, steps = step
+        prefix = f"{prefix}.{'.'.join(parts[position : position + steps])}"
+        position += steps
+    return PathValue(node)
+
+
+def output_values(evidence: Evidence) -> dict[str, Any]:
+    """Return the output of each block, the primary one as `primary_output`.
+
+    Outputs that are no text stand in the details' `values` (`with_values`) or, without those, in
+    the state where it is known to be the same.
+    """
+    values = evidence.details.get(VALUES)
+    if isinstance(values, Mapping):
+        outputs: dict[str, Any] = dict(evidence.outputs)
+        if evidence.output is not None:
+            outputs[PRIMARY] = evidence.output
+        return {name: _raw(text, values, name) for name, text in outputs.items()}
+    state = evidence.details.get("state")
+    by_block = state if isinstance(state, Mapping) else {}
+    outputs = {block: _raw(text, by_block, block) for block, text in evidence.outputs.items()}
+    if evidence.output is not None:
+        outputs[PRIMARY] = _primary(evidence, outputs, state)
+    return outputs
+
+
+def with_values(evidence: Evidence, values: Mapping[str, Any]) -> Evidence:
+    """Return the evidence whose `output_values` are these JSON values.
+
+    `values` holds outputs by block id, the primary one as `primary_output`; what it does not name
+    is text. They are kept in the details where the state does not say them.
+    """
+    details = {key: value for key, value in evidence.details.items() if key != VALUES}
+    bare = evidence._replace(details=details or NOTHING)
+    texts: dict[str, Any] = dict(evidence.outputs)
+    if evidence.output is not None:
+        texts[PRIMARY] = evidence.output
+    typed = {name: value for name, value in values.items() if not isinstance(value, str)}
+    if _alike(output_values(bare), texts | typed):
+        return bare
+    return bare._replace(details={**details, VALUES: typed})
+
+
+def metric_values(metrics: Metrics) -> dict[str, Any]:
+    """Return what was measured, under the names that paths, checks and scorers use."""
+    tokens = {
+        "input": metrics.input_tokens,
+        "output": metrics.output_tokens,
+        "total": metrics.total_tokens,
+    }
+    measured = {
+        "latency_ms": metrics.latency_ms,
+        "ttft_ms": metrics.ttft_ms,
+        "cost_usd": metrics.cost_usd,
+        "total_cost_usd": metrics.cost_usd,
+        "input_tokens": metrics.input_tokens,
+        "output_tokens": metrics.output_tokens,
+        "total_tokens": metrics.total_tokens,
+        **metrics.token_parts,
+        "tokens": {name: value for name, value in tokens.items() if value is not None} or None,
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def error_texts(evidence: Evidence) -> list[str]:
+    """Return the errors that the execution survived: of model calls and of blocks."""
+    errors = [str(error) for error in evidence.details.get("errors") or ()]
+    for call in evidence.details.get("calls") or ():
+        error = call.get("error") if isinstance(call, Mapping) else None
+        if error and str(error) not in errors:
+            errors.append(str(error))
+    return errors
+
+
+def container_in(text: str) -> Any:
+    """Return the JSON object or array that a text is, None if it is neither."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        value = parse_storable(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _root(evidence: Evidence, name: str) -> Any:
+    if name == "outputs":
+        return output_values(evidence)
+    if name == "state":
+        return evidence.details.get("state", {})
+    return metric_values(evidence.metrics) if name == "metrics" else error_texts(evidence)
+
+
+def _raw(text: str, values: Mapping[str, Any], name: str) -> Any:
+    """Return the value of that name if the text stands for it, else the text itself."""
+    value = values.get(name, text)
+    if isinstance(value, str):
+        return text
+    try:
+        return value if orjson.loads(text) == value else text
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _primary(evidence: Evidence, outputs: Mapping[str, Any], state: Any) -> Any:
+    text = evidence.output
+    for block, value in outputs.items():
+        if evidence.outputs[block] == text and not isinstance(value, str):
+            return value
+    return text if text is None or state is None else _raw(text, {PRIMARY: state}, PRIMARY)
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether two JSON values are the same, numbers and booleans of the same type as well."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    return type(left) is type(right) and bool(left == right)
+
+
+def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:
+    """Return the member that the next part names, and how many parts its name takes."""
+    if isinstance(node, str):
+        node = container_in(node)
+    if isinstance(node, Mapping):
+        # A name may hold dots itself (an exit is `block.exit`): the shortest that exists is taken.
+        for end in range(position + 1, len(parts) + 1):
+            name = ".".join(parts[position:end])
+            if name in node:
+                return node[name], end - position
+        return None
+    if isinstance(node, list | tuple) and parts[position].isdecimal():
+        index = int(parts[position])
+        return (node[index], 1) if index < len(node) else None
+    return None
+
+
+def _in_primary(evidence: Evidence, parts: Sequence[str]) -> tuple[Any, int] | None:
+    if evidence.output is None:
+        return None
+    step = _step(output_values(evidence)[PRIMARY], parts, 1)
+    return (evidence.output, 1) if step is None and parts[1] == "output" else step
+
+
+def _described(node: Any) -> str:
+    if isinstance(node, str):
+        inner = container_in(node)
+        if inner is None:
+            return "is a text"
+        node = inner
+    if isinstance(node, Mapping):
+        names = ", ".join(map(str, list(node)[:_LISTED]))
+        more = len(node) - _LISTED
+        return f"has {names or 'nothing'}{f' and {more} more' if more > 0 else ''}"
+    if isinstance(node, list | tuple):
+        return f"is a list of {len(node)}"
+    return "is null" if node is None else f"is {node!r}"
+
+
+LARGEST: Final = 2**63 - 1
+"""The largest count; amounts (milliseconds, US dollars) are below it, too."""
+
+COUNTS: Final = ("input_tokens", "output_tokens", *TOKEN_PARTS)
+"""The measures that are whole numbers."""
+
+_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", *COUNTS)
+_COUNTS: Final = frozenset(COUNTS)
+_TYPES: Final = {name: int if name in _COUNTS else float for name in _MEASURES}
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number from 0 to `LARGEST`."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def is_amount(value: Any) -> bool:
+    """Whether a value is a number of 0 or more, and neither infinite nor beyond `LARGEST`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def not_a_count(name: str, value: Any) -> str:
+    """Say what is wrong with a value that is no count."""
+    return f"{name} is {_excerpt(value)}, not a whole number from 0 to {LARGEST}"
+
+
+def not_an_amount(name: str, value: Any) -> str:
+    """Say what is wrong with a value that is no amount."""
+    return f"{name} is {_excerpt(value)}, not a number from 0 to {LARGEST}"
+
+
+def measure_problem(metrics: Metrics) -> str | None:
+    """Return what is wrong with the first measure that cannot be stored; None if all can."""
+    if metrics is UNMEASURED:
+        return None
+    for name in _MEASURES:
+        value = getattr(metrics, name)
+        if value is None or (type(value) is _TYPES[name] and 0 <= value <= LARGEST):
+            continue
+        if name in _COUNTS:
+            if not is_count(value):
+                return not_a_count(name, value)
+        elif not is_amount(value):
+            return not_an_amount(name, value)
+    return None
+
+
+def _excerpt(value: Any) -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "an integer"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The evidence of one work item.
+
+    `output` is the primary output as text; `outputs` has each block's output and `primary_output`,
+    as values where those are known. `events` are in the order they happened; `calls` are the model
+    calls.
+    """
+
+    output: str | None = None
+    outputs: Mapping[str, Any] = NOTHING
+    state: Any = NOTHING
+    events: tuple[Mapping[str, Any], ...] = ()
+    metrics: Metrics = UNMEASURED
+    errors: tuple[str, ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
+    case_id: str = ""
+    input: Any = None
+    expected_output: Any = None
+
+
+def artifact_of(
+    evidence: Evidence,
+    *,
+    case_id: str = "",
+    case_input: Any = None,
+    expected_output: Any = None,
+    events: tuple[Mapping[str, Any], ...] = (),
+) -> Artifact:
+    """Return the artifact of some evidence and of the case that it belongs to.
+
+    Its values are its own: what a function changes there is not seen by other functions.
+    """
+    details = evidence.details
+    return Artifact(
+        output=evidence.output,
+        outputs=own_copy(output_values(evidence)),
+        state=own_copy(details.get("state", NOTHING)),
+        events=own_copy(events or tuple(details.get("events") or ())),
+        metrics=evidence.metrics,
+        errors=tuple(error_texts(evidence)),
+        calls=own_copy(tuple(details.get("calls") or ())),
+        case_id=case_id,
+        input=own_copy(case_input),
+        expected_output=own_copy(expected_output),
+    )

@@ -14,9 +14,8 @@ import orjson
 from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
-from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.model.turns import turn_number
+from evalcore.model.exchange import turn_number
+from evalcore.model.suite import DEFAULT_VARIANT, Case, ScorerSpec, SuiteDefinition, Target, Variant
 
 _NO_BEHAVIOUR = frozenset(
     {
@@ -76,24 +75,18 @@ def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
     return behaviour
 
 
-# Targets that ask with a case's input alone, unless they are given several cases at once.
-_WITHOUT_METADATA = frozenset(
-    {"anthropic", "any-llm", "cli", "command", "echo", "http", "mock", "openai"}
-)
-_BATCHES = frozenset({"batch", "batch_requests", "provider_batching"})
+# Targets that ask with a case's input alone.
+_WITHOUT_METADATA = frozenset({"anthropic", "cli", "command", "echo", "http", "mock", "openai"})
 METADATA_APART_SINCE: Final = 4  # of `model.suite.FILE_RULES`
 
 
-def sees_metadata(case: Case, target: Target | None, variant: Variant) -> bool:
+def sees_metadata(case: Case, target: Target | None) -> bool:
     """Whether an execution can see the case's metadata."""
     if not case.metadata or case.fixture is not None or target is None:
         return False
     fallbacks = target.options.get("fallback_targets") or ()
     kinds = {target.kind, *(entry["kind"] for entry in fallbacks if isinstance(entry, Mapping))}
-    keys = {*target.options, *variant.config}
-    keys.update(key for entry in fallbacks for key in entry["options"])
-    alone = kinds <= _WITHOUT_METADATA and not keys & _BATCHES
-    return case.workspace is not None or not alone
+    return case.workspace is not None or not kinds <= _WITHOUT_METADATA
 
 
 def metadata_identity(metadata: Mapping[str, Any] | None) -> bytes:

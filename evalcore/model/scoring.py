@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from math import fsum
+from typing import NamedTuple
 
 from evalcore.model.assertion import AssertionResult, Outcome
+from evalcore.model.exchange import Aggregation, turn_block, turn_number
 from evalcore.model.suite import ScoreRule
 from evalcore.model.tolerance import reaches
-from evalcore.model.turns import Aggregation, turn_block, turn_number
 
 _REASONS = 3
 _MEASURED = frozenset({Outcome.PASSED, Outcome.FAILED})
@@ -173,3 +174,69 @@ def after_last_turn(
 def turn_passes(results: Sequence[AssertionResult], threshold: float) -> bool:
     """Whether the results of a turn reach the threshold; a turn without any does."""
     return not results or reaches(weighted_mean(results), threshold)
+
+
+class GroupScore(NamedTuple):
+    """The mean of a suite's tests in a variant; None where nothing was scored."""
+
+    variant: str
+    group: str | None
+    score: float | None
+
+
+class TestScore(NamedTuple):
+    """The mean of a test's iterations in a variant.
+
+    A `placeholder` stands for a suite without tests.
+    """
+
+    variant: str
+    group: str | None
+    case: str
+    score: float | None
+    placeholder: bool
+
+
+class TestDetail(NamedTuple):
+    """The scores of a test's iterations and what went wrong in them, by iteration.
+
+    `square_sum` is the sum of the squared distances of the scores from their mean.
+    """
+
+    iterations: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    errors: tuple[str | None, ...]
+    square_sum: float | None
+
+
+class Note(NamedTuple):
+    """A warning or an error of some iterations of a test."""
+
+    is_error: bool
+    variant: str
+    case: str
+    message: str
+    iterations: tuple[int, ...]
+
+
+class ModelTokens(NamedTuple):
+    """What a model was given and made, in tokens."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
+
+
+class ScriptScores(NamedTuple):
+    """The scores of a run; `finals` are the means of the suites, by variant in their order."""
+
+    finals: tuple[tuple[str, float | None], ...]
+    groups: tuple[GroupScore, ...]
+    tests: tuple[TestScore, ...]
+    details: tuple[TestDetail, ...] | None
+    tokens: tuple[ModelTokens, ...]

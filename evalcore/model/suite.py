@@ -12,11 +12,41 @@ from pydantic import ConfigDict, Field, PositiveInt, with_config
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.exchange import Turns
 from evalcore.model.gate import GateSpec
-from evalcore.model.notification import NotifyPolicy
 from evalcore.model.quarantine import QuarantineEntry
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.model.turns import Turns
+from evalcore.model.run import NotifyPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that answers a case. `kind` is a row of `targets.registry`.
+
+    `options` are JSON values, checked by the loader against the kind's model.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A small named change to the target's configuration.
+
+    `target` replaces the suite's target; `config` is laid over its options. `hooks` run in the
+    workspaces of the tests, inside those of the workspace (`model.workspace`).
+    """
+
+    id: str
+    target: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    hooks: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT_VARIANT = Variant(id="default")
+
 
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
@@ -295,3 +325,139 @@ class Suite:
     warnings: tuple[str, ...] = ()
     quarantine: tuple[QuarantineEntry, ...] = ()
     objects: Mapping[str, Any] = NOTHING
+
+
+BEFORE_S: Final = 60.0
+AFTER_S: Final = 30.0
+
+
+class HookName(StrEnum):
+    """When a hook runs: once for a workspace, or for each test in it."""
+
+    BEFORE_ALL = "before_all"
+    BEFORE_EACH = "before_each"
+    AFTER_EACH = "after_each"
+    AFTER_ALL = "after_all"
+
+
+_TARGET_HOOKS: Final = "target_hooks"
+
+# What concerns a single test leaves the workspace what it is to the others.
+EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
+BEFORE: Final = frozenset({HookName.BEFORE_ALL, HookName.BEFORE_EACH})
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program that is told of a workspace; an array runs without a shell.
+
+    `cwd` is relative to the suite's folder, which is the default. With `reset` the workspace is
+    first taken back to what `before_all` left; there may be no program then.
+    """
+
+    command: str | tuple[str, ...] | None
+    timeout_s: float
+    cwd: str | None = None
+    reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
+
+    `checkout` is a commit, a tag or a branch, by default the source's own; `ancestor` counts so
+    many first parents back from it. At most the last `depth` commits are fetched; with `sparse`
+    only these folders are written.
+    """
+
+    path: str
+    source: str
+    is_local: bool = False
+    checkout: str | None = None
+    ancestor: int = 0
+    depth: int | None = None
+    sparse: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpec:
+    """What a workspace is made of.
+
+    `template` is copied; `path` is a folder that is used as it is. `shared` says that tests take
+    turns in one workspace; else each work item has its own. `target_hooks` are those of the target
+    that works in it: they run after the workspace's `before` hooks and before its `after` hooks.
+    """
+
+    shared: bool = True
+    template: str | None = None
+    path: str | None = None
+    repos: tuple[Repository, ...] = ()
+    hooks: Mapping[HookName, Hook] = field(default_factory=dict)
+    target_hooks: Mapping[HookName, Hook] = field(default_factory=dict)
+
+    @property
+    def resets(self) -> bool:
+        """Whether a hook takes the workspace back to an earlier state."""
+        return any(hook.reset for hook in self.hooks.values())
+
+
+def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
+    """Return what a case's `workspace` (JSON values, as the loader made them) says."""
+    return WorkspaceSpec(
+        shared=raw.get("isolation", "shared") == "shared",
+        template=raw.get("template"),
+        path=raw.get("path"),
+        repos=tuple(
+            Repository(**{**entry, "sparse": tuple(entry.get("sparse", ()))})
+            for entry in raw.get("repos", ())
+        ),
+        hooks=_hooks(raw.get("hooks", {})),
+        target_hooks=_hooks(raw.get(_TARGET_HOOKS, {})),
+    )
+
+
+def with_target_hooks(raw: Mapping[str, Any], hooks: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a case's `workspace` with the hooks of the target that works in it."""
+    return {**raw, _TARGET_HOOKS: hooks} if hooks else raw
+
+
+def _hooks(raw: Mapping[str, Any]) -> dict[HookName, Hook]:
+    return {HookName(name): _hook(entry) for name, entry in raw.items()}
+
+
+def _hook(raw: Mapping[str, Any]) -> Hook:
+    command = raw.get("command")
+    return Hook(
+        tuple(command) if isinstance(command, list | tuple) else command,
+        raw["timeout_s"],
+        raw.get("cwd"),
+        raw.get("reset", False),
+    )
+
+
+AUTO: Final = "auto"
+DEFAULT_MOST: Final = 8
+MOST_ITERATIONS: Final = 1_000_000
+_LARGEST_MAX: Final = 1000
+ITERATIONS_FORMS: Final = (
+    f"a whole number from 1 to {MOST_ITERATIONS}, "
+    f"'auto' or 'auto:MAX' with a MAX from 2 to {_LARGEST_MAX}"
+)
+
+
+class Iterations(NamedTuple):
+    """`most` runs of each case; with `auto` fewer, if the gates are decided before."""
+
+    most: int
+    auto: bool = False
+
+
+def parse_iterations(text: str | int) -> Iterations:
+    """Return what `3`, `auto` or `auto:20` say; raise `ValueError` for anything else."""
+    name, _, most = str(text).strip().partition(":")
+    auto = name == AUTO
+    number = (most if auto else str(text).strip()) or (str(DEFAULT_MOST) if auto else "")
+    least, largest = (2, _LARGEST_MAX) if auto else (1, MOST_ITERATIONS)
+    if not (number.isascii() and number.isdigit()) or not least <= int(number) <= largest:
+        raise ValueError(f"{str(text)!r} is not a number of iterations: {ITERATIONS_FORMS}")
+    return Iterations(int(number), auto)

@@ -264,8 +264,7 @@ class Demand(NamedTuple):
 ANY_ADDRESS: Final = "*"
 
 _QUIET: Final = frozenset({"fixture", "mock", "echo"})
-# A folder of a local model may hold code.
-_PROGRAMS: Final = frozenset({"cli", "command", "sentence-transformers"})
+_PROGRAMS: Final = frozenset({"cli", "command"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _CHECKS: Final = {"code-grader": "a code grader", "custom": "a plug-in"}
 _AT_PATH: Final = ("at-path", "at-path-later")
@@ -330,13 +329,9 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
     if isinstance(value, Mapping):
         yield from _of_options(value, where)
         yield from _of_tool(value.get("import_tool"), where)
-        executor, servers = value.get("executor"), value.get("mcp")
+        servers = value.get("mcp")
         if value.get("type") == "code":
             yield Demand(DemandKind.COMMAND, "a block of code", where)
-        if executor in ("python", "file_io"):
-            yield Demand(DemandKind.COMMAND, f"a tool of a soul ({executor})", where)
-        elif executor == "http":
-            yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
         for server in servers.values() if isinstance(servers, Mapping) else ():
             if isinstance(server, Mapping) and "url" not in server:
                 yield Demand(DemandKind.COMMAND, "an MCP server", where)

@@ -12,12 +12,11 @@ from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictErr
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.registry import restore_gate
-from evalcore.model.comparison import CLOCK_NOISE_MS, Comparison, Tolerances
 from evalcore.model.gate import GateResult
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import SuiteDefinition
-from evalcore.model.summary import Summary
+from evalcore.model.summary import CLOCK_NOISE_MS, Comparison, Summary, Tolerances
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
 from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name
 from evalcore.storage.runs import StoredRun, open_run, partial_reasons
@@ -61,7 +60,7 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
             f"baseline: run {name} is of suite '{earlier.suite}', not of '{definition.name}'; "
             "`evalcore compare` compares runs of any two suites"
         )
-    if reasons := partial_reasons(run, earlier):
+    if reasons := partial_reasons(earlier):
         raise UsageError(
             f"baseline: run {earlier.id} is of a part of its suite ({'; '.join(reasons)}) and "
             "cannot be a baseline; `last` names the newest whole run, and `evalcore baseline set "

@@ -24,14 +24,13 @@ from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
 from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.mode import HISTORY
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan
+from evalcore.model.run import HISTORY, Manifest, Plan
 from evalcore.model.suite import Reducer, Suite, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
+from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan

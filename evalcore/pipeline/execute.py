@@ -202,7 +202,6 @@ class _Coordinator:
                 VERSION,
                 items.start,
                 len(items),
-                alone=executor is self._alone,
                 concurrency=self._concurrency or 0,
             )
             future = executor.submit(call)

@@ -23,15 +23,12 @@ from evalcore.analytics.integrity import (
     whole_parts,
 )
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError
-from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision
-from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.run import Manifest, Mode, Plan, State
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
-from evalcore.model.summary import Summary
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint
 from evalcore.pipeline.compare import open_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (
@@ -49,7 +46,7 @@ from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
 from evalcore.statistics.intervals import estimate_mean, estimate_rate
 from evalcore.storage.layout import iso_time
-from evalcore.storage.runs import PART, StoredRun, is_whole, reasons_of_part
+from evalcore.storage.runs import PART, StoredRun, partial_reasons, reasons_of_part
 from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
@@ -151,7 +148,8 @@ class RunView:
         ]
         if not any(point.run_id != report.run.id for point in earlier):
             return None
-        if is_whole(self.run) and not any(point.run_id == report.run.id for point in earlier):
+        is_partial = partial_reasons(self.run.known_manifest())
+        if not is_partial and not any(point.run_id == report.run.id for point in earlier):
             decision = str(report.decision)
             for each in report.summary.variants:
                 low, high = estimate_mean(each.score_sample)[:2]
@@ -305,13 +303,13 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
         stored = run.store.get(run.keys.limits)
     except ObjectNotFoundError:
         return {}
-    billed = decode_limits(stored.data, run.keys.limits).billed
+    state = decode_limits(stored.data, run.keys.limits)
     bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
     return {
         "budget": {
             **bounds,
-            "billed": billed.confirmed._asdict(),
-            "unsettled": billed.unsettled._asdict(),
+            "billed": state.confirmed._asdict(),
+            "unsettled": state.unsettled._asdict(),
         }
     }
 

@@ -16,8 +16,7 @@ from typing import Final, TypeAlias
 
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.variables import variables_for
-from evalcore.model.notification import NotifyOn, NotifyPolicy
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import Manifest, NotifyOn, NotifyPolicy, State
 from evalcore.pipeline.finish import RunView
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.message import (
@@ -28,7 +27,7 @@ from evalcore.report.message import (
     plain,
 )
 from evalcore.settings import Settings
-from evalcore.storage.runs import is_filtered, list_runs, open_run
+from evalcore.storage.runs import FILTERS, list_runs, open_run
 from evalcore.storage.store import ObjectStore
 
 SEND_TIMEOUT_S: Final = 20.0
@@ -102,7 +101,7 @@ def decided_before(store: ObjectStore, suite: str, run_id: str) -> Manifest | No
         if (
             manifest.state is State.COMPLETED
             and manifest.decision
-            and not is_filtered(open_run(store, suite, manifest.id), manifest)
+            and not manifest.settings.get(FILTERS)
         ):
             return manifest
     return None

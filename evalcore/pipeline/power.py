@@ -8,7 +8,6 @@ from typing import Any
 
 from evalcore.gates.comparing import NoSignificantRegression
 from evalcore.gates.gate import gates_of
-from evalcore.mistakes.wording import counted
 from evalcore.model.run import Plan
 from evalcore.model.suite import Suite
 from evalcore.model.tolerance import ROUNDING
@@ -21,6 +20,7 @@ from evalcore.statistics.power import (
     smallest_drop,
 )
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import counted
 
 # Miller 2024, "Adding Error Bars to Evals": case means and outcomes that are spread evenly.
 ASSUMED_DIFFERENCE = 1 / 9

@@ -26,11 +26,8 @@ from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
 from evalcore.model.code_names import code_identity
 from evalcore.model.identity import target_code, target_identity
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.past import PastRuns, past_runs_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
+from evalcore.model.suite import DEFAULT_VARIANT, EvidencePolicy, Suite, SuiteDefinition
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore

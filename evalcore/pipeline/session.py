@@ -31,15 +31,15 @@ from evalcore.execution.worker import (
 )
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
-from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_of
+from evalcore.model.run import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.baselines import Calibrations
+from evalcore.storage.baselines import calibrated_judges
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.targets.registry import kind_facts
 from evalcore.trust.imports import ImportPolicy
@@ -65,11 +65,10 @@ RUN_TERMS: Final = "EVALCORE_RUN_TERMS"
 class ShardCall(NamedTuple):
     """All that travels to the process that executes a shard: less than 1 kB, and no code.
 
-    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
-    its items one by one in a child process, because processes have died with it. `concurrency` is
-    how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
-    what providers allow at once; `rates` names the package that keeps their rates if the settings
-    of the executing process name none.
+    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `concurrency` is how
+    many items the executing process runs at once, 0 if nobody has chosen it. `processes` share what
+    providers allow at once; `rates` names the package that keeps their rates if the settings of the
+    executing process name none.
     """
 
     store: str
@@ -78,7 +77,6 @@ class ShardCall(NamedTuple):
     engine_version: str
     first_item: int
     items: int
-    alone: bool = False
     concurrency: int = 0
     processes: int = 1
     rates: str = ""
@@ -125,10 +123,6 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
     """
     while True:
         opened = accepted_run(call, options)
-        if call.alone:
-            from evalcore.pipeline.executors import execute_alone
-
-            return execute_alone(opened, call, options or ExecuteOptions())
         ended = opened.execute(_shard_of(opened, call)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
             return ended
@@ -269,10 +263,6 @@ class RunSession:
         self._opened: OpenRun | None = None
         self._observer = observer_of(manifest)
         self.closing: list[Callable[[], None]] = [self._close]
-        if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
-
-            refuse_unpriced(run.definition, options.settings, self._mode)
 
     def open(self, worker: Worker) -> OpenRun:
         """Return the run, open in this worker."""
@@ -325,7 +315,7 @@ class RunSession:
             ended=(lambda: limits is not None and limits.ended) if timed else None,
             decided=self._decided,
             run_stores=None if definition.evidence is EvidencePolicy.NONE else run_store,
-            calibrated=Calibrations(run.store) if definition.require_calibrated else None,
+            calibrated=calibrated_judges(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),
             labels_of=lambda content: labels().labels_of(content),

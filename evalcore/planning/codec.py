@@ -16,8 +16,8 @@ import orjson
 from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import Turns
 from evalcore.model.suite import Case
-from evalcore.model.turns import Turns
 
 _LEFT_OUT_AS_NONE = (
     "group",

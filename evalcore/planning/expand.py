@@ -22,8 +22,7 @@ from evalcore.model.identity import (
     target_identity,
 )
 from evalcore.model.run import Plan
-from evalcore.model.suite import Case, Format, SuiteDefinition
-from evalcore.model.target import Target, Variant
+from evalcore.model.suite import Case, Format, SuiteDefinition, Target, Variant
 
 MAX_SHARED_ASSERTIONS = 1_000
 
@@ -80,7 +79,7 @@ class Expander:
         grading = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
             target, digest = self.target_of(case.target, variant)
-            sees = not self._keeps_apart or sees_metadata(case, target, variant)
+            sees = not self._keeps_apart or sees_metadata(case, target)
             if sees not in executions:
                 executions[sees] = self._execution(case, with_metadata=sees)
             executed = executions[sees]

@@ -26,8 +26,6 @@ from evalcore.annotations.queue import AnnotationQueue, awaiting
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import EvalError, UsageError
 from evalcore.judging.prompts import conversation_text
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.mistakes.wording import counted
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.pipeline.finish import decide_again
 from evalcore.pipeline.gates import annotation_deadline
@@ -43,6 +41,7 @@ from evalcore.prefect.publish import covered, publish
 from evalcore.report.escape import escape_markdown
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.wording import counted, shorten
 
 LARGEST_BATCH: Final = 20
 _LONGEST_TEXT: Final = 4_000

@@ -32,8 +32,7 @@ from evalcore.execution.readiness import check_ready
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
-from evalcore.mistakes.wording import counted
-from evalcore.model.mode import HISTORY
+from evalcore.model.run import HISTORY
 from evalcore.model.run import State as RunState
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
@@ -84,6 +83,7 @@ from evalcore.prefect.tasks import (
 )
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
+from evalcore.wording import counted
 
 _LOCAL: ContextVar[FlowExecution | None] = ContextVar("evalcore_local_execution", default=None)
 

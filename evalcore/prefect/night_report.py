@@ -12,10 +12,9 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
-from evalcore.model.notification import NotifyOn, NotifyPolicy
-from evalcore.model.trend import Trend
+from evalcore.model.run import NotifyOn, NotifyPolicy
+from evalcore.model.summary import Trend
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.publish import FLOW_RUN_LINK, PAGE_LINK, PublishedRun, gate_row
@@ -23,6 +22,7 @@ from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, fenced, inert_message
 from evalcore.report.figures import quarantine_lines
 from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, MessageForm, Notice, plain
+from evalcore.wording import counted
 
 PASSED = "Passed"
 _LONGEST_CELL = 1_000

@@ -27,7 +27,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
-from evalcore.mistakes.wording import counted
 from evalcore.prefect import states
 from evalcore.prefect.flows import evaluate, note_cancellation
 from evalcore.prefect.night_report import (
@@ -58,6 +57,7 @@ from evalcore.prefect.publish import (
 )
 from evalcore.redaction.redactor import cover_exception
 from evalcore.trust.files import has_magic
+from evalcore.wording import counted
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"

@@ -30,9 +30,9 @@ from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
-from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
-from evalcore.model.notification import NotifyPolicy
+from evalcore.model.run import NotifyPolicy
+from evalcore.model.summary import Failure
 from evalcore.pipeline.finish import RunView
 from evalcore.pipeline.notify import (
     configured_receivers,

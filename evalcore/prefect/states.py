@@ -9,11 +9,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, LoadError, NotAllowedError
-from evalcore.mistakes.wording import counted
 from evalcore.model.gate import Decision
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import inert_message
+from evalcore.wording import counted
 
 GATE_FAILED = "GateFailed"
 INCONCLUSIVE = "Inconclusive"

@@ -122,42 +122,6 @@ class ChatOptions(BaseModel):
     )
 
 
-class ClientOptions(BaseModel):
-    """Arguments of a provider's client; none of them is secret or names a server."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    region_name: str | None = Field(default=None, description="Region of AWS (Bedrock).")
-    project: str | None = Field(default=None, description="Project of Google Cloud (Vertex AI).")
-    location: str | None = Field(default=None, description="Region of Google Cloud (Vertex AI).")
-
-
-class AdapterOptions(ChatOptions):
-    """Options of a target of kind `any-llm`."""
-
-    model: Annotated[str, Field(pattern=r"^[a-z_]+:.")] = Field(
-        description="`PROVIDER:MODEL` in the words of any-llm, such as "
-        "`azureopenai:my-deployment`, `bedrock:MODEL_ID`, `vertexai:gemini-2.5-flash`."
-    )
-    base_url: WebAddress | None = Field(
-        default=None,
-        description="Where the provider listens; default: the provider itself, or where its "
-        "variable of the environment says. With it, no key of the environment is sent.",
-    )
-    api_key: str | None = Field(
-        default=None,
-        description="The key, as `${{ NAME }}`; it is never stored. Default: what the provider's "
-        "SDK finds in the environment.",
-    )
-    headers: dict[str, str] = Field(
-        default_factory=dict, max_length=0, description="Has to be empty: SDKs set their own."
-    )
-    client: ClientOptions = Field(
-        default_factory=ClientOptions,
-        description="`region_name` (Bedrock), `project` and `location` (Vertex AI).",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ChatModel:
     """A model with everything that is the same in each of its requests."""
@@ -221,7 +185,7 @@ def chat_model(
     """
     prefix = protocol.upper()
     from_environment = environment.get(f"{prefix}_BASE_URL")
-    own_address = BASE_URLS.get(protocol, "")  # an adapter knows those of its providers
+    own_address = BASE_URLS[protocol]
     base_url = options.base_url or from_environment or own_address
     key = (options.api_key or "").strip() or None
     address = Endpoint(protocol, name, base_url, values=address_values).address
@@ -258,9 +222,6 @@ def _parameters(options: ChatOptions, public_headers: Mapping[str, str]) -> dict
     parameters = {n: value for n, value in named.items() if value is not None or n in null}
     if public_headers:
         parameters["extra_headers"] = dict(public_headers)
-    if isinstance(options, AdapterOptions):
-        client = options.client.model_dump(exclude_none=True)
-        parameters |= {"client": client} if client else {}
     return {**parameters, **options.parameters}
 
 

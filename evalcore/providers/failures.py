@@ -183,7 +183,7 @@ def _additions(request: Request) -> frozenset[str]:
             names.add("max_tokens")
     elif request.endpoint.protocol == "openai-embeddings":
         names |= {"encoding_format"} - set(parameters)
-    elif request.endpoint.protocol in ("openai", "any-llm"):
+    elif request.endpoint.protocol == "openai":
         if request.stream and "stream_options" not in parameters:
             names.add("stream_options")
         if parameters.get("max_tokens") is not None and not request.refused.intersection(_LIMITS):

@@ -8,9 +8,15 @@ from itertools import product
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from evalcore.model.evidence import NOTHING, TOKEN_PRICES
+from evalcore.model.evidence import (
+    NOTHING,
+    TOKEN_PRICES,
+    is_amount,
+    is_count,
+    not_a_count,
+    not_an_amount,
+)
 from evalcore.model.exchange import BATCH, NO_USAGE, ProviderError, Usage
-from evalcore.model.measures import is_amount, is_count, not_a_count, not_an_amount
 from evalcore.settings import PRICES
 
 METRICS: Final = "metrics"
@@ -182,13 +188,6 @@ def _sum(prices: _Prices, usage: Usage) -> float:
         if count := getattr(usage, kind):
             dollars += count * (full[price] - full[usual])
     return dollars / _MILLION
-
-
-def has_price(
-    model: str, provider: str, prices: Mapping[str, Mapping[str, float]] = NOTHING
-) -> bool:
-    """Whether `cost_of` knows what a call of this model costs."""
-    return cost_of(model, provider, Usage(1, 1), prices) is not None
 
 
 @lru_cache(maxsize=1024)

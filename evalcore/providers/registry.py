@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from evalcore.errors import UsageError
 from evalcore.jsonvalues import storable
-from evalcore.mistakes.wording import suggest
 from evalcore.model.exchange import ProviderError, Reply, Request, StreamEvent
 from evalcore.providers.failures import cleaned_reply, cleaned_text, secrets_of
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     import aiohttp
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anthropic": "evalcore.providers.anthropic",
-        "any-llm": "evalcore.providers.any_llm",
         "http": "evalcore.providers.http",
         "openai": "evalcore.providers.openai",
         "openai-embeddings": "evalcore.providers.embeddings",

@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, ExitCode
+from evalcore.model.evidence import LARGEST
 from evalcore.model.exchange import (
     ProviderError,
     Reply,
@@ -21,7 +22,6 @@ from evalcore.model.exchange import (
     Usage,
     request_digest,
 )
-from evalcore.model.measures import LARGEST
 from evalcore.planning.spool import ZstdFrameError, compress_frame, decompress_frame
 from evalcore.recording.redaction import Redaction, named_identity
 from evalcore.redaction.redactor import REDACTED

@@ -15,10 +15,9 @@ from typing import Any, Final
 import orjson
 
 from evalcore.errors import UsageError
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.mistakes.wording import plural
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.report.escape import escape_data, visible
+from evalcore.wording import plural, shorten
 
 Spec = dict[str, Any]
 

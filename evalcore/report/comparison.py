@@ -10,23 +10,24 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from evalcore.mistakes.wording import counted
-from evalcore.model.comparison import (
+from evalcore.model.gate import Decision, GateResult
+from evalcore.model.summary import (
     HARD_KINDS,
     MEASURE_KINDS,
     Comparison,
     Difference,
     DifferenceKind,
+    Failure,
+    Summary,
+    Trend,
     VariantComparison,
+    VariantSummary,
+    latency_text,
 )
-from evalcore.model.failure import Failure
-from evalcore.model.gate import Decision, GateResult
-from evalcore.model.latency_text import latency_text
-from evalcore.model.summary import Summary, VariantSummary
-from evalcore.model.trend import Trend
 from evalcore.report.document import Report
 from evalcore.report.figures import usd_text
 from evalcore.report.view import ListedCase, ReportView, SourceLine
+from evalcore.wording import counted
 
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"

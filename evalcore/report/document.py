@@ -13,17 +13,17 @@ from typing import Any
 
 import orjson
 
-from evalcore.model.comparison import (
+from evalcore.model.gate import Decision, GateResult
+from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
+from evalcore.model.sample import Sample
+from evalcore.model.summary import (
     MEASURE_KINDS,
     Comparison,
     Difference,
     DifferenceKind,
+    Summary,
     VariantComparison,
 )
-from evalcore.model.gate import Decision, GateResult
-from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
-from evalcore.model.sample import Sample
-from evalcore.model.summary import Summary
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     Estimate,

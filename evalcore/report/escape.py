@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from evalcore.mistakes.foreign_text import escape_character, shorten
+from evalcore.wording import escape_character, shorten
 
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
 # Prefect's page shows numeric references as they are written; an escaped colon is one everywhere.

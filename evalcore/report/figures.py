@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from evalcore.mistakes.wording import counted
 from evalcore.model.exchange import cut_of
-from evalcore.model.latency_text import latency_text
 from evalcore.model.quarantine import Quarantine
 from evalcore.model.sample import Sample
-from evalcore.model.summary import Summary, VariantSummary
+from evalcore.model.summary import Summary, VariantSummary, latency_text
 from evalcore.report.document import Report
 from evalcore.statistics.intervals import (
     Estimate,
@@ -20,6 +18,7 @@ from evalcore.statistics.intervals import (
     estimate_rate,
     estimate_total,
 )
+from evalcore.wording import counted
 
 # Of gates and of runs.
 MARKS: Final = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!"}

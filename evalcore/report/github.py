@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.mistakes.wording import counted
-from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.summary import Failure
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
 from evalcore.report.view import ReportView, SourceLine, failure_reasons
+from evalcore.wording import counted, shorten
 
 MOST_OF_A_KIND = 10
 _MAX_MESSAGE = 2_000

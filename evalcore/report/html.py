@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.mistakes.wording import plural
-from evalcore.model.comparison import VariantComparison
-from evalcore.model.failure import cut_mark
-from evalcore.model.summary import Counts
+from evalcore.model.summary import Counts, VariantComparison, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     CaseChange,
@@ -47,6 +43,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.view import CaseFacts, ListedCase, ReportView, item_reasons
+from evalcore.wording import plural, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment

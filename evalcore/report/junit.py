@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalcore.mistakes.foreign_text import one_line, shorten
-from evalcore.model.failure import cut_mark
+from evalcore.model.summary import cut_mark
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
 from evalcore.report.view import ListedCase, ReportView
+from evalcore.wording import one_line, shorten
 
 _MAX_TEXT = 20_000
 _MAX_MESSAGE = 500

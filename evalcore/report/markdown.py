@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.mistakes.wording import counted
-from evalcore.model.failure import Failure, cut_mark
 from evalcore.model.gate import GateOutcome
 from evalcore.model.run import NOT_FOR_TARGET
+from evalcore.model.summary import Failure, cut_mark
 from evalcore.report.comparison import (
     MISSING,
     REGRESSION,
@@ -32,6 +30,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.view import ReportView, failure_reasons
+from evalcore.wording import counted, shorten
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
 _LISTED_FAILURES = 200

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from evalcore.mistakes.wording import counted
-from evalcore.model.failure import Failure
+from evalcore.model.summary import Failure
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, visible
 from evalcore.report.figures import quarantine_lines
 from evalcore.report.view import failure_reasons
+from evalcore.wording import counted
 
 LISTED_CASES: Final = 10
 _MOST: Final = 300

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import orjson
 
 from evalcore.errors import DamagedRunError, UsageError
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.document import on_one_line
+from evalcore.wording import did_you_mean
 
 if TYPE_CHECKING:
     from evalcore.report.view import ReportView

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from math import fsum
 from typing import Any, Final
 
-from evalcore.mistakes.wording import counted
-from evalcore.model.script_scores import ModelTokens, Note, ScriptScores, TestDetail, TestScore
+from evalcore.model.scoring import ModelTokens, Note, ScriptScores, TestDetail, TestScore
 from evalcore.statistics.intervals import Moments, mean_interval, plain_moments, t_interval
+from evalcore.wording import counted
 
 NO_TESTS: Final = "(no tests)"
 _MOST_LISTED: Final = 12

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evalcore.mistakes.wording import counted, outcomes_text
-from evalcore.model.failure import FailedAssertion, Failure, cut_mark
 from evalcore.model.quarantine import Quarantine
+from evalcore.model.summary import FailedAssertion, Failure, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     IMPROVEMENT,
@@ -33,6 +32,7 @@ from evalcore.report.figures import (
 )
 from evalcore.report.tables import cut, table, wrap
 from evalcore.report.view import ListedCase, ReportView, failure_reasons
+from evalcore.wording import counted, outcomes_text
 
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
 _CHANGE_COLOURS = {REGRESSION: "red", MISSING: "yellow", IMPROVEMENT: "green"}

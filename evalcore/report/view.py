@@ -7,10 +7,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from evalcore.mistakes.foreign_text import shorten
-from evalcore.model.failure import Failure
-from evalcore.model.trend import Trend
+from evalcore.model.summary import Failure, Trend
 from evalcore.report.document import Report
+from evalcore.wording import shorten
 
 
 class CaseFacts(NamedTuple):

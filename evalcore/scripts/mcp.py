@@ -12,12 +12,11 @@ from pydantic import Field
 
 from evalcore.declared.types import Text
 from evalcore.expressions.tree import compile_tree
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.statements import MistakeCollector, OpenPrefix, ScriptPart, read_shape
 from evalcore.trust.processes import hide_process
 from evalcore.trust.secrets import literals_of_target, telling_values
+from evalcore.wording import Loc, describe, suggest
 
 if TYPE_CHECKING:
     import asyncio

@@ -12,8 +12,6 @@ from pydantic import field_validator
 from evalcore.declared.types import OrAbsent
 from evalcore.expressions.tree import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.exchange import Reply
 from evalcore.scripts.iteration import (
     Iteration,
@@ -27,6 +25,7 @@ from evalcore.scripts.iteration import (
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 from evalcore.trust.secrets import literals_of_target
+from evalcore.wording import Loc, describe, suggest
 
 VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""

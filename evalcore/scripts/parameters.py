@@ -9,10 +9,9 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from evalcore.declared.types import Text
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import describe
 from evalcore.scripts.iteration import ToolError
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
+from evalcore.wording import Loc, describe
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "str": str,

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from evalcore.expressions.failure import ExpressionError
 from evalcore.expressions.tree import Tree, compile_tree
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import describe
 from evalcore.scripts.builtin_tools import score_tools
 from evalcore.scripts.iteration import Iteration, Scope, Tool
 from evalcore.scripts.mcp import McpPrefix
@@ -32,6 +30,7 @@ from evalcore.scripts.statements import (
     run_body,
 )
 from evalcore.scripts.tools import CustomTool, ToolReader
+from evalcore.wording import Loc, describe
 
 ITERATION: Final = "TEST_ITERATION"
 _KEPT_TESTS: Final = 1_024

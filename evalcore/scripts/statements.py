@@ -28,14 +28,12 @@ from evalcore.expressions.match_patterns import compile_match_pattern, match_gro
 from evalcore.expressions.starlark import check_starlark, run_starlark
 from evalcore.expressions.tree import Tree, compile_tree
 from evalcore.expressions.values import SCALARS, in_order, walk
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import describe, known_names, suggest
 from evalcore.patterns import Pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
+from evalcore.shapes import adapter, explain
 from evalcore.trust.imports import in_thread
+from evalcore.wording import Loc, describe, known_names, suggest
 
 
 class MistakeCollector(Protocol):

@@ -14,8 +14,6 @@ from evalcore.declared.types import Text
 from evalcore.errors import UsageError
 from evalcore.expressions.failure import ExpressionSyntaxError
 from evalcore.expressions.tree import compile_tree
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.mcp import MCP, McpPrefix, McpTool, matches, read_mcp_reference
@@ -35,6 +33,7 @@ from evalcore.scripts.statements import (
     run_body,
 )
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import Loc, describe, suggest
 
 
 class CustomTool:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from fastapi import HTTPException
 
 from evalcore.errors import StoreError
-from evalcore.mistakes.foreign_text import shorten
 from evalcore.service.database.outages import DatabaseOutageError
+from evalcore.wording import shorten
 
 # What is raised while the database or the object store does not answer.
 OUTAGES: Final = (StoreError, DatabaseOutageError, ConnectionError, TimeoutError)

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from evalcore.mistakes.shape_lookup import fields_of, inner_shapes, member_of
-from evalcore.mistakes.wording import did_you_mean, known_names, suggest
+from evalcore.shapes import fields_of, inner_shapes, member_of
+from evalcore.wording import did_you_mean, known_names, suggest
 
 # Names of earlier interfaces, and the fields of today.
 _LEGACY: Final[Mapping[str, str]] = {

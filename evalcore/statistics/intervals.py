@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from evalcore.mistakes.wording import counted
 from evalcore.model.sample import Sample, Shape, UnitSums
 from evalcore.model.tolerance import ROUNDING, reaches
+from evalcore.wording import counted
 
 _TINY = 1e-300
 _CLOSE = 1e-16

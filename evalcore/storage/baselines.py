@@ -6,21 +6,24 @@ and prompt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final, Literal
 
 import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.storage.layout import BASELINES_PREFIX, baseline_key, suite_key
 from evalcore.storage.store import ObjectStore, swap
 
 DEFAULT_NAME = "main"
-SCHEMA = 1
+SCHEMA: Final = 1
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class BaselinePointer:
     """A suite's baseline of some name: a run. `set_at` is ISO 8601 in UTC."""
@@ -29,7 +32,7 @@ class BaselinePointer:
     name: str
     run: str
     set_at: str
-    schema: int = SCHEMA
+    schema: Literal[1] = SCHEMA
 
 
 def set_baseline(store: ObjectStore, pointer: BaselinePointer) -> BaselinePointer | None:
@@ -75,12 +78,16 @@ def clear_baseline(store: ObjectStore, suite: str, name: str = DEFAULT_NAME) -> 
 
 def _parse(data: bytes, key: str) -> BaselinePointer:
     try:
-        raw = orjson.loads(data)
-        if raw["schema"] != SCHEMA:
-            raise StoreError(f"{key} has schema {raw['schema']}; this version reads {SCHEMA}")
-        return BaselinePointer(**raw)
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{key} is not a baseline that this version reads: {error}") from error
+        return _pointers().validate_json(data)
+    except ValidationError as error:
+        raise StoreError(
+            f"{key} is not a baseline that this version reads: {error.errors()[0]['msg']}"
+        ) from error
+
+
+@cache
+def _pointers() -> TypeAdapter[BaselinePointer]:
+    return TypeAdapter(BaselinePointer)
 
 
 _CALIBRATIONS_PREFIX = "calibrations/"
@@ -96,26 +103,13 @@ def write_calibration(store: ObjectStore, key: str, calibration: Mapping[str, An
 def read_calibration(store: ObjectStore, key: str) -> dict[str, Any] | None:
     """Return what the last calibration found; None if there was none."""
     try:
-        calibration: dict[str, Any] = orjson.loads(
-            store.get(f"{_CALIBRATIONS_PREFIX}{key}.json").data
-        )
+        data = store.get(f"{_CALIBRATIONS_PREFIX}{key}.json").data
     except ObjectNotFoundError:
         return None
+    calibration: dict[str, Any] = orjson.loads(data)
     return calibration
 
 
-class Calibrations:
-    """Answers which judges are calibrated, each asked for once."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._calibrated: dict[str, bool] = {}
-
-    def __call__(self, key: str) -> bool:
-        """Whether the judge with this key is calibrated."""
-        if key not in self._calibrated:
-            calibration = read_calibration(self._store, key)
-            self._calibrated[key] = (
-                calibration is not None and calibration.get("calibrated") is True
-            )
-        return self._calibrated[key]
+def calibrated_judges(store: ObjectStore) -> Callable[[str], bool]:
+    """Return what says whether the judge with a key is calibrated; each is read once."""
+    return cache(lambda key: (read_calibration(store, key) or {}).get("calibrated") is True)

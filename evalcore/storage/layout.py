@@ -82,6 +82,16 @@ def reopened_key(run_id: str) -> str:
     return f"{REOPENED_PREFIX}{run_id}"
 
 
+class _Below:
+    """A key that stands at the same place below every folder (of a run, of a dataset)."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, keys: RunKeys | DatasetKeys, _: type | None = None) -> str:
+        return keys.folder + self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunKeys:
     """The keys of one run. `suite` is the key of the suite's name: `suite_key(name)`.
@@ -104,34 +114,36 @@ class RunKeys:
         """What every key of the run starts with."""
         return f"{runs_prefix(self.suite)}{self.run_id}/"
 
-    @property
-    def manifest(self) -> str:
-        """The manifest: created first, changed by compare-and-swap."""
-        return f"{self.folder}manifest.json"
-
-    @property
-    def plan_prefix(self) -> str:
-        """What every part of the plan starts with."""
-        return f"{self.folder}plan/"
-
-    @property
-    def plan_signature(self) -> str:
-        """What the plan was when it was planned, signed."""
-        return f"{self.plan_prefix}signature.json"
-
-    @property
-    def plan_suite(self) -> str:
-        """The suite without its cases."""
-        return f"{self.folder}plan/suite.json"
+    manifest = _Below("manifest.json")
+    """The manifest: created first, changed by compare-and-swap."""
+    plan_prefix = _Below("plan/")
+    """What every part of the plan starts with."""
+    plan_signature = _Below("plan/signature.json")
+    """What the plan was when it was planned, signed."""
+    plan_suite = _Below("plan/suite.json")
+    """The suite without its cases."""
+    decided = _Below("DECIDED")
+    """Says that the run's gates are decided before all of its items were executed."""
+    results_prefix = _Below("results/")
+    """What the results of all shards start with."""
+    lease = _Below("lease.json")
+    """Which process coordinates the run; changed by compare-and-swap."""
+    limits = _Below("limits.json")
+    """What the run's processes have of its limits; changed by compare-and-swap."""
+    cancel = _Below("CANCEL")
+    """Stands there when the run is to be cancelled."""
+    events_prefix = _Below("events/")
+    """What the events and snapshots of executed workflows start with."""
+    recordings_prefix = _Below("recordings/")
+    """What the notes of the recordings that the run used start with."""
+    results_dropped = _Below("RESULTS-DROPPED")
+    """Stands there when compaction has deleted the results, which the history has."""
+    report = _Below("report.json")
+    """The report, as JSON."""
 
     def plan_part(self, number: int) -> str:
         """One part of the cases, counted from 0: JSON lines, compressed."""
         return f"{self.folder}plan/cases-{number:05d}.jsonl.zst"
-
-    @property
-    def decided(self) -> str:
-        """Says that the run's gates are decided before all of its items were executed."""
-        return f"{self.folder}DECIDED"
 
     def past_part(self, name: str) -> str:
         """Rows of the earlier runs that gates over time look back on."""
@@ -141,11 +153,6 @@ class RunKeys:
         """Rows of earlier runs that items of this one take over, counted from 0."""
         return f"{self.folder}plan/reuse-{number:05d}.parquet"
 
-    @property
-    def results_prefix(self) -> str:
-        """What the results of all shards start with."""
-        return f"{self.folder}results/"
-
     def result(self, shard: int) -> str:
         """The rows of one shard, counted from 0; written once."""
         return f"{self.results_prefix}{shard:05d}.parquet"
@@ -154,44 +161,9 @@ class RunKeys:
         """A part that was taken out of the results: its shard, its content's digest in hex."""
         return f"{self.folder}damaged/{shard:05d}-{digest}.parquet"
 
-    @property
-    def lease(self) -> str:
-        """Which process coordinates the run; changed by compare-and-swap."""
-        return f"{self.folder}lease.json"
-
-    @property
-    def limits(self) -> str:
-        """What the run's processes have of its limits; changed by compare-and-swap."""
-        return f"{self.folder}limits.json"
-
-    @property
-    def cancel(self) -> str:
-        """Stands there when the run is to be cancelled."""
-        return f"{self.folder}CANCEL"
-
-    @property
-    def events_prefix(self) -> str:
-        """What the events and snapshots of executed workflows start with."""
-        return f"{self.folder}events/"
-
-    @property
-    def recordings_prefix(self) -> str:
-        """What the notes of the recordings that the run used start with."""
-        return f"{self.folder}recordings/"
-
     def item_events(self, item: int) -> str:
         """What the events and snapshots of one work item start with."""
         return f"{self.events_prefix}{item:07d}/"
-
-    @property
-    def results_dropped(self) -> str:
-        """Stands there when compaction has deleted the results, which the history has."""
-        return f"{self.folder}RESULTS-DROPPED"
-
-    @property
-    def report(self) -> str:
-        """The report, as JSON."""
-        return f"{self.folder}report.json"
 
 
 def runs_prefix(suite: NameKey) -> str:
@@ -251,28 +223,20 @@ class DatasetKeys:
         """Cases that a version adds, by the SHA-256 of their JSON lines; compressed."""
         return f"{self.version_folder(version)}{sha256}.jsonl.zst"
 
-    @property
-    def pending_prefix(self) -> str:
-        """What the captures that wait start with."""
-        return f"{self.folder}pending/"
+    pending_prefix = _Below("pending/")
+    """What the captures that wait start with."""
+    refused_prefix = _Below("refused/")
+    """What the lists of refused captures start with."""
+    pin = _Below("pin.json")
+    """Which version `latest` means; changed by compare-and-swap."""
 
     def pending_batch(self, moment: datetime, random: bytes) -> str:
         """Captures that one process wrote at once; their order is that of their times."""
         return f"{self.pending_prefix}{_stamp(moment)}-{random.hex()}.jsonl.zst"
 
-    @property
-    def refused_prefix(self) -> str:
-        """What the lists of refused captures start with."""
-        return f"{self.folder}refused/"
-
     def refused(self, moment: datetime, random: bytes) -> str:
         """The ids of captures that were refused at once."""
         return f"{self.refused_prefix}{_stamp(moment)}-{random.hex()}.json"
-
-    @property
-    def pin(self) -> str:
-        """Which version `latest` means; changed by compare-and-swap."""
-        return f"{self.folder}pin.json"
 
 
 def _stamp(moment: datetime) -> str:

@@ -2,11 +2,10 @@
 
 Objects are plain files under their keys. A hidden folder beside them holds unfinished writes and
 lock files; it is no part of the keys. Every write is finished in that folder and then appears by
-one rename or link: after a crash, a full disk or a power cut an object is old, new or missing, and
-never in between. (After a power cut the last writes may be missing.)
+one rename under the key's lock: after a crash, a full disk or a power cut an object is old, new or
+missing, and never in between. (After a power cut the last writes may be missing.)
 
-The folder must lie in one file system with POSIX locks and hard links; where links are refused,
-exclusive creation falls back to the locks.
+The folder must lie in one file system with POSIX locks.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, cast
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
@@ -40,14 +38,6 @@ LOCK_WAIT_S: Final = 30.0
 _LOCK_POLL_S: Final = 0.002
 _LEFTOVER_AGE_S = 24 * 3600
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
-
-
-class _Written(NamedTuple):
-    """A finished file, not under its key yet."""
-
-    path: Path
-    etag: str
 
 
 class LocalStore:
@@ -88,35 +78,21 @@ class LocalStore:
 
     def put(self, key: str, data: bytes | Iterable[bytes]) -> str:
         """Write the object, replacing any; return its ETag."""
-        path = self._path(key)
-        # Under the lock, so that it falls wholly before or after a compare-and-swap.
-        with self._explained(key, "write"), self._finished(data) as written, self._locked(key):
-            _replace(written.path, path)
-        return written.etag
+        return cast("str", self._write(key, data, lambda _: True))
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
-        """Write the object unless one exists (a file is linked in where that is possible)."""
+        """Write the object unless one exists."""
         path = self._path(key)
         with self._explained(key, "write"):
             if _is_taken(path):
                 return None
-            if isinstance(data, bytes):
-                with self._finished(data) as written:
-                    return written.etag if self._appear_first(key, written.path, path) else None
-            return self._take_in(key, data, path)
+        if isinstance(data, Path) and not data.is_file():
+            raise StoreError(f"{key}: there is no file {data} to store")
+        return self._write(key, data, lambda path: not _is_taken(path))
 
     def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
         """Replace the object if its ETag is still `etag`; None if it is not (or it is gone)."""
-        path = self._path(key)
-        with self._explained(key, "write"), self._finished(data) as written, self._locked(key):
-            try:
-                current = _content_etag(path)
-            except _NOT_THERE:
-                return None
-            if current != etag:
-                return None
-            _replace(written.path, path)
-        return written.etag
+        return self._write(key, data, lambda path: _content_etag(path) == etag)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys start with `prefix`, in byte order of their keys."""
@@ -178,51 +154,27 @@ class LocalStore:
         reason = error.strerror or str(error)
         return StoreError(f"{key}: cannot {action} in {self._root}: {reason}")
 
-    @contextmanager
-    def _finished(self, data: bytes | Iterable[bytes] | Path) -> Iterator[_Written]:
-        """Give a whole, synced file in the hidden folder; remove that name at the end."""
-        folder = self._hidden / "unfinished"
-        _make_folder(folder)
-        if not self._swept:
-            _remove_leftovers(folder)
-            self._swept = True
-        temporary = folder / uuid4().hex
-        try:
-            yield _Written(temporary, _write(temporary, data))
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def _take_in(self, key: str, source: Path, path: Path) -> str | None:
-        """Link a file of the caller's to its key; copy it where links are refused."""
-        if not source.is_file():
-            raise StoreError(f"{key}: there is no file {source} to store")
-        etag = _content_etag(source)
-        with source.open("rb") as file:
-            os.fsync(file.fileno())
-        try:
-            return etag if _link(source.resolve(), path) else None
-        except OSError as error:
-            if error.errno not in _CANNOT_LINK:
-                raise
-        with self._finished(source) as copy:
-            return copy.etag if self._appear_first(key, copy.path, path) else None
-
-    def _appear_first(self, key: str, file: Path, path: Path) -> bool:
-        """Give a finished file of the store's own its key, unless taken; say whether it was free.
-
-        Only a file system without hard links at all may take the second way, because then every
-        writer does: a rename under the lock does not see another's link.
-        """
-        try:
-            return _link(file, path)
-        except OSError as error:
-            if error.errno not in _CANNOT_LINK:
-                raise
-        with self._locked(key):
-            if _is_taken(path):
-                return False
-            _replace(file, path)
-        return True
+    def _write(
+        self, key: str, data: bytes | Iterable[bytes] | Path, is_due: Callable[[Path], bool]
+    ) -> str | None:
+        """Write the object if that `is_due` under the key's lock; return its ETag, else None."""
+        path, folder = self._path(key), self._hidden / "unfinished"
+        with self._explained(key, "write"):
+            _make_folder(folder)
+            if not self._swept:
+                _remove_leftovers(folder)
+                self._swept = True
+            temporary = folder / uuid4().hex
+            try:
+                etag = _write(temporary, data)
+                with self._locked(key):
+                    if not is_due(path):
+                        return None
+                    _make_folder(path.parent)
+                    temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return etag
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -289,47 +241,35 @@ def _hash(data: bytes) -> str:
     return _hashing(data).hexdigest()
 
 
-def _content_etag(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, _hashing).hexdigest()
+def _content_etag(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, _hashing).hexdigest()
+    except _NOT_THERE:
+        return None
 
 
 def _write(path: Path, data: bytes | Iterable[bytes] | Path) -> str:
-    """Create the file and hand it to the disk; return its ETag. `path` must be new."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - opened by its descriptor
-        if isinstance(data, bytes):
-            file.write(data)
-            etag = _hash(data)
-        elif isinstance(data, Path):
-            with data.open("rb") as source:
-                shutil.copyfileobj(source, file, 1024 * 1024)
-            file.flush()
-            etag = _content_etag(path)
-        else:
-            digest = _hashing()
-            for chunk in data:
-                file.write(chunk)
-                digest.update(chunk)
-            etag = digest.hexdigest()
+    """Create the file and hand it to the disk; return its ETag."""
+    digest = _hashing()
+    with path.open("xb") as file:
+        for chunk in _chunks(data):
+            file.write(chunk)
+            digest.update(chunk)
         file.flush()
-        os.fsync(descriptor)
-    return etag
+        os.fsync(file.fileno())
+    return digest.hexdigest()
 
 
-def _link(file: Path, path: Path) -> bool:
-    """Give the file a second name; say whether that name was free."""
-    _make_folder(path.parent)
-    try:
-        path.hardlink_to(file)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _replace(file: Path, path: Path) -> None:
-    _make_folder(path.parent)
-    file.replace(path)
+def _chunks(data: bytes | Iterable[bytes] | Path) -> Iterable[bytes]:
+    if isinstance(data, bytes):
+        yield data
+    elif isinstance(data, Path):
+        with data.open("rb") as source:
+            while chunk := source.read(1024 * 1024):
+                yield chunk
+    else:
+        yield from data
 
 
 def _make_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ the plan and the rows contradict is `analytics.integrity`'s.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, Final, Literal
@@ -16,9 +16,9 @@ import orjson
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError, with_config
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
-from evalcore.mistakes.shape_errors import explain
 from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.planning.shards import count_shards, settle
+from evalcore.shapes import explain
 from evalcore.storage.layout import RunKeys, suite_key
 from evalcore.storage.store import ObjectStore
 
@@ -38,34 +38,30 @@ def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
     Raises `StoreError` for the schema of another version, `DamagedRunError` for anything else that
     no version writes.
     """
+
+    def damaged(reason: str) -> DamagedRunError:
+        return DamagedRunError(keys.run_id, (Damage(MANIFEST, reason),))
+
     try:
         raw = orjson.loads(data)
-        if not isinstance(raw, dict):
-            raise _NonsenseError("holds no JSON object")
-        schema = raw.get("schema")
-        if type(schema) is not int:
-            raise _NonsenseError("has no 'schema'")
-        if schema != SCHEMA:
-            raise StoreError(f"{keys.manifest} has schema {schema}; this version reads {SCHEMA}")
-        try:
-            manifest = _reader().validate_json(data)
-        except ValidationError as error:
-            where, what = next(explain(error, raw, Manifest))
-            place = ".".join(map(str, where))
-            raise _NonsenseError(f"has a wrong {place!r}: {what}") from error
-        _check_plan(manifest.plan)
-        _check_end(manifest)
-        _check_names(manifest, keys)
     except orjson.JSONDecodeError as error:
-        damage = Damage(MANIFEST, f"is no JSON: {error}")
-        raise DamagedRunError(keys.run_id, (damage,)) from error
-    except _NonsenseError as error:
-        raise DamagedRunError(keys.run_id, (Damage(MANIFEST, str(error)),)) from error
+        raise damaged(f"is no JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise damaged("holds no JSON object")
+    schema = raw.get("schema")
+    if type(schema) is not int:
+        raise damaged("has no 'schema'")
+    if schema != SCHEMA:
+        raise StoreError(f"{keys.manifest} has schema {schema}; this version reads {SCHEMA}")
+    try:
+        manifest = _reader().validate_json(data)
+    except ValidationError as error:
+        where, what = next(explain(error, raw, Manifest))
+        place = ".".join(map(str, where))
+        raise damaged(f"has a wrong {place!r}: {what}") from error
+    for reason in (*_contradictions(manifest.plan), *_nonsense(manifest, keys)):
+        raise damaged(reason)
     return manifest
-
-
-class _NonsenseError(Exception):
-    """What the manifest says cannot be; the message follows the file's name."""
 
 
 @cache
@@ -73,49 +69,42 @@ def _reader() -> TypeAdapter[Manifest]:
     return TypeAdapter(Manifest)
 
 
-def _check_plan(plan: Plan) -> None:
-    """Raise unless the numbers of a plan are each other's."""
-    if plan.items != plan.cases * plan.items_per_case:
-        raise _NonsenseError(
-            f"plans {plan.items} items, and {plan.cases} cases × {plan.variants} variants × "
-            f"{plan.iterations} iterations are {plan.cases * plan.items_per_case}"
-        )
-    if plan.pilot > plan.items:
-        raise _NonsenseError(f"plans a pilot of {plan.pilot} of {plan.items} items")
-    shards = count_shards(plan.items, plan.shard_size, plan.pilot)
+def _contradictions(plan: Plan) -> Iterator[str]:
+    """Yield where the numbers of a plan are not each other's."""
+    items, shape = plan.items, f"{plan.cases} cases × {plan.variants} variants"
+    if items != plan.cases * plan.items_per_case:
+        product = plan.cases * plan.items_per_case
+        yield f"plans {items} items, and {shape} × {plan.iterations} iterations are {product}"
+    if plan.pilot > items:
+        yield f"plans a pilot of {plan.pilot} of {items} items"
+    shards = count_shards(items, plan.shard_size, plan.pilot)
     if plan.by_round:
         if plan.pilot or plan.shard_size % plan.variants:
-            raise _NonsenseError("plans rounds in shards that do not hold whole cases")
+            yield "plans rounds in shards that do not hold whole cases"
         shards = plan.iterations * plan.round_shards
     if plan.shards != shards:
-        raise _NonsenseError(
-            f"plans {plan.shards} shards, and {plan.items} items in shards of {plan.shard_size} "
-            f"are {shards}"
-        )
+        size = plan.shard_size
+        yield f"plans {plan.shards} shards, and {items} items in shards of {size} are {shards}"
     if plan.parts != -(-plan.cases // plan.part_cases):
-        raise _NonsenseError(f"plans {plan.parts} parts of {plan.part_cases} of {plan.cases} cases")
+        yield f"plans {plan.parts} parts of {plan.part_cases} of {plan.cases} cases"
 
 
-def _check_end(manifest: Manifest) -> None:
-    """Raise unless what the end of a run has written fits its plan."""
+def _nonsense(manifest: Manifest, keys: RunKeys) -> Iterator[str]:
+    """Yield what does not fit the plan, or the place where the manifest stands."""
     plan, counts, parts = manifest.plan, manifest.counts, manifest.parts
     if parts is not None and len(parts) != plan.shards:
-        raise _NonsenseError(f"has {len(parts)} parts for {plan.shards} shards")
-    if manifest.state is not State.COMPLETED:
-        return
-    if counts is None or counts.get("planned") != plan.items:
+        yield f"has {len(parts)} parts for {plan.shards} shards"
+    if manifest.state is State.COMPLETED:
         planned = None if counts is None else counts.get("planned")
-        raise _NonsenseError(f"counts {planned} of {plan.items} planned items")
-    ended = ("started_at", "ended_at", "decision", "parts")
-    if missing := [name for name in ended if getattr(manifest, name) is None]:
-        raise _NonsenseError(f"is completed without {missing[0]!r}")
-
-
-def _check_names(manifest: Manifest, keys: RunKeys) -> None:
+        if planned != plan.items:
+            yield f"counts {planned} of {plan.items} planned items"
+        for name in ("started_at", "ended_at", "decision", "parts"):
+            if getattr(manifest, name) is None:
+                yield f"is completed without {name!r}"
     if manifest.id != keys.run_id:
-        raise _NonsenseError(f"is of another run ({manifest.id[:40]!r})")
+        yield f"is of another run ({manifest.id[:40]!r})"
     if not manifest.suite or suite_key(manifest.suite) != keys.suite:
-        raise _NonsenseError(f"is of another suite ({manifest.suite[:40]!r})")
+        yield f"is of another suite ({manifest.suite[:40]!r})"
 
 
 _FROZEN: Final = ("schema", "id", "suite", "format", "mode", "created_at", "source", "plan")
@@ -163,11 +152,8 @@ class Seal:
         The size of the shards may have been settled since, if it was not settled then.
         """
         frozen, current = dict(self.manifest), frozen_fields(manifest)
-        try:
-            planned = Plan(**frozen.pop("plan"))
-            settings, now = dict(frozen.pop("settings")), current.pop("settings")
-        except (TypeError, KeyError):
-            raise self._refusal(MANIFEST, "was planned by another version") from None
+        planned = Plan(**frozen.pop("plan"))
+        settings, now = dict(frozen.pop("settings")), current.pop("settings")
         if not planned.settled:
             settings.pop(_LATENCY, None)
             now.pop(_LATENCY, None)

@@ -1,10 +1,9 @@
-"""How commands name a run: by its id, the beginning of one, `latest`, `last-pass`, a date."""
+"""How commands name a run: by its id, the beginning of one, `latest`, `last-pass`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from evalcore.errors import RunNotFoundError, UsageError
@@ -31,16 +30,14 @@ from evalcore.storage.store import ObjectStore
 LATEST: Final = "latest"
 NAMES_HELP: Final = (
     "an id or the beginning of one, `latest` (the newest run), `last` (the newest completed run of "
-    "the whole suite), `last-pass`, `main` or `branch:NAME` (the newest such run of a branch), a "
-    "date (the newest one up to its end, UTC); SUITE/ before it chooses among the runs of a suite"
+    "the whole suite), `last-pass`, `main` or `branch:NAME` (the newest such run of a branch); "
+    "SUITE/ before it chooses among the runs of a suite"
 )
 LAST: Final = "last"
 _LAST_PASS: Final = "last-pass"
 _MAIN: Final = "main"
 _BRANCH: Final = "branch:"
 _ID_START: Final = re.compile(r"\d{4,8}|\d{8}T\d{0,6}|\d{8}T\d{6}Z|\d{8}T\d{6}Z-[0-9a-f]{0,6}")
-_ID_END: Final = re.compile(r"[0-9a-f]{6}")
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOST_CANDIDATES: Final = 10
 
 Listed = Manifest | UnreadableRun
@@ -76,7 +73,7 @@ def choose_run(
             run = StoredRun(store, RunKeys(suite_key(listed.suite), listed.id))
             if CALIBRATION in listed.settings and suite is None:
                 continue
-            if name == LATEST or not partial_reasons(run, listed):
+            if name == LATEST or not partial_reasons(listed):
                 return run
     raise RunNotFoundError(_no_match(store, name, suite, before))
 
@@ -84,15 +81,13 @@ def choose_run(
 def is_run_name(name: str) -> bool:
     """Whether `choose_run` takes the text for a name of a run."""
     _, short = _split(name)
-    return run_created_at(short) is not None or any(
-        (_condition(short), _ID_START.fullmatch(short), _ID_END.fullmatch(short))
-    )
+    return _condition(short) is not None or _ID_START.fullmatch(short) is not None
 
 
 def choose_two(store: ObjectStore, earlier: str, later: str) -> tuple[StoredRun, StoredRun]:
     """Return two runs to compare; a name that is no id means a run of the other one's suite.
 
-    An earlier one that is named by what it is (`last`, a date) is older than the later one.
+    An earlier one that is named by what it is (`last`) is older than the later one.
     """
     if _is_id(earlier):
         first = choose_run(store, earlier)
@@ -126,20 +121,15 @@ def _split(name: str) -> tuple[str | None, str]:
 
 def _condition(name: str) -> Callable[[Manifest], bool] | None:
     """Return which runs a name means, the newest of them; None for (the beginning of) an id."""
-    match name:
-        case "latest":
-            return lambda _: True
-        case "last":
-            return _is_completed
-        case "last-pass":
-            return lambda run: _is_completed(run) and run.decision == Decision.PASS
-        case "main":
-            return lambda run: _is_completed(run) and branch_of(run) == _MAIN
-    if name.startswith(_BRANCH):
+    if name == LATEST:
+        return lambda _: True
+    if name == LAST:
+        return _is_completed
+    if name == _LAST_PASS:
+        return lambda run: _is_completed(run) and run.decision == Decision.PASS
+    if name == _MAIN or name.startswith(_BRANCH):
         branch = name.removeprefix(_BRANCH)
         return lambda run: _is_completed(run) and branch_of(run) == branch
-    if (moment := _moment(name)) is not None:
-        return lambda run: _is_completed(run) and _created_at(run) <= moment
     return None
 
 
@@ -147,35 +137,20 @@ def _is_completed(run: Manifest) -> bool:
     return run.state is State.COMPLETED
 
 
-def _created_at(run: Manifest) -> datetime:
-    return datetime.fromisoformat(run.created_at)
-
-
-def _moment(name: str) -> datetime | None:
-    """Return the last moment that a date or a time (ISO 8601, UTC without an offset) stands for."""
-    if not _DATE.match(name):
-        return None
-    try:
-        moment = datetime.fromisoformat(name)
-    except ValueError as error:
-        raise UsageError(f"{name!r} is no date: {error}; write 2026-05-18") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment + timedelta(days=1) - timedelta.resolution if _DATE.fullmatch(name) else moment
-
-
 def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
-    """Return the run whose id begins so, or ends in these six digits."""
-    starts, ends = _ID_START.fullmatch(name) is not None, _ID_END.fullmatch(name) is not None
-    matching = [
-        keys
-        for keys in (_run_keys(store, suite) if starts or ends or run_created_at(name) else ())
-        if keys.run_id.startswith(name) or (ends and keys.run_id.endswith(f"-{name}"))
-    ]
+    """Return the run whose id begins so."""
+    is_start = _ID_START.fullmatch(name) is not None
+    keys = _run_keys(store, suite) if is_start else iter(())
+    matching = [each for each in keys if each.run_id.startswith(name)]
     # A folder without a manifest is what is left of a run that was deleted.
     candidates = [keys for keys in matching[: _MOST_CANDIDATES + 1] if store.exists(keys.manifest)]
     if not candidates:
-        raise RunNotFoundError(_unknown(store, name))
+        hint = ""
+        if next(_run_keys(store, name), None) is not None:
+            hint = f"; '{name}' is a suite: '{name}/last' is its newest completed run"
+        raise RunNotFoundError(
+            f"no run {name!r} in {store.url}; `evalcore runs list` shows them{hint}"
+        )
     if len(candidates) > 1:
         listed = ", ".join(keys.run_id for keys in candidates[:_MOST_CANDIDATES])
         more = ", …" if len(matching) > _MOST_CANDIDATES else ""
@@ -191,13 +166,6 @@ def _run_keys(store: ObjectStore, suite: str | None) -> Iterator[RunKeys]:
         for run in store.list_folders(runs_prefix(key)):
             if run_created_at(run) is not None:
                 yield RunKeys(key, run)
-
-
-def _unknown(store: ObjectStore, name: str) -> str:
-    hint = ""
-    if next(_run_keys(store, name), None) is not None:
-        hint = f"; '{name}' is a suite: '{name}/last' is its newest completed run"
-    return f"no run {name!r} in {store.url}; `evalcore runs list` shows them{hint}"
 
 
 def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:

@@ -16,14 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from evalcore.errors import (
     Damage,
     DamagedRunError,
-    EvalError,
     ObjectNotFoundError,
     RunConflictError,
     RunGoneError,
     RunNotFoundError,
     StoreError,
 )
-from evalcore.mistakes.wording import counted
 from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, Plan, State
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
@@ -46,17 +44,16 @@ from evalcore.storage.manifests import Seal, digest_of, encode_manifest, parse_m
 from evalcore.storage.store import ObjectStore, StoredObject, swap, transfer
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.trust.secrets import suite_variables
+from evalcore.wording import counted
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
+@dataclass(slots=True)
 class _LastManifest:
     """The manifest as this process has read or written it last: a change begins with it."""
 
-    __slots__ = ("stored",)
-
-    def __init__(self) -> None:
-        self.stored: StoredObject | None = None
+    stored: StoredObject | None = None
 
 
 @dataclass(frozen=True)
@@ -90,17 +87,14 @@ class StoredRun:
         """Return the manifest; raise `DamagedRunError` if it is none, `StoreError` for another
         version's, `RunGoneError` if it is not there any more.
         """
-        stored = self.last_manifest.stored = self._stored_manifest()
+        try:
+            stored = self.last_manifest.stored = self.store.get(self.keys.manifest)
+        except ObjectNotFoundError as error:
+            raise RunGoneError(self.run_id, self.store.url) from error
         manifest = parse_manifest(stored.data, self.keys)
         if self.seal is not None:
             self.seal.check_manifest(manifest)
         return manifest
-
-    def _stored_manifest(self) -> StoredObject:
-        try:
-            return self.store.get(self.keys.manifest)
-        except ObjectNotFoundError as error:
-            raise RunGoneError(self.run_id, self.store.url) from error
 
     def known_manifest(self) -> Manifest:
         """Return the manifest as this process has read or written it last; else read it."""
@@ -162,16 +156,13 @@ class StoredRun:
             return self.known_definition
         data = self.plan_object(self.keys.plan_suite)
         try:
-            opened = _opened_suite(data)
-            definition: SuiteDefinition = _definitions().validate_json(opened)
+            return _definitions().validate_json(_opened_suite(data))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            reason = f"{field}: {first['msg']}" if field else first["msg"]
-            raise self._damaged(self.keys.plan_suite, f"is no suite: {reason}") from error
+            reason = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         except (ValueError, TypeError, AttributeError) as error:
-            raise self._damaged(self.keys.plan_suite, f"is no suite: {error}") from error
-        return definition
+            reason = str(error)
+        raise self._damaged(self.keys.plan_suite, f"is no suite: {reason}")
 
     def plan_part(self, number: int) -> bytes:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
@@ -246,7 +237,8 @@ class StoredRun:
 
     def written_shards(self) -> frozenset[int]:
         """Return the shards that have a result object."""
-        return self._shards(self.keys.results_prefix)
+        shards = (parse_shard_key(info.key) for info in self.store.list(self.keys.results_prefix))
+        return frozenset(shard for shard in shards if shard is not None)
 
     def has_result(self, shard: int) -> bool:
         """Whether the shard has a result object."""
@@ -293,10 +285,6 @@ class StoredRun:
     def _fetch(self, copied: tuple[str, Path]) -> None:
         key, path = copied
         path.write_bytes(self.store.get(key).data)
-
-    def _shards(self, prefix: str) -> frozenset[int]:
-        shards = (parse_shard_key(info.key) for info in self.store.list(prefix))
-        return frozenset(shard for shard in shards if shard is not None)
 
 
 def _opened_suite(data: bytes) -> bytes:
@@ -394,8 +382,6 @@ def reasons_of_part(
     `skipped` has how many items were skipped by the reason.
     """
     reasons = [f"chosen by {option}" for option in definition.part]
-    if not reasons and (definition.filtered or definition.dropped_baseline is not None):
-        reasons.append("chosen by filters")  # planned by an earlier version
     by_limit = {
         why: number for why, number in skipped.items() if why not in {DECIDED, NOT_FOR_TARGET}
     }
@@ -407,41 +393,13 @@ def reasons_of_part(
     return tuple(reasons)
 
 
-def partial_reasons(run: StoredRun, manifest: Manifest) -> tuple[str, ...]:
+def partial_reasons(manifest: Manifest) -> tuple[str, ...]:
     """Return why a run cannot stand for its suite; () for a completed run of the whole suite."""
     if CALIBRATION in manifest.settings:
         return ("it calibrates a judge",)
     if manifest.state is not State.COMPLETED:
         return (f"it is {manifest.state}",)
-    stored = manifest.execution.get(PART)
-    if stored is not None:
-        return tuple(map(str, stored))
-    # A run of an earlier version: why items were skipped is known by its limits only.
-    try:
-        definition, counts = run.definition, Counts(**(manifest.counts or {}))
-    except EvalError:
-        return ()  # who reads the run is told of its damage
-    limits = definition.limits
-    limited = limits.budgeted or limits.max_duration_s is not None
-    skipped = {"a limit": counts.skipped} if counts.skipped and limited else {}
-    return reasons_of_part(definition, counts, skipped)
-
-
-def is_whole(run: StoredRun) -> bool:
-    """Whether a run stands for its whole suite."""
-    return not partial_reasons(run, run.known_manifest())
-
-
-def is_filtered(run: StoredRun, manifest: Manifest) -> bool:
-    """Whether the caller of a run left out cases or variants."""
-    if manifest.settings.get(FILTERS):
-        return True
-    if PART in manifest.execution:
-        return False
-    try:
-        return run.definition.filtered or run.definition.dropped_baseline is not None
-    except EvalError:
-        return False
+    return tuple(map(str, manifest.execution.get(PART, ())))
 
 
 # `cases` is the last key of a report, and its head is one line.
@@ -461,24 +419,9 @@ class RunFigures(NamedTuple):
     interval: tuple[float, float] | None = None
 
 
-def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
-    """Return the figures of a completed run.
-
-    Manifests of version 0.1 do not have them: then the head of the report does. Without a report
-    that can be read nothing is known.
-    """
-    facts: Mapping[str, Any] = manifest.execution
-    with suppress(StoreError, ValueError, LookupError, TypeError, OSError):
-        if "pass_rate" not in facts:
-            report = read_head(run)
-            summary = report["summary"]
-            ends = summary.get("intervals", {}).get("pass_rate", {})
-            facts = {
-                "score": report["score"],
-                "pass_rate": summary["pass_rate"],
-                "cost_usd": summary["total_cost_usd"],
-                "pass_rate_interval": [ends.get("low"), ends.get("high")],
-            }
+def read_figures(manifest: Manifest) -> RunFigures:
+    """Return the figures of a completed run; manifests of version 0.1 have none."""
+    facts = manifest.execution
     score, rate, cost = (_number(facts.get(name)) for name in ("score", "pass_rate", "cost_usd"))
     match facts.get("pass_rate_interval"):
         case [float() | int() as low, float() | int() as high]:

@@ -5,33 +5,20 @@ boto3 is imported when a store is made: that takes a third of a second.
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
-from functools import cached_property, lru_cache, partial
+from functools import cache
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    BinaryIO,
-    Literal,
-    Required,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    cast,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
-from evalcore.mistakes.foreign_text import one_line
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import (
     ObjectInfo,
@@ -42,26 +29,15 @@ from evalcore.storage.store import (
 )
 from evalcore.trust.machine_faults import retried
 from evalcore.trust.network import proxy_for
+from evalcore.wording import one_line
 
 if TYPE_CHECKING:
-    from boto3.session import Session
     from botocore.exceptions import BotoCoreError, ClientError
-    from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
-    from s3transfer.futures import TransferFuture
-    from s3transfer.manager import TransferManager
 
 
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
-
-
-class WriteOptions(TypedDict, total=False):
-    """Parameters of boto3 that say how an object is encrypted."""
-
-    ServerSideEncryption: Encryption
-    SSEKMSKeyId: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +46,8 @@ class S3Settings:
 
     `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
     the first one. `pool_size` connections are kept; more threads than that wait for new ones.
-    boto3 moves objects and files of more than two pieces (`piece_bytes`, at least 5 MiB for S3
-    itself) in pieces, four at once. `encryption` is how the server encrypts what is written
-    (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names the key
-    of `aws:kms`.
+    `encryption` is how the server encrypts what is written (`AES256`, `aws:kms`, `aws:kms:dsse`),
+    by default as the bucket says; `kms_key_id` names the key of `aws:kms`.
     """
 
     endpoint_url: str | None = None
@@ -83,7 +57,6 @@ class S3Settings:
     read_timeout_s: float = 60.0
     max_attempts: int = 6
     pool_size: int = 32
-    piece_bytes: int = 16 * 1024 * 1024
     encryption: Encryption | None = None
     kms_key_id: str | None = None
 
@@ -126,49 +99,26 @@ class S3Settings:
         )
 
     @property
-    def written(self) -> WriteOptions:
-        """What each request that begins an object says of its encryption."""
-        options: WriteOptions = {}
-        if self.encryption is not None:
-            options["ServerSideEncryption"] = self.encryption
-        if self.kms_key_id is not None:
-            options["SSEKMSKeyId"] = self.kms_key_id
-        return options
+    def written(self) -> dict[str, Any]:
+        """What each request that writes an object says of its encryption."""
+        options = {"ServerSideEncryption": self.encryption, "SSEKMSKeyId": self.kms_key_id}
+        return {name: value for name, value in options.items() if value is not None}
 
 
-T = TypeVar("T")
-
-_CONFLICT_ATTEMPTS = 10
-_FIRST_CONFLICT_WAIT_S = 0.1
-# Six attempts outlast a server that is away for five seconds.
-_FIRST_FAULT_WAIT_S = 0.6
-_LONGEST_WAIT_S = 5.0
-_AT_ONCE = 4
-# An object of fewer pieces is read and written by one request.
-_MANY_PIECES = 2
-_WRITE_ID = "evalcore-write"  # metadata: which call wrote the object
-
-
-class _Condition(TypedDict, total=False):
-    IfMatch: str
-    IfNoneMatch: str
-
-
-class _PageRequest(TypedDict, total=False):
-    Bucket: Required[str]
-    Prefix: str
-    Delimiter: str
-    ContinuationToken: str
+# How long to wait after each answer that another client is writing the same object (409).
+_CONFLICT_WAITS_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0)
+_BODY_WAITS_S: Final = (0.5, 1.0)
+_WRITE_ID: Final = "evalcore-write"  # metadata: which call wrote the object
 
 
 class S3Store:
     """An `ObjectStore` below `prefix` in a bucket, which must exist.
 
-    Requests that fail on the way or with 5xx are repeated. A conditional write whose answer was
+    boto3 repeats requests that fail on the way or with 5xx. A conditional write whose answer was
     lost is settled by reading back: each write carries an id of its own, and where the server keeps
     no metadata the bytes decide. (One case stays open: the own swap was lost sight of and its
-    object has been replaced since. None then means "not yours any more".) Large files are written,
-    and large objects read, in pieces, four at once. Bytes of up to 5 GiB: S3's limit for a request.
+    object has been replaced since. None then means "not yours any more".) Objects of up to 5 GiB:
+    S3's limit for a request.
 
     The ETag is the server's.
     """
@@ -180,7 +130,7 @@ class S3Store:
         self._prefix = f"{prefix}/" if prefix else ""
         self._settings = settings
         self._client = _make_client(bucket, settings)
-        self._server = S3Place(self._client.meta.endpoint_url, bucket, self.url)
+        self._server = f"the S3 server {self._client.meta.endpoint_url}"
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str, str, S3Settings]]:
         return S3Store, (self._bucket, self._prefix, self._settings)
@@ -197,32 +147,30 @@ class S3Store:
 
     def get(self, key: str) -> StoredObject:
         """Return the object at `key`."""
+        from botocore.exceptions import IncompleteReadError, ResponseStreamingError
+
         name = self._name(key)
 
         def get() -> StoredObject:
             answer = self._client.get_object(Bucket=self._bucket, Key=name)
             with closing(answer["Body"]) as body:
-                if answer["ContentLength"] <= _MANY_PIECES * self._settings.piece_bytes:
-                    return StoredObject(body.read(), _unquoted(answer["ETag"]))
-            data = io.BytesIO()
-            etag = self._transfer(lambda manager: manager.download(self._bucket, name, data))
-            return StoredObject(data.getvalue(), _unquoted(etag or answer["ETag"]))
+                return StoredObject(body.read(), _unquoted(answer["ETag"]))
 
-        return self._repeated(key, get)
+        # boto3 repeats requests, but not one whose body breaks off.
+        broken_off = IncompleteReadError, ResponseStreamingError
+        with self._explained(key):
+            return retried(get, _BODY_WAITS_S, lambda error: isinstance(error, broken_off))
 
     def download(self, key: str, path: Path) -> None:
-        """Write the object at `key` into the file `path`."""
-        name = self._name(key)
-        self._repeated(
-            key,
-            lambda: self._transfer(lambda manager: manager.download(self._bucket, name, str(path))),
-        )
+        """Write the object at `key` into the file `path`; boto3 fetches a large one in pieces."""
+        with self._explained(key):
+            self._client.download_file(self._bucket, self._name(key), str(path))
 
     def exists(self, key: str) -> bool:
         """Whether there is an object at `key`: one HEAD request, a twelfth of a listing's price."""
-        name = self._name(key)
         try:
-            self._repeated(key, lambda: self._client.head_object(Bucket=self._bucket, Key=name))
+            with self._explained(key):
+                self._client.head_object(Bucket=self._bucket, Key=self._name(key))
         except ObjectNotFoundError:
             return False
         return True
@@ -231,12 +179,10 @@ class S3Store:
         """Write the object, replacing any; return its ETag."""
         name = self._name(key)
         body = data if isinstance(data, bytes) else b"".join(data)
-        answer = self._repeated(
-            key,
-            lambda: self._client.put_object(
+        with self._explained(key):
+            answer = self._client.put_object(
                 Bucket=self._bucket, Key=name, Body=body, **self._settings.written
-            ),
-        )
+            )
         return _unquoted(answer["ETag"])
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
@@ -263,14 +209,13 @@ class S3Store:
         """Yield the names of the folders directly below `prefix`, in byte order."""
         check_folder(prefix)
         start = self._prefix + prefix
-        folders = (folder for page in self._pages(start) for folder in _folders(page))
+        folders = [name for name, entry in self._entries(start) if entry is None]
         yield from sorted(folder[len(start) : -1] for folder in folders)
 
     def delete(self, key: str) -> None:
         """Remove the object; nothing happens if there is none."""
-        name = self._name(key)
-        with suppress(ObjectNotFoundError):
-            self._repeated(key, lambda: self._client.delete_object(Bucket=self._bucket, Key=name))
+        with suppress(ObjectNotFoundError), self._explained(key):
+            self._client.delete_object(Bucket=self._bucket, Key=self._name(key))
 
     def presign(self, key: str, *, expires_s: int = 3600) -> str:
         """Return a URL that reads the object without credentials for `expires_s` seconds."""
@@ -307,106 +252,50 @@ class S3Store:
         return self._prefix + key
 
     def _put_conditionally(
-        self, key: str, body: bytes | BinaryIO, condition: _Condition
+        self, key: str, body: bytes | BinaryIO, condition: dict[str, Any]
     ) -> str | None:
-        """Repeat the write until it is decided: its ETag, or None if the condition is not met."""
+        """Return the ETag of the write, or None if the condition is not met."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         name, write_id = self._name(key), uuid4().hex
-        faults = _waits_s(_FIRST_FAULT_WAIT_S, self._settings.max_attempts)
-        conflicts = _waits_s(_FIRST_CONFLICT_WAIT_S, _CONFLICT_ATTEMPTS)
-        repeated = not isinstance(body, bytes)  # boto3 may have done so
+        options = {"Metadata": {_WRITE_ID: write_id}, **self._settings.written, **condition}
+        conflicts, repeated = iter(_CONFLICT_WAITS_S), False
         with self._explained(key):
             while True:
+                if not isinstance(body, bytes):
+                    body.seek(0)
                 try:
-                    return self._put_once(name, body, write_id, condition)
-                except (ClientError, BotoCoreError) as error:
-                    if is_unmet(error, swapping="IfMatch" in condition):
-                        # An attempt before may have been taken although its answer was lost.
-                        return self._etag_of_write(key, write_id, body) if repeated else None
-                    is_conflict = isinstance(error, ClientError) and status_of(error) == 409
-                    if not is_conflict and not may_pass(error):
+                    answer = self._client.put_object(
+                        Bucket=self._bucket, Key=name, Body=body, **options
+                    )
+                    return _unquoted(answer["ETag"])
+                except ClientError as error:
+                    status, metadata = _status_of(error), error.response["ResponseMetadata"]
+                    repeated = repeated or metadata.get("RetryAttempts", 0) > 0
+                    if status == 409 and (wait_s := next(conflicts, None)) is not None:
+                        time.sleep(wait_s)
+                        continue
+                    is_gone = status == 404 and _code_of(error) != "NoSuchBucket"
+                    is_unmet = status == 412 or (is_gone and "IfMatch" in condition)
+                    if not is_unmet and status < 500:
                         raise
-                    wait_s = next(conflicts if is_conflict else faults, None)
-                    if wait_s is None and is_conflict:
-                        break
-                    if wait_s is None:
-                        etag = self._etag_of_write(key, write_id, body)
-                        if etag is None:
-                            raise
-                        return etag
-                    time.sleep(wait_s)
-                    repeated = True
-        raise StoreError(
-            f"{key}: {self._server.where} answered {_CONFLICT_ATTEMPTS} times that "
-            "another client is writing this object (409); try again later"
-        )
-
-    def _put_once(
-        self, name: str, body: bytes | BinaryIO, write_id: str, condition: _Condition
-    ) -> str:
-        metadata = {_WRITE_ID: write_id}
-        if not isinstance(body, bytes):
-            body.seek(0)
-            path = Path(body.name)
-            if path.stat().st_size > _MANY_PIECES * self._settings.piece_bytes:
-                options = {"Metadata": metadata, **self._settings.written}
-                self._transfer(
-                    lambda manager: manager.upload(str(path), self._bucket, name, options)
-                )
-                head = self._client.head_object(Bucket=self._bucket, Key=name)
-                return _unquoted(head["ETag"])
-        answer = self._client.put_object(
-            Bucket=self._bucket,
-            Key=name,
-            Body=body,
-            Metadata=metadata,
-            **self._settings.written,
-            **condition,
-        )
-        return _unquoted(answer["ETag"])
-
-    def _transfer(self, begin: Callable[[TransferManager], TransferFuture]) -> str | None:
-        """Let boto3 move an object in pieces; return the ETag of what it has read."""
-        from boto3.s3.transfer import TransferConfig, create_transfer_manager
-        from botocore.exceptions import ResponseStreamingError
-        from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
-
-        config = TransferConfig(
-            multipart_threshold=self._settings.piece_bytes,
-            multipart_chunksize=self._settings.piece_bytes,
-            max_concurrency=_AT_ONCE,
-            preferred_transfer_client="classic",
-        )
-        try:
-            with create_transfer_manager(self._transfer_client, config) as manager:
-                future = begin(manager)
-                future.result()
-        except (RetriesExceededError, S3DownloadFailedError) as error:
-            # The connection broke off too often, or the object was replaced meanwhile.
-            raise ResponseStreamingError(error=error) from error
-        return future.meta.etag
-
-    @cached_property
-    def _transfer_client(self) -> S3Client:
-        """The client of transfers: boto3 repeats their requests, each piece by itself.
-
-        boto3's uploads take no condition, so this client adds it to the request that ends one.
-        """
-        client = _make_client(self._bucket, self._settings, self._settings.max_attempts)
-        client.meta.events.register(
-            "before-parameter-build.s3.CompleteMultipartUpload",
-            lambda params, **_: params.update(IfNoneMatch="*"),
-        )
-        return client
+                    # An attempt before may have been taken although its answer was lost.
+                    etag = self._etag_of_write(key, write_id, body) if repeated else None
+                    if etag is None and not is_unmet:
+                        raise
+                    return etag
+                except BotoCoreError:
+                    etag = self._etag_of_write(key, write_id, body)
+                    if etag is None:
+                        raise
+                    return etag
 
     def _etag_of_write(self, key: str, write_id: str, body: bytes | BinaryIO) -> str | None:
         """Return the object's ETag if it is what the write of that id left there."""
         name = self._name(key)
         try:
-            answer = self._repeated(
-                key, lambda: self._client.head_object(Bucket=self._bucket, Key=name)
-            )
+            with self._explained(key):
+                answer = self._client.head_object(Bucket=self._bucket, Key=name)
             written_by = answer["Metadata"].get(_WRITE_ID)
             if written_by is not None:
                 return _unquoted(answer["ETag"]) if written_by == write_id else None
@@ -418,60 +307,86 @@ class S3Store:
             body = body.read()
         return stored.etag if stored.data == body else None
 
-    def _repeated(self, key: str, request: Callable[[], T]) -> T:
-        """Return the answer of the first attempt that no passing fault meets."""
-        with self._explained(key):
-            return retried(
-                request, _waits_s(_FIRST_FAULT_WAIT_S, self._settings.max_attempts), may_pass
-            )
-
     def _walk(self, start: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose names start with `start`, folder by folder.
 
         Not all servers list in byte order across folders, and only one folder is held in memory.
         """
-        objects: dict[str, ObjectInfo | None] = {}
-        for page in self._pages(start):
-            objects.update(dict.fromkeys(_folders(page)))
-            for entry in page.get("Contents", []):
-                name = entry["Key"]
-                if not name.endswith("/"):  # consoles make such objects to show a folder
-                    objects[name] = ObjectInfo(
-                        name.removeprefix(self._prefix),
-                        entry["Size"],
-                        entry["LastModified"].astimezone(UTC),
-                    )
-        for name in sorted(objects):
-            info = objects[name]
-            if info is None:
+        for name, entry in sorted(dict(self._entries(start)).items()):
+            if entry is None:
                 yield from self._walk(name)
-            else:
-                yield info
+            elif not name.endswith("/"):  # consoles make such objects to show a folder
+                key, modified_at = name.removeprefix(self._prefix), entry["LastModified"]
+                yield ObjectInfo(key, entry["Size"], modified_at.astimezone(UTC))
 
-    def _pages(self, start: str) -> Iterator[ListObjectsV2OutputTypeDef]:
-        shown_key = start.removeprefix(self._prefix) or self.url
-        request: _PageRequest = {"Bucket": self._bucket, "Prefix": start, "Delimiter": "/"}
-        while True:
-            page = self._repeated(shown_key, partial(self._client.list_objects_v2, **request))
-            yield page
-            if not page.get("IsTruncated"):
-                return
-            request = {**request, "ContinuationToken": page["NextContinuationToken"]}
+    def _entries(self, start: str) -> Iterator[tuple[str, Any]]:
+        """Yield the objects (with what the server says) and folders (None) of one folder."""
+        pages = self._client.get_paginator("list_objects_v2")
+        with self._explained(start.removeprefix(self._prefix) or self.url):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=start, Delimiter="/"):
+                yield from ((folder["Prefix"], None) for folder in page.get("CommonPrefixes", ()))
+                yield from ((entry["Key"], entry) for entry in page.get("Contents", ()))
 
     @contextmanager
     def _explained(self, key: str) -> Iterator[None]:
         """Turn what boto3 raises into a `StoreError` that says what would work."""
+        from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             yield
         except ClientError as error:
-            raise self._server.explain_answer(key, error) from error
+            raise self._refusal(key, error) from error
         except BotoCoreError as error:
-            raise self._server.explain_failure(key, error) from error
+            reason = _failure(error, self._server, self._client.meta.endpoint_url)
+            raise StoreError(f"{key}: {reason}") from error
+        except Boto3Error as error:  # a download broke off too often
+            raise StoreError(f"{key}: {self._server}: {error}") from error
+
+    def _refusal(self, key: str, error: ClientError) -> StoreError:
+        """Return the error for a server's answer; it says what would work."""
+        status, code, where = _status_of(error), _code_of(error), self._server
+        message = one_line(PROCESS.message(error.response["Error"].get("Message") or "no message"))
+        reason = f"({code}: {message})"
+        if code == "NoSuchBucket":
+            return StoreError(
+                f"{key}: {where} has no bucket {self._bucket!r}: create it, or name another "
+                "in the store's address (s3://bucket/prefix)"
+            )
+        if code in {"PermanentRedirect", "AuthorizationHeaderMalformed"}:
+            return StoreError(
+                f"{key}: the bucket {self._bucket!r} is not in the region asked at {where}: "
+                "set AWS_REGION to the bucket's"
+            )
+        if code in _EXPIRED:
+            run = _RUN.match(key)
+            resume = f"; then `evalcore run --resume {run[1]}` continues the run" if run else ""
+            return StoreError(
+                f"{key}: the credentials for {where} have expired {reason}: renew them{resume}"
+            )
+        match status:
+            case 404:
+                return ObjectNotFoundError(f"{key}: no such object in {self.url}")
+            case 401 | 403:
+                what = "request" if code in _NOT_KEYS else "credentials"
+                remedy = _remedy(code, message, self._bucket)
+                return StoreError(f"{key}: {where} refused the {what} {reason}: {remedy}")
+            case 409:
+                return StoreError(
+                    f"{key}: {where} answered {1 + len(_CONFLICT_WAITS_S)} times that another "
+                    "client is writing this object (409); try again later"
+                )
+            case 501:
+                return NotImplementedByServerError(
+                    f"{key}: {where} cannot do that {reason}: evalcore needs conditional "
+                    "writes (If-None-Match, If-Match)"
+                )
+        return StoreError(f"{key}: {where} answered {status} {code}: {message}")
 
 
-def _make_client(bucket: str, settings: S3Settings, attempts: int = 1) -> S3Client:
+def _make_client(bucket: str, settings: S3Settings) -> S3Client:
+    import botocore.session
+    from boto3.session import Session
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
@@ -484,9 +399,9 @@ def _make_client(bucket: str, settings: S3Settings, attempts: int = 1) -> S3Clie
         # boto3 would ask a proxy for this machine, too.
         proxies={urlsplit(address).scheme: proxy.url} if proxy else {},
         read_timeout=settings.read_timeout_s,
-        # `S3Store` repeats single requests itself: boto3 has a quota of repetitions that one bad
-        # minute uses up for all calls of a process.
-        retries={"mode": "standard", "total_max_attempts": attempts},
+        # The other modes have a quota of repetitions, which one bad minute uses up for all calls
+        # of a process.
+        retries={"mode": "legacy", "total_max_attempts": settings.max_attempts},
         max_pool_connections=settings.pool_size,
         s3={"addressing_style": settings.addressing_style or default_style},
         signature_version="s3v4",
@@ -495,7 +410,10 @@ def _make_client(bucket: str, settings: S3Settings, attempts: int = 1) -> S3Clie
         response_checksum_validation="when_required",
     )
     try:
-        session = new_session()
+        # A session of its own, which reads the credentials anew: a shared one is not thread-safe.
+        core = botocore.session.get_session()
+        core.register_component("data_loader", _service_descriptions())
+        session = Session(botocore_session=core)
         # Requests must be signed for some region, even where none matters.
         no_region = "us-east-1" if settings.endpoint_url else None
         return session.client(
@@ -510,174 +428,74 @@ def _make_client(bucket: str, settings: S3Settings, attempts: int = 1) -> S3Clie
         raise SettingsError(f"the settings for S3 do not work: {error}") from error
 
 
-def _waits_s(first_s: float, attempts: int) -> Iterator[float]:
-    """Yield the waits between so many attempts: each half to whole of a time that doubles."""
-    for attempt in range(attempts - 1):
-        longest_s = min(_LONGEST_WAIT_S, first_s * 2**attempt)
-        yield longest_s * (1 + secrets.randbelow(1000) / 1000) / 2
+@cache
+def _service_descriptions() -> Any:
+    """Return what reads the descriptions of services, once: they are most of a client's cost."""
+    from botocore.loaders import create_loader
 
-
-def _folders(page: ListObjectsV2OutputTypeDef) -> Iterator[str]:
-    return (entry["Prefix"] for entry in page.get("CommonPrefixes", []))
+    return create_loader()
 
 
 def _unquoted(etag: str) -> str:
     return etag.strip('"')
 
 
-_PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
 # What is refused although the keys are known.
 _NOT_KEYS = frozenset({"AccessDenied", "RequestTimeTooSkewed", "403", "Forbidden"})
 _RUN = re.compile(r"runs/[^/]+/([^/]+)/")
-# NoSuchUpload: the upload was ended, and the answer was lost.
-_PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError", "NoSuchUpload"})
 
 
 class NotImplementedByServerError(StoreError):
     """The server knows the request and does not support it (501)."""
 
 
-@dataclass(frozen=True, slots=True)
-class S3Place:
-    """What messages name: the server, the bucket, the store's address."""
-
-    endpoint_url: str
-    bucket: str
-    url: str
-
-    @property
-    def where(self) -> str:
-        """The server, as messages call it."""
-        return f"the S3 server {self.endpoint_url}"
-
-    def explain_answer(self, key: str, error: ClientError) -> StoreError:
-        """Return the error for a server's answer; it says what would work."""
-        status, code = status_of(error), error.response["Error"].get("Code", "")
-        if code == "NoSuchBucket":
-            return StoreError(
-                f"{key}: {self.where} has no bucket {self.bucket!r}: create it, or name another "
-                "in the store's address (s3://bucket/prefix)"
-            )
-        if code in {"PermanentRedirect", "AuthorizationHeaderMalformed"}:
-            return StoreError(
-                f"{key}: the bucket {self.bucket!r} is not in the region asked at {self.where}: "
-                "set AWS_REGION to the bucket's"
-            )
-        message = one_line(PROCESS.message(error.response["Error"].get("Message") or "no message"))
-        reason = f"({code}: {message})"
-        if code in _EXPIRED:
-            run = _RUN.match(key)
-            resume = f"; then `evalcore run --resume {run[1]}` continues the run" if run else ""
-            return StoreError(
-                f"{key}: the credentials for {self.where} have expired {reason}: renew them{resume}"
-            )
-        match status:
-            case 404:
-                return ObjectNotFoundError(f"{key}: no such object in {self.url}")
-            case 401 | 403:
-                what = "request" if code in _NOT_KEYS else "credentials"
-                remedy = self._remedy(code, message)
-                return StoreError(f"{key}: {self.where} refused the {what} {reason}: {remedy}")
-            case 501:
-                return NotImplementedByServerError(
-                    f"{key}: {self.where} cannot do that {reason}: evalcore needs conditional "
-                    "writes (If-None-Match, If-Match)"
-                )
-        return StoreError(f"{key}: {self.where} answered {status} {code}: {message}")
-
-    def _remedy(self, code: str, message: str) -> str:
-        if code == "RequestTimeTooSkewed":
-            return "set the clock of this machine"
-        keys = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
-        may = f"{keys}may get, put, delete and list objects in the bucket {self.bucket!r}"
-        if "encryption" not in message.lower():
-            return may
-        return (
-            "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy "
-            f"asks for, or {may}"
-        )
-
-    def explain_failure(self, key: str, error: BotoCoreError) -> StoreError:
-        """Return the error for a request without an answer; it says what would work."""
-        from botocore import exceptions
-
-        kind = type(error).__name__
-        if "Credential" in kind or "Token" in kind:
-            return StoreError(
-                f"{key}: no credentials for {self.where} ({kind}): set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
-        if isinstance(error, exceptions.ProxyConnectionError):
-            proxy = proxy_for(self.endpoint_url)
-            return StoreError(
-                f"{key}: no connection to the proxy {proxy} on the way to {self.where}: is it "
-                "right? NO_PROXY names hosts that need none"
-            )
-        if isinstance(error, exceptions.SSLError):
-            return StoreError(
-                f"{key}: the certificate of {self.where} is not trusted "
-                f"({one_line(str(error.kwargs.get('error')))}): name the file of your authority "
-                "in AWS_CA_BUNDLE or SSL_CERT_FILE"
-            )
-        if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
-            return StoreError(
-                f"{key}: {self.where} cannot be reached ({kind}): check that it runs and that "
-                "AWS_ENDPOINT_URL (empty for AWS itself) and AWS_REGION are right"
-            )
-        return StoreError(f"{key}: {self.where}: {error}")
+def _remedy(code: str, message: str, bucket: str) -> str:
+    """Return what would work where a server refuses a request (401, 403)."""
+    if code == "RequestTimeTooSkewed":
+        return "set the clock of this machine"
+    keys = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
+    may = f"{keys}may get, put, delete and list objects in the bucket {bucket!r}"
+    if "encryption" not in message.lower():
+        return may
+    return (
+        "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy "
+        f"asks for, or {may}"
+    )
 
 
-def may_pass(error: Exception) -> bool:
-    """Say whether the same request may succeed a moment later."""
+def _failure(error: BotoCoreError, where: str, endpoint_url: str) -> str:
+    """Say why a request had no answer, and what would work."""
     from botocore import exceptions
 
-    if isinstance(error, exceptions.ClientError):
-        code = error.response["Error"].get("Code", "")
-        return status_of(error) in _PASSING_STATUS or code in _PASSING_CODES
-    if isinstance(error, exceptions.ProxyConnectionError | exceptions.SSLError):
-        return False
-    kinds = exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError
-    return isinstance(error, kinds)
+    kind = type(error).__name__
+    if "Credential" in kind or "Token" in kind:
+        return (
+            f"no credentials for {where} ({kind}): set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        )
+    if isinstance(error, exceptions.ProxyConnectionError):
+        proxy = proxy_for(endpoint_url)
+        return (
+            f"no connection to the proxy {proxy} on the way to {where}: is it right? NO_PROXY "
+            "names hosts that need none"
+        )
+    if isinstance(error, exceptions.SSLError):
+        return (
+            f"the certificate of {where} is not trusted ({one_line(str(error.kwargs.get('error')))}"
+            "): name the file of your authority in AWS_CA_BUNDLE or SSL_CERT_FILE"
+        )
+    if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
+        return (
+            f"{where} cannot be reached ({kind}): check that it runs and that AWS_ENDPOINT_URL "
+            "(empty for AWS itself) and AWS_REGION are right"
+        )
+    return f"{where}: {error}"
 
 
-def is_unmet(error: BotoCoreError | ClientError, *, swapping: bool) -> bool:
-    """Say whether the answer means that the condition of a write (of a swap) is not met."""
-    from botocore.exceptions import ClientError
-
-    if not isinstance(error, ClientError):
-        return False
-    if status_of(error) == 404:
-        return swapping and error.response["Error"].get("Code") != "NoSuchBucket"
-    return status_of(error) == 412
-
-
-def status_of(error: ClientError) -> int:
-    """Return the HTTP status of an answer."""
+def _status_of(error: ClientError) -> int:
     return error.response["ResponseMetadata"]["HTTPStatusCode"]
 
 
-def new_session() -> Session:
-    """Return a session of its own: making clients from a shared one is not thread-safe.
-
-    It reads the environment and the files of credentials anew; the descriptions of the services,
-    which are most of what a client costs, are shared.
-    """
-    import boto3
-    import botocore.session
-
-    core = botocore.session.get_session()
-    loader = _service_descriptions(core.get_config_variable("data_path"))
-    core.register_component("data_loader", loader)
-    paths = len(loader.search_paths)
-    session = boto3.session.Session(botocore_session=core)
-    # Each session adds the folder of boto3's resources, which no client reads.
-    del loader.search_paths[paths:]
-    return session
-
-
-@lru_cache(maxsize=4)
-def _service_descriptions(data_path: str | None) -> Loader:
-    from botocore.loaders import create_loader
-
-    return create_loader(data_path)
+def _code_of(error: ClientError) -> str:
+    return error.response["Error"].get("Code", "")

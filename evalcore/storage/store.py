@@ -188,16 +188,9 @@ _AT_ONCE = 16  # a client keeps 32 connections
 _KINDS_AT_ONCE = 8
 
 
-class Starts(Protocol):
-    """Starts a request; what it returns gives the answer, or raises what the request raised."""
-
-    def __call__(self, request: Callable[[], T], /) -> Callable[[], T]:
-        """Return what waits for the answer."""
-
-
 @contextmanager
-def at_once(store: ObjectStore) -> Iterator[Starts]:
-    """Give what starts requests that do not need each other's answers.
+def at_once(store: ObjectStore) -> Iterator[Callable[[Callable[[], T]], Callable[[], T]]]:
+    """Give what starts requests that do not need each other's answers, and returns what waits.
 
     Of a remote store they are under way at the same time; in a folder each is made when its answer
     is asked for. All have ended when the context ends.

@@ -9,8 +9,8 @@ from evalcore.checks.human import Human, is_human
 from evalcore.checks.registry import load_check
 from evalcore.errors import UsageError
 from evalcore.formats.labels import Label
-from evalcore.mistakes.wording import suggest
 from evalcore.storage.runs import StoredRun
+from evalcore.wording import suggest
 
 
 def annotated_labels(run: StoredRun, assertion: str | None) -> list[Label]:

@@ -17,13 +17,13 @@ from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_objects, names_stored_cases
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.gates.gate import Gate
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import path_text
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
+from evalcore.problems import Problems
 from evalcore.suites.json_parts import json_values, places_beyond_json
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.function_context import FlowVariant
+from evalcore.wording import path_text
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
 

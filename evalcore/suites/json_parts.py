@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.model.equal_keys import has_equal_keys
-from evalcore.model.infinite_numbers import has_infinite
+from evalcore.jsonvalues import has_equal_keys, has_infinite
 
 Loc = tuple[str | int, ...]
 

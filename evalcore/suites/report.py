@@ -11,8 +11,7 @@ import orjson
 
 from evalcore.checks.scorers import Score, stored_raw
 from evalcore.execution.row import row_metrics
-from evalcore.model.artifact import Artifact, artifact_of
-from evalcore.model.evidence import Evidence
+from evalcore.model.evidence import Artifact, Evidence, artifact_of
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence

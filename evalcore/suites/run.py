@@ -15,11 +15,9 @@ from evalcore.execution.readiness import check_ready
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions
 from evalcore.isolation.mode import Isolation
-from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import Decision
-from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
-from evalcore.model.mode import Mode
-from evalcore.model.suite import Suite
+from evalcore.model.run import Mode
+from evalcore.model.suite import AUTO, ITERATIONS_FORMS, Iterations, Suite, parse_iterations
 from evalcore.pipeline.finish import RunView, evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions
@@ -33,6 +31,7 @@ from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
 from evalcore.suites.suite_file import SuiteInFile, as_suite_file
 from evalcore.trust.imports import ImportPolicy
+from evalcore.wording import suggest
 
 Store = ObjectStore | str | os.PathLike[str]
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
-from evalcore.mistakes.missing_files import missing_file
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import load
 from evalcore.suites.suite_module import SUFFIX, load_module_suites
 from evalcore.trust.imports import ImportPolicy, root_modules
+from evalcore.wording import missing_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,24 +13,25 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import parse, storable
+from evalcore.jsonvalues import has_equal_keys, has_infinite, parse, plain_value, storable
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.wording import path_text
-from evalcore.model.equal_keys import has_equal_keys
-from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics, with_warnings
-from evalcore.model.evidence_path import (
+from evalcore.model.evidence import (
+    NOTHING,
     PRIMARY,
+    UNMEASURED,
+    Evidence,
+    Metrics,
     MissingPath,
     PathSyntaxError,
     find_value,
     output_values,
     with_values,
+    with_warnings,
 )
 from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
-from evalcore.model.infinite_numbers import has_infinite
-from evalcore.model.own_copy import plain_value
+from evalcore.shapes import explain
 from evalcore.targets.work import json_text
+from evalcore.wording import path_text
 
 
 def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:
@@ -306,6 +307,9 @@ def _measures() -> TypeAdapter[Any]:
     return TypeAdapter(_Measures)
 
 
+_TOKENS: Final = ("input", "output", "cached", "reasoning")
+
+
 def object_in(text: str) -> dict[str, Any] | None:
     """Return the JSON object that a program's text is; None if it is none."""
     value: Any = None
@@ -314,7 +318,7 @@ def object_in(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidence | None:
+def evidence_in(answer: Mapping[str, Any], measured_ms: float) -> Evidence | None:
     """Return the evidence in a program's answer; None if it has neither `output` nor `text`.
 
     Raises `TargetError` of kind `metrics` where its measures have a wrong shape.
@@ -333,27 +337,19 @@ def evidence_in(answer: Mapping[str, Any], measured_ms: float | None) -> Evidenc
         if message["role"] == "assistant" and message.get("content") is not None
     )
     # A negative cost or duration is a mistake of the program and no measure.
-    numbers = ("cost_usd", "duration_ms")
-    ill = {name for name in numbers if (answer.get(name) or 0) < 0}
+    cost_usd, duration_ms = (
+        value if (value := answer.get(name)) is not None and value >= 0 else None
+        for name in ("cost_usd", "duration_ms")
+    )
+    tokens = answer.get("token_usage") or {}
     return Evidence(
         next(said, "") if messages else content_text(answer["text"]),
-        metrics=metrics_in({k: v for k, v in answer.items() if k not in ill}, measured_ms),
+        metrics=Metrics(
+            latency_ms=measured_ms if duration_ms is None else duration_ms,
+            cost_usd=cost_usd,
+            **{f"{name}_tokens": tokens.get(name) for name in _TOKENS},
+        ),
         details={"messages": messages} if messages else NOTHING,
-    )
-
-
-def metrics_in(record: Mapping[str, Any], measured_ms: float | None) -> Metrics:
-    """Return the measures in a program's answer, its latency by default the measured one."""
-    tokens = record.get("token_usage")
-    tokens = tokens if isinstance(tokens, Mapping) else {}
-    latency_ms = record.get("latency_ms", record.get("duration_ms"))
-    return Metrics(
-        latency_ms=measured_ms if latency_ms is None else latency_ms,
-        cost_usd=record.get("cost_usd"),
-        **{
-            f"{name}_tokens": record.get(f"{name}_tokens", tokens.get(name))
-            for name in ("input", "output", "cached", "reasoning")
-        },
     )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from evalcore.errors import TargetError
 from evalcore.judging.prompts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics, sum_tokens
-from evalcore.model.exchange import SkippedError
-from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
+from evalcore.model.exchange import TRANSCRIPT, SkippedError, Turns, turn_block, windowed
 from evalcore.targets.work import Answering, Message, Runnable, Work, prompt_of
 
 PassesTurn = Callable[[Evidence, int], Awaitable[bool]]

@@ -13,17 +13,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.mistakes.wording import did_you_mean
+from evalcore.jsonvalues import own_copy
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
-from evalcore.model.own_copy import own_copy
-from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.model.suite import DEFAULT_VARIANT, Target
 from evalcore.providers.chat import PROTOCOLS, ChatModel
 from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
 from evalcore.targets.wrappers import strips_reasoning
 from evalcore.trust.imports import ForeignError, call_foreign
+from evalcore.wording import did_you_mean
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine

@@ -11,10 +11,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import parse, storable
+from evalcore.jsonvalues import compile_json_path, parse, storable
 from evalcore.model.evidence import Evidence, with_warnings
 from evalcore.model.exchange import Endpoint, Request
-from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
 from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
 from evalcore.targets.answers import evidence_of

@@ -1,4 +1,4 @@
-"""The targets `openai`, `anthropic` and `any-llm`: a model answers."""
+"""The targets `openai` and `anthropic`: a model answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.suite import Case
-from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat_model
+from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.targets.answers import evidence_of
 from evalcore.targets.options import BuildContext
 from evalcore.targets.templates import templated
 from evalcore.targets.work import Answering, Message, Work
 from evalcore.trust.files import repository_root, resolve_inside
 
-__all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]
+__all__ = ["AnthropicTarget", "ChatOptions", "OpenAITarget"]
 
 EMBEDDINGS: Final = "openai-embeddings"
 _ELSEWHERE: Final = ("http://", "https://", "data:")
@@ -87,12 +87,6 @@ class AnthropicTarget(_ChatTarget):
     """A model behind Anthropic's messages."""
 
     protocol = "anthropic"
-
-
-class AdapterTarget(_ChatTarget):
-    """A model of Azure, Bedrock, Vertex AI or others, by the package any-llm (extra `any-llm`)."""
-
-    protocol = "any-llm"
 
 
 def _with_files(messages: tuple[Message, ...], folder: Path) -> tuple[Message, ...]:

@@ -15,12 +15,10 @@ from pydantic import Field, ValidationError
 
 from evalcore.declared.base import Declared
 from evalcore.errors import TargetError
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import path_text, suggest
+from evalcore.jsonvalues import own_copy, plain_value
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request, SkippedError
-from evalcore.model.own_copy import own_copy, plain_value
+from evalcore.shapes import adapter, explain
 from evalcore.targets.answers import (
     AnswerError,
     block_evidence,
@@ -30,6 +28,7 @@ from evalcore.targets.answers import (
 )
 from evalcore.targets.function_context import FlowContext, arguments_for
 from evalcore.trust.imports import ForeignError, call_foreign
+from evalcore.wording import path_text, suggest
 from evalcore.workflow.conditions import OPERATORS, Look, condition_holds
 from evalcore.workflow.definition import BlockCondition
 from evalcore.workflow.events import (

@@ -7,14 +7,11 @@ import re
 import time
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
-    Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, NamedTuple
@@ -29,10 +26,9 @@ from pydantic import (
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.jsonvalues import decoded, storable
 from evalcore.judging.prompts import content_text
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
-from evalcore.targets.answers import evidence_in, metrics_in, object_in
+from evalcore.targets.answers import evidence_in, object_in
 from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
 from evalcore.targets.work import (
     Answering,
@@ -45,15 +41,13 @@ from evalcore.targets.work import (
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
 from evalcore.trust.machine_faults import (
-    Noting,
-    faults_noted_by,
-    item_noting,
     noting_faults,
     unwritable,
     waited_out,
 )
 from evalcore.trust.secrets import telling_values
 from evalcore.trust.text import last_words, redact
+from evalcore.wording import did_you_mean
 
 ProgramSeconds = Annotated[
     float,
@@ -155,150 +149,6 @@ def _written(texts: Mapping[str, str]) -> TemporaryDirectory[str]:
     return directory
 
 
-# Works that wait at the same time arrive within this time.
-_GATHER_S: Final = 0.1
-
-
-class ProgramAnswer(NamedTuple):
-    """What a program wrote, as text, and how long it took."""
-
-    text: str
-    latency_ms: float
-
-
-# Runs the program for the first of some works with these lines as its prompt.
-Ask = Callable[[Work, str], Awaitable[ProgramAnswer]]
-# The answer to a case in a record of the program, with its share of the time.
-Read = Callable[[str, Mapping[str, Any], float], Evidence]
-
-
-class _Batch:
-    """Works that wait to be asked together, by the ids of their cases."""
-
-    def __init__(self) -> None:
-        self.works: dict[str, Work] = {}
-        self.answers: dict[str, asyncio.Future[Evidence]] = {}
-        self.notings: dict[str, Noting] = {}
-        self.full = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-
-    def waiting(self) -> dict[str, asyncio.Future[Evidence]]:
-        """Return the answers that somebody still waits for."""
-        return {name: answer for name, answer in self.answers.items() if not answer.done()}
-
-    @contextmanager
-    def noting_faults(self) -> Iterator[None]:
-        """Note a fault for each work that waits; the time of all stands still meanwhile."""
-        with ExitStack() as stack:
-            for name in self.waiting():
-                stack.enter_context(self.notings[name]())
-            yield
-
-
-class Batches:
-    """Gathers works that wait at the same time, at most `size`.
-
-    Works in different workspaces, and several of one case, are never in the same batch.
-    """
-
-    def __init__(self, size: int, ask: Ask, read: Read) -> None:
-        self._size, self._ask, self._read = size, ask, read
-        self._open: dict[Path | None, _Batch] = {}
-
-    async def answer(self, work: Work) -> Evidence:
-        """Return the answer to one work; raise `TargetError`."""
-        name = work.case.id
-        batch = self._open.get(work.workspace)
-        if batch is None or name in batch.works:
-            if batch is not None:
-                self._close(batch, work)
-            batch = self._open[work.workspace] = _Batch()
-            batch.task = asyncio.create_task(self._run(batch, work))
-        batch.works[name] = work
-        batch.notings[name] = item_noting()
-        answer: asyncio.Future[Evidence] = asyncio.get_running_loop().create_future()
-        batch.answers[name] = answer
-        if len(batch.works) >= self._size:
-            self._close(batch, work)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            answer.cancel()
-            if not batch.waiting() and batch.task is not None:
-                self._close(batch, work)
-                batch.task.cancel()
-            raise
-
-    def _close(self, batch: _Batch, work: Work) -> None:
-        batch.full.set()
-        if self._open.get(work.workspace) is batch:
-            del self._open[work.workspace]
-
-    async def _run(self, batch: _Batch, first: Work) -> None:
-        """Wait until the batch is full or no work arrives, run it, and hand out the answers."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GATHER_S):
-                await batch.full.wait()
-        self._close(batch, first)
-        works = [batch.works[name] for name in batch.waiting()]
-        try:
-            with faults_noted_by(batch.noting_faults):
-                answer = await self._ask(works[0], _lines(works))
-            records = _records_in(answer.text)
-        except Exception as error:  # noqa: BLE001 - each of the works has it
-            for waiting in batch.waiting().values():
-                waiting.set_exception(error)
-            return
-        share_ms = round(answer.latency_ms / len(batch.works), 1)
-        for name, waiting in batch.waiting().items():
-            try:
-                if name not in records:
-                    message = f"the batch's answer has no line with the id {name!r}"
-                    raise TargetError("command", message)
-                record, notes = storable(records[name])
-                waiting.set_result(with_warnings(self._read(name, record, share_ms), notes))
-            except TargetError as problem:
-                waiting.set_exception(problem)
-            # An answer that is never set would hold its item for ever.
-            except (TypeError, ValueError, RecursionError) as problem:
-                message = f"the batch's answer to {name!r} cannot be kept: {problem}"
-                waiting.set_exception(TargetError("command", message))
-
-
-def _lines(works: list[Work]) -> str:
-    """Return a line for each work, in their order."""
-    return "".join(
-        json_text(
-            {
-                "id": work.case.id,
-                "prompt": work.prompt,
-                "messages": [dict(message) for message in work.messages],
-                "metadata": dict(work.case.metadata),
-            }
-        )
-        + "\n"
-        for work in works
-    )
-
-
-def _records_in(text: str) -> dict[str, Mapping[str, Any]]:
-    """Return the records of a batch's JSON lines by the ids of their cases."""
-    records: dict[str, Mapping[str, Any]] = {}
-    # Only a line feed ends a line: a text in JSON may hold other separators, such as U+2028.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        record = object_in(line) or {}
-        name = record.get("id")
-        if not isinstance(name, str):
-            message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
-            raise TargetError("command", message)
-        if name in records:
-            raise TargetError("command", f"the batch's answer has two lines with the id {name!r}")
-        records[name] = record
-    return records
-
-
 class _Run(NamedTuple):
     """One run of a program: what its placeholders stand for, and where it may answer."""
 
@@ -308,7 +158,7 @@ class _Run(NamedTuple):
 
 
 class _ProgramTarget(Answering):
-    """Starts a program for an item, or for a batch of items."""
+    """Starts a program for an item."""
 
     placeholder: re.Pattern[str]
     output_file: str
@@ -415,24 +265,6 @@ class CommandOptions(TargetOptions):
         description="Address space that each process may use, in MiB. Some runtimes (Node, Java) "
         "reserve far more than they use.",
     )
-    batch: int | None = Field(
-        default=None,
-        ge=1,
-        description="So many cases at most, of those that are waiting at the same time, are "
-        "answered by one run of the program: it reads them as JSON lines `{id, prompt, messages, "
-        "metadata}` (`{prompt_file}` or standard input) and writes JSON lines `{id, output}` in "
-        "any order, which may also have `error`, `latency_ms`, `cost_usd`, `input_tokens` and "
-        "`output_tokens`.",
-    )
-
-    @model_validator(mode="after")
-    def _check_batch(self) -> CommandOptions:
-        text = self.command if isinstance(self.command, str) else " ".join(self.command)
-        named = {match[1] for match in _COMMAND.finditer(text)}
-        single = sorted(named & {"prompt", "messages_file", "id"})
-        if self.batch is not None and single:
-            raise ValueError(f"{{{single[0]}}} is one case's and cannot stand beside `batch`")
-        return self
 
 
 class CommandTarget(_ProgramTarget):
@@ -444,8 +276,6 @@ class CommandTarget(_ProgramTarget):
     def __init__(self, options: CommandOptions) -> None:
         super().__init__(options.command, options.env)
         self._options = options
-        size = options.batch
-        self._batches = None if size is None else Batches(size, self._run_program, _batch_evidence)
 
     async def answer(self, work: Work) -> Evidence:
         """Return what the program answers; its latency is measured from start to end.
@@ -453,15 +283,9 @@ class CommandTarget(_ProgramTarget):
         Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
         whichever is shorter), else of kind `command`, with the end of what it wrote.
         """
-        work = with_template(with_attachments(work), self._options.prompt_template)
-        if self._batches is not None:
-            return await self._batches.answer(work)
-        printed, latency_ms = await self._run_program(work, work.prompt)
-        text, notes = storable(printed)
-        return with_warnings(Evidence(text, metrics=Metrics(latency_ms=latency_ms)), notes)
-
-    async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
         options = self._options
+        work = with_template(with_attachments(work), options.prompt_template)
+        prompt = work.prompt
         messages = json_text([dict(message) for message in work.messages])
         reads_input = not self._named & {"prompt", "prompt_file", "messages_file"}
         async with program_files({"prompt.txt": prompt, "messages.json": messages}) as folder:
@@ -485,20 +309,8 @@ class CommandTarget(_ProgramTarget):
             latency_ms = round((time.perf_counter() - started) * 1000, 1)
             text = self._answer(result, folder / "output.txt")
         ending = "\r\n" if text.endswith("\r\n") else "\n"
-        return ProgramAnswer(text.removesuffix(ending), latency_ms)
-
-
-def _batch_evidence(name: str, record: Mapping[str, Any], share_ms: float) -> Evidence:
-    if record.get("error"):
-        raise TargetError("command", str(record["error"]))
-    key = next((key for key in ("output", "text", "answer") if key in record), None)
-    if key is None:
-        raise TargetError("command", f'the batch\'s answer to {name!r} has no "output"')
-    value = record[key]
-    return Evidence(
-        value if isinstance(value, str) else json_text(value),
-        metrics=metrics_in(record, share_ms),
-    )
+        printed, notes = storable(text.removesuffix(ending))
+        return with_warnings(Evidence(printed, metrics=Metrics(latency_ms=latency_ms)), notes)
 
 
 def _from_suite(element: str, work: Work) -> str:
@@ -581,13 +393,6 @@ class CliOptions(TargetOptions):
         "first answer; if it fails no test is answered.",
     )
     env: ProgramVariables = Field(default_factory=dict)
-    batch_requests: bool = Field(
-        default=False,
-        validation_alias=AliasChoices("batch_requests", "provider_batching"),
-        description="One run of the program answers all tests that wait at the same time: JSON "
-        "lines `{id, prompt, messages, metadata}` in `{PROMPT_FILE}`, JSON lines with `id` as the "
-        "answer.",
-    )
     keep_temp_files: bool = Field(
         default=False,
         validation_alias=AliasChoices("keep_temp_files", "keep_output_files"),
@@ -610,9 +415,6 @@ class CliOptions(TargetOptions):
         return value or None
 
 
-_LARGEST_BATCH: Final = 10_000
-
-
 class CliTarget(_ProgramTarget):
     """Runs the program once per item; its answer may have messages, tool calls and measures."""
 
@@ -622,8 +424,6 @@ class CliTarget(_ProgramTarget):
     def __init__(self, options: CliOptions) -> None:
         super().__init__(options.command, options.env)
         self._options = options
-        batches = Batches(_LARGEST_BATCH, self._run_program, _record_evidence)
-        self._batches = batches if options.batch_requests else None
         self._health: asyncio.Future[None] | None = None
 
     async def answer(self, work: Work) -> Evidence:
@@ -638,21 +438,14 @@ class CliTarget(_ProgramTarget):
                 self._health = asyncio.ensure_future(check)
             # The check goes on for the others when one that waits for it is cancelled.
             await asyncio.shield(self._health)
-        if self._batches is not None:
-            return await self._batches.answer(with_attachments(work))
-        prompt = _prompt_of(with_attachments(work).messages)
-        answer = await self._run_program(work, prompt)
-        return read_answer(answer.text, answer.latency_ms)
-
-    async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
         options = self._options
-        async with self._prepared(work, prompt) as run:
+        async with self._prepared(work, _prompt_of(with_attachments(work).messages)) as run:
             started = time.perf_counter()
             timeout_s = min(options.timeout_seconds, work.item_timeout_s or options.timeout_seconds)
             cwd = work.workspace or work.folder / (options.cwd or "")
             result = await self._ended(options.command, work, run, cwd=cwd, timeout_s=timeout_s)
             latency_ms = round((time.perf_counter() - started) * 1000, 1)
-            return ProgramAnswer(self._answer(result, run.output), latency_ms)
+            return read_answer(self._answer(result, run.output), latency_ms)
 
     async def _check_health(self, check: HealthCheck, work: Work) -> None:
         timeout_s = check.timeout_seconds or self._options.timeout_seconds
@@ -668,18 +461,17 @@ class CliTarget(_ProgramTarget):
 
     @asynccontextmanager
     async def _prepared(self, work: Work, prompt: str) -> AsyncIterator[_Run]:
-        is_batch = self._batches is not None
         try:
-            files = [] if is_batch else attached_paths(work.messages, work.folder)
+            files = attached_paths(work.messages, work.folder)
         except EvalError as error:
             raise TargetError("input", str(error)) from error
         async with program_files({"prompt.txt": prompt}) as folder:
-            output = folder / ("output.jsonl" if is_batch else "output.json")
+            output = folder / "output.json"
             values = {
-                "PROMPT": "" if is_batch else prompt,
+                "PROMPT": prompt,
                 "PROMPT_FILE": str(folder / "prompt.txt"),
                 "OUTPUT_FILE": str(output),
-                "EVAL_ID": "batch" if is_batch else work.case.id,
+                "EVAL_ID": work.case.id,
                 "ATTEMPT": str(work.iteration),
             }
             for number, path in enumerate(files):
@@ -726,14 +518,6 @@ def read_answer(text: str, measured_ms: float) -> Evidence:
         evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
     plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)
     return with_warnings(evidence or plain, notes)
-
-
-def _record_evidence(name: str, record: Mapping[str, Any], share_ms: float) -> Evidence:
-    evidence = evidence_in(record, share_ms)
-    if evidence is None:
-        message = f"the batch's answer to {name!r} has neither messages in 'output' nor 'text'"
-        raise TargetError("command", message)
-    return evidence
 
 
 def _get(url: str, timeout_s: float) -> None:

@@ -15,9 +15,9 @@ from pydantic import Field
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
 from evalcore.isolation.pool import Job, no_answer
+from evalcore.jsonvalues import plain_value
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply
-from evalcore.model.own_copy import plain_value
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.targets.function_context import (
     COMPLETE,

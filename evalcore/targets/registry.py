@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from evalcore.errors import EvalError, TargetError, UsageError
-from evalcore.mistakes.wording import did_you_mean, known_names
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.wording import did_you_mean, known_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -80,7 +80,6 @@ _WORKFLOW: Final = TargetKind(
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
     {
         "anthropic": _MODEL._replace(place="model.AnthropicTarget"),
-        "any-llm": _MODEL._replace(place="model.AdapterTarget", options="AdapterOptions"),
         "block": _WORKFLOW._replace(
             place="workflow.ReplayedBlock", has_blocks=False, reads_messages=False
         ),
@@ -93,10 +92,6 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         "mock": TargetKind("simple.MockTarget", "MockOptions", instant=True),
         "openai": _MODEL,
         "python": _FUNCTION,
-        "replay": TargetKind("simple.ReplayTarget", "ReplayOptions", instant=True),
-        "sentence-transformers": TargetKind(
-            "embeddings.LocalEmbeddingTarget", "LocalEmbeddingOptions", item_timeout_s=OWN_CODE_S
-        ),
         "workflow": _WORKFLOW,
     }
 )
@@ -157,7 +152,7 @@ def targets_table() -> str:
 
 
 def _module_of(row: TargetKind) -> ModuleType:
-    from evalcore.mistakes.shape_lookup import without_plugins
+    from evalcore.shapes import without_plugins
 
     with without_plugins():
         return import_module(row.module)

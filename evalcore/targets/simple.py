@@ -1,24 +1,16 @@
-"""The targets that need no service: `echo`, `mock`, `fixture`, `replay`."""
+"""The targets that need no service: `echo`, `mock`, `fixture`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from evalcore.errors import EvalError, TargetError
-from evalcore.jsonvalues import parse_storable
-from evalcore.mistakes.shape_errors import explain
-from evalcore.mistakes.wording import counted, path_text, suggest
+from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
-from evalcore.settings import repository_root
-from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import with_template
 from evalcore.targets.work import Answering, TargetOptions, Work
-from evalcore.trust.files import resolve_inside
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
 
@@ -97,129 +89,3 @@ class FixtureTarget(Answering):
             message = f"case '{work.case.id}' has no fixture, and its target answers from fixtures"
             raise TargetError("fixture", f"{message}; give the case `fixtures` or another target")
         return work.case.fixture
-
-
-_KIND: Final = "replay"
-
-
-class ReplayOptions(TargetOptions):
-    """Options of a target of kind `replay`."""
-
-    fixtures: str = Field(
-        min_length=1, description="JSON lines with the answers, from the suite's folder."
-    )
-    source_target: str = Field(min_length=1, description="The target whose answers are meant.")
-    suite: str | None = Field(default=None, description="The suite whose answers are meant.")
-    eval_path: str | None = Field(default=None, description="The file of tests that is meant.")
-    variant: str | None = Field(default=None, description="The variant that is meant.")
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, defer_build=True)
-
-    test_id: str
-    source_target: str
-    output: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    suite: str | None = None
-    eval_path: str | None = None
-    attempt: int | None = None
-    variant: str | None = None
-
-
-class _Recorded(NamedTuple):
-    """An answer, and the line that it stands in."""
-
-    line: int
-    record: _Record
-    evidence: Evidence
-
-
-class ReplayTarget(Answering):
-    """Answers with what another target answered, from the JSON lines of `fixtures`."""
-
-    def __init__(self, options: ReplayOptions) -> None:
-        self._options = options
-        self._answers: dict[str, list[_Recorded]] | None = None
-
-    takes_time = False
-
-    async def answer(self, work: Work) -> Evidence:
-        """Return the only answer to the test in this trial.
-
-        Raises `TargetError` of kind `replay` if there is none or more than one.
-        """
-        if self._answers is None:
-            self._answers = self._read(work.folder)
-        name, options = work.case.id, self._options
-        answers = [
-            recorded
-            for recorded in self._answers.get(name, ())
-            if (recorded.record.attempt or 0) == work.iteration
-        ]
-        if len(answers) == 1:
-            return answers[0].evidence
-        if not answers:
-            trial = f" in trial {work.iteration + 1}" if name in self._answers else ""
-            hint = "" if trial else suggest(name, self._answers)
-            message = f"no answer of '{options.source_target}' to test '{name}'{trial}"
-            raise TargetError(_KIND, f"{options.fixtures} has {message}.{hint}")
-        lines = ", ".join(str(recorded.line) for recorded in answers)
-        message = f"has {counted(len(answers), 'answer')} to test '{name}' (lines {lines})"
-        hint = "say which with `suite`, `eval_path` or `variant`"
-        raise TargetError(_KIND, f"{options.fixtures} {message}; {hint}")
-
-    def _read(self, folder: Path) -> dict[str, list[_Recorded]]:
-        """Return the answers that are meant, by the ids of their tests."""
-        answers: dict[str, list[_Recorded]] = {}
-        try:
-            path = fixtures_path(folder, self._options.fixtures)
-            with path.open(encoding="utf-8-sig", newline="\n") as lines:
-                for recorded in _recorded(lines, self._options.fixtures):
-                    if self._is_meant(recorded.record):
-                        answers.setdefault(recorded.record.test_id, []).append(recorded)
-        except (EvalError, OSError, UnicodeDecodeError) as error:
-            raise TargetError(_KIND, str(error)) from error
-        return answers
-
-    def _is_meant(self, record: _Record) -> bool:
-        options, path = self._options, self._options.eval_path
-        return (
-            (record.source_target, record.variant) == (options.source_target, options.variant)
-            and options.suite in (None, record.suite)
-            and (path is None or _same_path(record.eval_path or "", path))
-        )
-
-
-def fixtures_path(folder: Path, name: str) -> Path:
-    """Return the file of answers; raise `EvalError` if there is none within the repository."""
-    return resolve_inside(repository_root(folder), folder, name)
-
-
-def _recorded(lines: Iterator[str], file: str) -> Iterator[_Recorded]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield _Recorded(number, *_read_record(line))
-            except TargetError as error:
-                raise TargetError(_KIND, f"{file}:{number}: {error}") from error
-
-
-def _read_record(line: str) -> tuple[_Record, Evidence]:
-    written: Any = None
-    try:
-        written = parse_storable(line)
-        record = _Record.model_validate(written)
-    except ValidationError as error:
-        loc, message = next(iter(explain(error, written, _Record)))
-        raise TargetError(_KIND, f"{path_text(loc)}: {message}" if loc else message) from error
-    except ValueError as error:
-        raise TargetError(_KIND, f"is no JSON: {error}") from error
-    evidence = evidence_in(written, None)
-    if evidence is None:
-        raise TargetError(_KIND, "'output' has to be messages with a 'role'")
-    return record, evidence
-
-
-def _same_path(recorded: str, named: str) -> bool:
-    ends = [f"/{path.replace(chr(92), '/').removeprefix('./')}" for path in (recorded, named)]
-    return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])

@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import TargetError
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.targets.work import (
     Message,
     Work,
@@ -18,6 +16,7 @@ from evalcore.targets.work import (
     prompt_of,
     with_attachments,
 )
+from evalcore.wording import Loc, did_you_mean
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")
 

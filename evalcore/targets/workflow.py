@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pydantic import Field, ValidationError, model_validator
@@ -13,8 +14,7 @@ from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Endpoint
-from evalcore.model.suite import Case
-from evalcore.model.target import Target
+from evalcore.model.suite import Case, Target
 from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake
@@ -27,7 +27,7 @@ from evalcore.targets.work import (
     Work,
     prompt_of,
 )
-from evalcore.workflow.context import NO_OFFER, EngineServices, Offer, SoulAnswer
+from evalcore.workflow.context import EngineServices, SoulAnswer
 from evalcore.workflow.definition import (
     PARTS,
     SOUL_KEYS,
@@ -61,10 +61,8 @@ class PersonaProvider:
         self._built: dict[str, tuple[str, Runnable]] = {}
         self._configured = any(context.environment.get(name) for name in ENVIRONMENT)
 
-    async def ask(
-        self, work: Work, soul: Soul, messages: Sequence[Message], offer: Offer = NO_OFFER
-    ) -> SoulAnswer:
-        """Return the answer; a provider that is no model of `PROTOCOLS` calls no tools.
+    async def ask(self, work: Work, soul: Soul, messages: Sequence[Message]) -> SoulAnswer:
+        """Return the answer.
 
         Raise `UsageError` where the soul names no model or an unknown provider, `NoExecutorError`
         where it names no provider and none is configured; `ProviderError`, `SkippedError` and other
@@ -72,7 +70,7 @@ class PersonaProvider:
         """
         if soul.provider is None and work.mode not in KEYLESS_MODES and not self._configured:
             raise NoExecutorError("not_executable", "no provider is configured")
-        provider, runnable = self._runnable(soul, offer)
+        provider, runnable = self._runnable(soul)
         _check_key(provider, runnable, soul, work.mode)
         conversation = tuple(messages)
         prompt = prompt_of(conversation)
@@ -89,20 +87,20 @@ class PersonaProvider:
         for soul in souls:
             if soul.provider is None and not self._configured:
                 continue
-            provider, runnable = self._runnable(soul, NO_OFFER)
+            provider, runnable = self._runnable(soul)
             _check_key(provider, runnable, soul, mode)
             if isinstance(runnable, AsksServers):
                 yield from runnable.ready_endpoints(case, mode)
 
-    def _runnable(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
-        key = repr((soul, offer))
+    def _runnable(self, soul: Soul) -> tuple[str, Runnable]:
+        key = repr(soul)
         if key not in self._built:
-            self._built[key] = self._build(soul, offer)
+            self._built[key] = self._build(soul)
         return self._built[key]
 
-    def _build(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
+    def _build(self, soul: Soul) -> tuple[str, Runnable]:
         name = provider_of(soul.provider, soul.model_name)
-        target = self._target(soul, name, offer)
+        target = self._target(soul, name)
         try:
             context = self._context
             built = build(target, folder=context.folder, environment=context.surroundings)
@@ -111,7 +109,7 @@ class PersonaProvider:
             raise UsageError(message) from error
         return name, built
 
-    def _target(self, soul: Soul, name: str, offer: Offer) -> Target:
+    def _target(self, soul: Soul, name: str) -> Target:
         entry = self._providers.get(name)
         if entry is None:
             if name not in PROTOCOLS:
@@ -120,27 +118,23 @@ class PersonaProvider:
             if soul.model_name is None:
                 message = f"soul '{soul.id}' names no model, or is not defined"
                 raise UsageError(f"{message}; give it 'model_name'")
-            return Target(name, name, _soul_options({}, soul, offer))
+            return Target(name, name, _soul_options({}, soul))
         kind, options = entry["kind"], entry["options"]
-        if kind not in PROTOCOLS and kind != "any-llm":
+        if kind not in PROTOCOLS:
             return Target(name, kind, options)
         if soul.model_name is None and not options.get("model"):
             message = f"soul '{soul.id}': neither it nor provider '{name}' names a model"
             raise UsageError(f"{message}; give it 'model_name'")
-        return Target(name, kind, _soul_options(options, soul, offer))
+        return Target(name, kind, _soul_options(options, soul))
 
 
-def _soul_options(options: Mapping[str, Any], soul: Soul, offer: Offer) -> dict[str, Any]:
-    """Return a model's options with the soul's, and what it may call, laid over them."""
+def _soul_options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
+    """Return a model's options with the soul's laid over them."""
     merged = dict(options)
     if soul.model_name is not None:
         merged["model"] = soul.model_name
     if soul.system_prompt:
         merged.pop("system_prompt", None)
-    if offer.tools:
-        merged["tools"] = [*offer.tools]
-        if offer.choice is not None:
-            merged["tool_choice"] = offer.choice
     for name, value in soul.parameters.items():
         if name in ChatOptions.model_fields:
             merged[name] = value
@@ -176,13 +170,7 @@ def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> SoulAnswer:
         metrics=evidence.metrics,
         attempts=call.get("attempts") or 1,
         recorded=bool(call.get("recorded")),
-        tool_calls=tuple(_tool_calls(evidence)),
     )
-
-
-def _tool_calls(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
-    messages = evidence.details.get("messages")
-    return (messages[-1].get("tool_calls") or ()) if messages else ()
 
 
 # Where the evidence of an execution that records its steps has them.
@@ -292,13 +280,8 @@ class WorkflowTarget(Answering):
     def services(self, work: Work) -> EngineServices:
         """Return what blocks of one work item use."""
 
-        async def ask(
-            soul: Soul, messages: Sequence[Mapping[str, Any]], offer: Offer
-        ) -> SoulAnswer:
-            return await self._souls.ask(work, soul, messages, offer)
-
         return EngineServices(
-            ask=ask,
+            ask=partial(self._souls.ask, work),
             complete=work.complete,
             folder=work.folder,
             imports=work.imports,

@@ -72,7 +72,7 @@ async def run_command(
     async def start() -> asyncio.SubprocessTransport:
         with _input_file(stdin) as source, told_as_fault("cannot start a program", _NO_PROCESS):
             program = _program(argv, memory_limit)
-            return await _started(program, source, collector, cwd, _environment(env or {}))
+            return await _started(program, source, collector, cwd, minimal_environment(env or {}))
 
     try:
         process = await waited_out(start)
@@ -224,7 +224,8 @@ def _program(argv: Sequence[str] | str, memory_limit: int | None) -> list[str]:
     return ["/bin/sh", "-c", limit, str(memory_limit // 1024), *program]
 
 
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+def minimal_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return `extra` and the part of this process's environment that `run_command` names."""
     inherited = {
         name: value
         for name, value in os.environ.items()

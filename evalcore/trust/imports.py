@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
-from evalcore.mistakes.wording import suggest
+from evalcore.wording import suggest
 
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _REFERENCE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})")

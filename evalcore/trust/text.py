@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from evalcore.mistakes.foreign_text import escape_character
 from evalcore.redaction.redactor import PROCESS, redactor_of
+from evalcore.wording import escape_character
 
 # Controls except tab and newline, other line ends, bidirectional overrides and isolates, what has
 # no width (joiners only beside ASCII: other scripts are written with them), tags, and lone

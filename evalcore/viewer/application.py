@@ -20,7 +20,6 @@ from evalcore.errors import (
     StoreError,
     UsageError,
 )
-from evalcore.mistakes.foreign_text import shorten
 from evalcore.viewer.fault_pages import FaultPages
 from evalcore.viewer.head_requests import HeadRequests
 from evalcore.viewer.headers import PageHeaders
@@ -40,6 +39,7 @@ from evalcore.viewer.routes import (
     whole_texts,
 )
 from evalcore.viewer.site import CurrentSite, Site, site_of
+from evalcore.wording import shorten
 
 _LONGEST_INPUT: Final = 100
 _LONGEST_MESSAGE: Final = 2_000

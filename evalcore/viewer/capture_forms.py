@@ -13,7 +13,7 @@ from evalcore.datasets.pending import PendingCapture
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.errors import EvalError, UsageError
 from evalcore.formats.dataset_file.assertions_file import parse_assertions
-from evalcore.mistakes.json_reasons import json_reason
+from evalcore.jsonvalues import json_reason
 from evalcore.report.escape import visible
 from evalcore.viewer.posted_forms import PostedForm
 

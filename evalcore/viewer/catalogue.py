@@ -168,7 +168,7 @@ class Catalogue:
         except StoreError:
             return None  # deleted at this moment, or of another version
         completed = manifest.state is State.COMPLETED
-        figures = read_figures(run, manifest) if completed else _NO_FIGURES
+        figures = read_figures(manifest) if completed else _NO_FIGURES
         return RunEntry(
             keys.run_id,
             keys.suite,

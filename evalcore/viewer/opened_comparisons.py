@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.report.comparison import MeasureChange, variant_measures
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 from evalcore.viewer.suite_differences import SettingDifferences, setting_differences
+from evalcore.wording import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evalcore.analytics.compare import ScatterPoint
     from evalcore.analytics.summary import Aggregates
-    from evalcore.model.comparison import VariantComparison
+    from evalcore.model.summary import VariantComparison
     from evalcore.pipeline.compare import ComparedRuns
 
 MOST_OPENED: Final = 2

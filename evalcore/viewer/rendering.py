@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
-from evalcore.model.latency_text import latency_text
+from evalcore.model.summary import latency_text
 from evalcore.report.figures import duration_text, usd_text
 from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
 from evalcore.report.html import html_templates

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evalcore.model.trend import Metric, Trend
+from evalcore.model.summary import Metric, Trend
 
 if TYPE_CHECKING:
     from evalcore.history.trend import FlakyCase, SuiteHistory

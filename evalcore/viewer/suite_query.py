@@ -10,7 +10,7 @@ from fastapi import Query
 from pydantic import BaseModel, BeforeValidator
 
 from evalcore.errors import UsageError
-from evalcore.model.trend import Metric, Trend
+from evalcore.model.summary import Metric, Trend
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.suite_overview import SuiteOverview
 

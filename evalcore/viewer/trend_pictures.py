@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from evalcore.model.trend import Trend
+from evalcore.model.summary import Trend
 from evalcore.report.charts import THEMES, trend_spec
 from evalcore.viewer.drawing_process import bundle_script, draw_svg
 from evalcore.viewer.recent import Recent

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from evalcore.declared.types import Listed, NonEmpty, Seconds, Text
-from evalcore.mistakes.shape_lookup import CALLABLE
-from evalcore.mistakes.wording import nearest, suggest
-from evalcore.trust.secrets import MARK, literal_secrets, substituted
+from evalcore.declared.types import NonEmpty, Seconds, Text
+from evalcore.shapes import CALLABLE
+from evalcore.trust.secrets import literal_secrets, substituted
+from evalcore.wording import suggest
+from evalcore.workflow.code import CodeCall, run_python
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (
+    DEFAULT_SOUL,
     MAX_DEPTH,
-    SHARED,
     Block,
     Branch,
     Carry,
@@ -26,24 +27,45 @@ from evalcore.workflow.definition import (
     Exit,
     ModelBlock,
     Names,
+    Soul,
     WorkflowDefinition,
     WorkflowMistake,
     group_of,
-    interface_inputs,
 )
 from evalcore.workflow.events import BlockError, EventType
-from evalcore.workflow.python_process import run_python
 from evalcore.workflow.requests import RequestTemplate
 from evalcore.workflow.routing import looker
-from evalcore.workflow.tools import ask
 from evalcore.workflow.values import (
     MISSING,
-    PLACEHOLDER,
     WorkflowState,
     at_path,
     parsed,
     text_of,
 )
+
+
+async def ask(
+    context: Context,
+    soul_ref: str | None,
+    text: str,
+    *,
+    part: str | None = None,
+    group: int | None = None,
+) -> str:
+    """Return the soul's answer to a user message.
+
+    `part` is the exit that it is for; calls of one `group` run at the same time. Raise `BlockError`
+    if the provider fails or a limit is passed; `SkippedError` as it is.
+    """
+    definition = context.definition
+    name = DEFAULT_SOUL if soul_ref is None else soul_ref
+    soul = definition.souls.get(name) or Soul(id=name, model_name=definition.default_model)
+    messages: list[Mapping[str, Any]] = [{"role": "user", "content": text}]
+    if soul.system_prompt:
+        messages.insert(0, {"role": "system", "content": soul.system_prompt})
+    call = context.call(soul.provider or "", soul.model_name or "", part, group)
+    send = partial(context.services.ask, soul, messages)
+    return (await context.answered(call, send)).text
 
 
 class LlmBlock(ModelBlock):
@@ -103,7 +125,6 @@ class GateBlock(ModelBlock):
     passed: Text | None = Field(default=None, alias="pass")
     failed: Text | None = Field(default=None, alias="fail")
     eval_key: Text | None = None
-    extract_field: Text | None = None
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
@@ -113,51 +134,26 @@ class GateBlock(ModelBlock):
         return (*ways, *super().branches)
 
     def stated_exit(self, output: Any) -> str:
-        """Return the verdict: the answer's first line, or a JSON answer's member `eval_key`."""
-        value = parsed(output)
-        stated = value.get(self.eval_key) if isinstance(value, Mapping) else None
-        return gate_handle(text_of(output if stated is None else stated))
+        """Return the verdict: `pass` if the first line that is not blank begins with it."""
+        first = next((line for line in text_of(output).splitlines() if line.strip()), "")
+        return "pass" if _PASS.match(first) else "fail"
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
-        """Yield an `eval_key` that begins like a block and names none."""
-        key = self.eval_key
-        # A key that is near nothing may be that of the verdict in a JSON answer.
-        if key is None or key in (self.inputs or {}):
-            return
-        if "." in key or nearest(key, names.blocks) is not None:
-            yield from names.reference(key, ("eval_key",))
+        """Yield an `eval_key` that is no input and begins with no block."""
+        if self.eval_key is not None and self.eval_key not in (self.inputs or {}):
+            yield from names.reference(self.eval_key, ("eval_key",))
 
     async def run(self, context: Context) -> Any:
-        """Return the whole answer on what `eval_key` names: an input, a block, or a path into one.
-
-        A key that names neither (it may be that of the verdict in the answer) means all the block
-        sees.
-        """
-        content = self._content(context)
-        if self.extract_field is not None:
-            content = at_path(content, self.extract_field)
+        """Return the whole answer on what `eval_key` names: an input, a block, a path into one."""
+        content: Any = context.data
+        if self.eval_key is not None:
+            content = at_path(context.inputs or {}, self.eval_key)
             if content is MISSING:
-                message = f"extract_field: there is no '{self.extract_field}' in what is judged"
-                raise BlockError("input", message)
-        return await ask(context, self.soul_ref, f"{_INSTRUCTION}\n\n{text_of(content)}")
-
-    def _content(self, context: Context) -> Any:
-        key = self.eval_key
-        if key is None:
-            return context.data
-        for value in (at_path(context.inputs or {}, key), context.state.find(key)):
-            if value is not MISSING:
-                return value
-        if "." in key or key in context.definition.blocks:
+                content = context.state.find(self.eval_key)
+        if content is MISSING:
             names = context.state.known_names()
-            raise BlockError("input", f"eval_key: there is no '{key}'; {names}")
-        return context.data
-
-
-def gate_handle(answer: str) -> str:
-    """Return `pass` if the first line that is not blank begins with it, else `fail`."""
-    first = next((line for line in answer.splitlines() if line.strip()), "")
-    return "pass" if _PASS.match(first) else "fail"
+            raise BlockError("input", f"eval_key: there is no '{self.eval_key}'; {names}")
+        return await ask(context, self.soul_ref, f"{_INSTRUCTION}\n\n{text_of(content)}")
 
 
 class SynthesizeBlock(ModelBlock):
@@ -239,9 +235,6 @@ class DispatchBlock(ModelBlock):
         return outputs
 
 
-_OLDER_NAMES: Final = ("results", "shared_memory", "metadata")
-
-
 class CodeBlock(Block):
     """Python in its own process; the output is what the function returns, as JSON."""
 
@@ -250,7 +243,7 @@ class CodeBlock(Block):
     type: Literal["code"]
     code: Text | None = None
     callable: Annotated[str, Field(pattern=CALLABLE)] | None = None
-    allowed_imports: Listed[Text] | None = Field(default=None, exclude=True)
+    allowed_imports: Any = Field(default=None, exclude=True)
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield a second source of code."""
@@ -260,32 +253,13 @@ class CodeBlock(Block):
     async def run(self, context: Context) -> Any:
         """Return what `main(data)` (or the function `callable` names) returns, as JSON holds it.
 
-        The process has the minimal environment of `run_command`, 2 GiB of address space and the
-        block's time. What it prints is not part of the output.
+        The process has a minimal environment, 2 GiB of memory and the block's time. What it prints
+        is not part of the output.
         """
 
-        return await run_python(
-            f"block '{self.id}'",
-            self._data(context),
-            context.services,
-            code=self.code,
-            reference=self.callable,
-            timeout_s=self.timeout_seconds,
-        )
-
-    def _data(self, context: Context) -> dict[str, Any]:
-        """Return what `main` is called with.
-
-        Code of older files, which declare no inputs, reads the outputs as texts at `results`, and
-        what is shared at `shared_memory` and `metadata`.
-        """
-        data, code = context.data, self.code or ""
-        if context.inputs is not None or not any(name in code for name in _OLDER_NAMES):
-            return data
-        state = context.state
-        shared = {**state.inputs, **state.shared}
-        texts = {name: text_of(output) for name, output in state.outputs.items()}
-        return {"results": texts, "shared_memory": shared, "metadata": shared, **data}
+        services = context.services
+        call = CodeCall(self.code, self.callable, context.data, services.imports, services.folder)
+        return await run_python(self.id, call, services)
 
 
 class HttpBlock(Block):
@@ -320,15 +294,14 @@ class HttpBlock(Block):
         `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
         wherever it turns up.
         """
-        template = RequestTemplate(context.services, context.fill)
-        url = template.url(self.url, PLACEHOLDER)
+        template = RequestTemplate(context)
         written = self.body if self.body_template is None else self.body_template
         if isinstance(written, str):
             body = parsed(template.text(written, "body"))
         else:
-            body = _filled(written, template, context)
+            body = template.body(written)
         method = self.method or ("GET" if body is None else "POST")
-        request = template.request(method, url, self.url, self.headers, body, self.timeout)
+        request = template.request(method, self.url, self.headers or {}, body, self.timeout)
         return parsed(await context.request(request))
 
 
@@ -339,17 +312,6 @@ def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, member in pairs:
             yield from _texts(member, (*loc, key))
-
-
-def _filled(value: Any, template: RequestTemplate, context: Context) -> Any:
-    """Return a body filled; a text that is one placeholder stands for the value itself."""
-    if isinstance(value, str):
-        return template.text(value, "body") if MARK in value else context.value(value, "body")
-    if isinstance(value, Mapping):
-        return {key: _filled(member, template, context) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_filled(member, template, context) for member in value]
-    return value
 
 
 def _is_mapping(value: object) -> str:
@@ -365,8 +327,6 @@ class LoopBlock(Block):
     inner_block_refs: NonEmpty[str]
     max_rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     break_condition: Conditions | None = None
-    break_on_exit: Text | None = None
-    retry_on_exit: Text | None = None
     carry_context: (
         Annotated[
             Annotated[bool, Tag("<flag>")] | Annotated[Carry, Tag("<mapping>")],
@@ -399,9 +359,7 @@ class LoopBlock(Block):
     async def run(self, context: Context) -> Any:
         """Return the output of the last inner block that ran.
 
-        It ends after `max_rounds`, at an inner block's exit `break_on_exit`, or when
-        `break_condition` holds for the last inner block's output. The exit `retry_on_exit` begins
-        the next round at once.
+        It ends after `max_rounds`, or when `break_condition` holds for that output.
         """
         until = group_of(self.break_condition)
         shared = context.state.shared
@@ -413,13 +371,9 @@ class LoopBlock(Block):
         for number in range(1, self.max_rounds + 1):
             shared[f"{self.id}_round"] = number
             await context.log.add(EventType.LOOP_ROUND, context.path, round=number)
-            value, handle = await self._round(context)
-            if handle is not None and handle == self.break_on_exit:
-                reason = f"exit '{handle}'"
-                break
+            for name in self.inner_block_refs:
+                value = await context.run_inner(name)
             self._carry(context, history)
-            if handle is not None and handle == self.retry_on_exit:
-                continue
             if until is not None and holds(until, looker(value, context.state)):
                 reason = "condition met"
                 break
@@ -429,16 +383,6 @@ class LoopBlock(Block):
             "break_reason": reason,
         }
         return value
-
-    async def _round(self, context: Context) -> tuple[Any, str | None]:
-        """Run the inner blocks; return the last output, and the exit that ended the round early."""
-        ends = {self.break_on_exit, self.retry_on_exit} - {None}
-        value: Any = None
-        for name in self.inner_block_refs:
-            value, handle = await context.run_inner(name)
-            if handle in ends:
-                return value, handle
-        return value, None
 
     def _carry(self, context: Context, history: list[dict[str, Any]]) -> None:
         carry = self.carry
@@ -493,31 +437,21 @@ class SubworkflowBlock(Block):
             raise
         if not self.outputs:
             return value
-        outputs = {}
-        for name, source in self.outputs.items():
-            plain = name
-            for prefix in ("results.", *SHARED):
-                plain = plain.removeprefix(prefix)
-            outputs[plain] = _output(definition, state, source, name)
-            if plain != name:
-                context.state.shared[plain] = outputs[plain]
-        return outputs
+        return {
+            name: _output(definition, state, source, name) for name, source in self.outputs.items()
+        }
 
 
 def _check_inputs(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> None:
     """Raise `BlockError` for an input that the other workflow requires and does not get."""
-    for item in interface_inputs(definition.inputs, definition.interface):
-        if item.required and item.default is None and item.name not in inputs:
-            message = f"workflow '{definition.name}' needs the input '{item.name}'"
+    for name, item in definition.inputs.items():
+        if item.required and item.default is None and name not in inputs:
+            message = f"workflow '{definition.name}' needs the input '{name}'"
             raise BlockError("input", message)
 
 
 def _output(definition: WorkflowDefinition, state: WorkflowState, source: Any, name: str) -> Any:
     path = source if isinstance(source, str) else source["from"]
-    for item in definition.interface.outputs or ():
-        if item.name == path:
-            path = item.source
-            break
     value = state.find(path)
     if value is MISSING:
         message = f"outputs.{name}: workflow '{definition.name}' has no '{path}'"

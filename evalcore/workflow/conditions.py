@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from evalcore.mistakes.wording import suggest
 from evalcore.patterns import PatternError, compile_pattern
+from evalcore.wording import suggest
 from evalcore.workflow.definition import BlockCondition, ConditionGroup, Loc, WorkflowMistake
 from evalcore.workflow.events import BlockError
 from evalcore.workflow.values import MISSING, text_of

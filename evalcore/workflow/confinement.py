@@ -1,7 +1,7 @@
 """A process that sees its own folder and Python, and nothing else of the machine (Linux).
 
-A program, started as `python -I confinement.py FOLDER PROGRAM [READABLE …]`: it confines itself by
-Landlock (files) and seccomp (sockets, attributes of files), and then runs PROGRAM. Both hold for
+A program, started as `python -I confinement.py FOLDER [READABLE …]`: it confines itself by Landlock
+(files) and seccomp (sockets, attributes of files), and then becomes a worker process. Both hold for
 what it starts, need no privilege and cannot be undone. It imports only the standard library.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import runpy
 import struct
 import sys
 import sysconfig
@@ -146,12 +147,10 @@ def _refuse_calls(libc: ctypes.CDLL, further: Iterable[int]) -> None:
 
 
 def main() -> None:
-    """Confine this process and run the program in it."""
-    folder, program, *readable = sys.argv[1:]
-    source = compile(Path(program).read_bytes(), program, "exec")
+    """Confine this process and run a worker in it."""
+    folder, *readable = sys.argv[1:]
     confine(Path(folder), readable)
-    sys.argv = [program]
-    exec(source, {"__name__": "__main__", "__file__": program})  # noqa: S102 - the block's runner
+    runpy.run_module("evalcore.isolation.worker", run_name="__main__")
 
 
 if __name__ == "__main__":

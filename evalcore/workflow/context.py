@@ -34,19 +34,9 @@ class SoulAnswer(NamedTuple):
     metrics: Metrics = UNMEASURED
     attempts: int = 1
     recorded: bool = False
-    tool_calls: tuple[Mapping[str, Any], ...] = ()
 
 
-class Offer(NamedTuple):
-    """Tools that a model may call in one turn, and `tool_choice` in OpenAI's words."""
-
-    tools: tuple[Mapping[str, Any], ...] = ()
-    choice: str | None = None
-
-
-NO_OFFER = Offer()
-
-Ask = Callable[[Soul, Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
+Ask = Callable[[Soul, Sequence[Mapping[str, Any]]], Awaitable[SoulAnswer]]
 """Returns a soul's answer to messages; errors are `EvalError`s."""
 
 Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[AssertionResult]]]
@@ -105,9 +95,9 @@ class Context:
     """One run of one block.
 
     `inputs` are those it declares, resolved (None: it declares none). `run_inner` runs another
-    block of the same workflow and returns its output and exit handle; `run_child` runs another
-    workflow as this block, at most so many levels deep. `path` is the block's path in events,
-    `fixtures` the outputs of blocks that do not run, `files` those that tools wrote.
+    block of the same workflow and returns its output; `run_child` runs another workflow as this
+    block, at most so many levels deep. `path` is the block's path in events, `fixtures` the outputs
+    of blocks that do not run.
     """
 
     block: Block
@@ -121,11 +111,10 @@ class Context:
     calls: list[ProviderCall]
     call_block: str
     meters: tuple[Meter, ...]
-    run_inner: Callable[[str], Awaitable[tuple[Any, str | None]]]
+    run_inner: Callable[[str], Awaitable[Any]]
     run_child: Callable[
         [WorkflowDefinition, Mapping[str, Any], int], Awaitable[tuple[Any, WorkflowState]]
     ]
-    files: dict[str, str]
 
     @property
     def data(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ its fields. The block types stand in `workflow.blocks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -18,9 +18,9 @@ from pydantic_core import CoreSchema
 
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Count, Listed, NonEmpty, Seconds, Text, Weight
-from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
+from evalcore.wording import suggest
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -102,9 +102,6 @@ class Caps(WorkflowPart):
         return self.on_exceed == "warn"
 
 
-SHARED: Final = ("shared_memory.", "metadata.")
-
-
 class BlockCondition(WorkflowPart):
     """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
 
@@ -130,65 +127,17 @@ class WorkflowInput(WorkflowPart):
     sensitive: bool = False
 
 
-class InterfaceInput(WorkflowPart):
-    """An input in the list form; `target` is the shared value that it becomes."""
-
-    name: Text
-    target: Text | None = None
-    type: str | None = None
-    required: bool = True
-    default: Any = None
-    description: str | None = None
-
-    @property
-    def shared(self) -> str | None:
-        """The name of the shared value; None if the input becomes none."""
-        prefix = next((each for each in SHARED if (self.target or "").startswith(each)), None)
-        return None if prefix is None else (self.target or "").removeprefix(prefix)
-
-
-class InterfaceOutput(WorkflowPart):
-    """An output in the list form: a name for a reference."""
-
-    name: Text
-    source: Text
-    type: str | None = None
-    description: str | None = None
-
-
-class Interface(WorkflowPart):
-    """What a workflow takes and gives where other workflows call it."""
-
-    inputs: Listed[InterfaceInput] | None = None
-    outputs: Listed[InterfaceOutput] | None = None
-
-
 class WorkflowConfig(WorkflowPart, extra="allow"):
     """Settings of a workflow: `model_name` is the model of souls that name none."""
 
     model_name: str | None = None
 
 
-def interface_inputs(
-    inputs: Mapping[str, WorkflowInput], interface: Interface
-) -> tuple[InterfaceInput, ...]:
-    """Return the inputs that `inputs` and `interface` declare."""
-    named = (
-        InterfaceInput.model_construct(name=name, default=each.default, required=each.required)
-        for name, each in inputs.items()
-    )
-    return (*named, *(interface.inputs or ()))
-
-
-DEFAULT_TURNS: Final = 5
-_MOST_TURNS: Final = 100
-
-
 class Soul(WorkflowPart):
-    """A persona: system prompt, model, tools.
+    """A persona: system prompt and model.
 
-    What a variant or a stored plan adds are parameters of the model in OpenAI's names. `assertions`
-    and `exits` are those of older files; they have no effect.
+    What a variant or a stored plan adds are parameters of the model in OpenAI's names. Fields that
+    are not stored have no effect.
     """
 
     synonyms: ClassVar[Mapping[str, str]] = MappingProxyType({"model": "model_name"})
@@ -204,9 +153,9 @@ class Soul(WorkflowPart):
     model_name: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    tools: Listed[Text] | None = None
-    required_tool_calls: Listed[Text] | None = None
-    max_tool_iterations: Annotated[int, Field(ge=0, le=_MOST_TURNS)] = DEFAULT_TURNS
+    tools: Any = Field(default=None, exclude=True)
+    required_tool_calls: Any = Field(default=None, exclude=True)
+    max_tool_iterations: Any = Field(default=None, exclude=True)
     avatar_color: str | None = Field(default=None, exclude=True)
     modified_at: str | None = Field(default=None, exclude=True)
     assertions: Any = Field(default=None, exclude=True)
@@ -218,44 +167,6 @@ class Soul(WorkflowPart):
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         parameters = {**own, **(self.model_extra or {})}
         return {name: value for name, value in parameters.items() if value is not None}
-
-
-TOOL_TIMEOUT_S: Final = 30.0
-
-
-class ToolCallRequest(WorkflowPart):
-    """The request of a tool; `{{ name }}` stands for an argument, `${{ NAME }}` for a variable."""
-
-    method: Text = "GET"
-    url: Text
-    headers: dict[str, str] | None = None
-    body_template: str | None = None
-    response_path: str | None = None
-
-
-class SoulTool(WorkflowPart):
-    """One tool: the function that the model sees (`name`), and what a call of it does.
-
-    `python` runs `main(args)` of `code` in a process of its own, `request` sends `request`; the
-    others are built in.
-    """
-
-    name: Text
-    description: str = ""
-    parameters: dict[str, Any]
-    executor: Literal["python", "request", "http", "file_io", "delegate"]
-    code: str | None = None
-    request: ToolCallRequest | None = None
-    timeout_seconds: Seconds = TOOL_TIMEOUT_S
-
-    def offer(self, exits: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the tool as a model is told of it; `exits` are those of the block that asks."""
-        parameters = self.parameters
-        ports = list(exits)
-        if self.executor == "delegate" and ports:
-            port = {"type": "string", "enum": ports}
-            parameters = {**parameters, "properties": {**parameters["properties"], "port": port}}
-        return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
 PARTS: Final = frozenset({"souls", "blocks", "workflow", "limits"})
@@ -334,74 +245,39 @@ class Branch(NamedTuple):
     is_verdict: bool = False
 
 
-class Route(WorkflowPart):
-    """A way on with its conditions, or the default one."""
-
-    case: Text | None = None
-    case_id: Text | None = None
-    when: Conditions | None = None
-    default: bool = False
-    goto: Text
-
-    @property
-    def branch(self) -> Branch:
-        """The route as the engine follows it."""
-        decision = self.case or self.case_id
-        return Branch(decision, None if self.default else group_of(self.when), self.goto)
-
-
-class Conditional(WorkflowPart):
-    """Conditions: below `when` or `condition_group`, or one that stands beside the other keys."""
-
-    condition_group: Conditions | None = None
-    when: Conditions | None = None
-    eval_key: str | None = None
-    operator: Text | None = None
-    value: Any = None
-
-    @property
-    def group(self) -> ConditionGroup | None:
-        """The conditions; None if there are none."""
-        written = self.when or self.condition_group
-        if written is not None:
-            return group_of(written)
-        if self.operator is None:
-            return None
-        condition = {name: getattr(self, name) for name in BlockCondition.model_fields}
-        return group_of(BlockCondition.model_construct(**condition))
-
-
-class OutputCondition(Conditional):
+class OutputCondition(WorkflowPart):
     """A decision with its conditions; a conditional transition (or `goto`) says where it leads."""
 
-    case_id: Text | None = None
+    synonyms: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"case_id": "case", "condition_group": "when"}
+    )
+
     case: Text | None = None
-    combinator: Literal["and", "or"] = "and"
-    conditions: Listed[BlockCondition] | None = None
+    when: Conditions | None = None
     default: bool = False
     goto: Text | None = None
 
     @property
-    def group(self) -> ConditionGroup | None:
-        """The conditions; an empty list of them holds."""
-        if self.when or self.condition_group or self.conditions is None:
-            return super().group
-        return ConditionGroup.model_construct(
-            conditions=self.conditions, combinator=self.combinator
-        )
-
-    @property
     def branch(self) -> Branch:
         """The decision as the engine follows it."""
-        return Branch(self.case or self.case_id, None if self.default else self.group, self.goto)
+        return Branch(self.case, None if self.default else group_of(self.when), self.goto)
 
 
-class ExitCondition(Conditional):
+class Route(OutputCondition):
+    """A way on with its conditions, or the default one."""
+
+    goto: Text
+
+
+class ExitCondition(WorkflowPart):
     """An exit handle with what the output has to contain, match or meet."""
+
+    synonyms: ClassVar[Mapping[str, str]] = MappingProxyType({"condition_group": "when"})
 
     exit_handle: Text
     contains: str | None = None
     regex: str | None = None
+    when: Conditions | None = None
 
 
 class Exit(WorkflowPart):
@@ -438,8 +314,8 @@ class Block(WorkflowPart):
     id: str = ""
     type: str
     description: str | None = Field(default=None, exclude=True)
-    stateful: bool = False
-    stall_thresholds: dict[str, Any] | None = Field(default=None, exclude=True)
+    stateful: Any = Field(default=None, exclude=True)
+    stall_thresholds: Any = Field(default=None, exclude=True)
     assertions: list[Any] | None = None
     inputs: dict[str, Input] | None = None
     depends: str | Listed[str] | None = None
@@ -535,7 +411,6 @@ class WorkflowSections(WorkflowPart, extra="allow"):
     limits: Caps | None = None
     config: WorkflowConfig | None = None
     inputs: dict[str, WorkflowInput] | None = None
-    interface: Interface | None = None
     primary_output: Text | None = None
 
 
@@ -544,7 +419,7 @@ Checks = Mapping[str, tuple[Assertion, ...]]
 
 @dataclass(frozen=True)
 class WorkflowDefinition:
-    """A whole workflow; `checks` are the assertions of its blocks, `tools` are by id."""
+    """A whole workflow; `checks` are the assertions of its blocks."""
 
     blocks: Mapping[str, Block]
     souls: Mapping[str, Soul] = field(default_factory=dict)
@@ -552,16 +427,9 @@ class WorkflowDefinition:
     limits: Caps | None = None
     primary_output: str | None = None
     inputs: Mapping[str, WorkflowInput] = NOTHING
-    interface: Interface = field(default_factory=Interface)
     default_model: str | None = None
-    tools: Mapping[str, SoulTool] = NOTHING
     name: str = "workflow"
     checks: Checks = NOTHING
-
-    def tools_of(self, soul: Soul) -> dict[str, SoulTool]:
-        """Return the tools that a soul may call, by the name that the model uses."""
-        tools = [self.tools[name] for name in soul.tools or () if name in self.tools]
-        return {tool.name: tool for tool in tools}
 
     @property
     def entry(self) -> str:
@@ -663,9 +531,6 @@ def certain_souls(definition: WorkflowDefinition) -> Iterator[Soul]:
 
 
 Loc = tuple[str | int, ...]
-_ROOTS: Final = frozenset(
-    {"workflow", "results", "outputs", "shared_memory", "metadata", "current_task"}
-)
 
 
 class WorkflowMistake(NamedTuple):
@@ -710,7 +575,7 @@ class Names:
     def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if a path begins with no block, exit, input or shared value."""
         head = path
-        if head.partition(".")[0] in _ROOTS or head.startswith("__"):
+        if head.partition(".")[0] == "workflow" or head.startswith("__"):
             return
         for head in heads_of(path):
             if head in self._outputs or head in self._shared:

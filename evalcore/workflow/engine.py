@@ -14,7 +14,7 @@ from evalcore.errors import EvalError
 from evalcore.model.evidence import NOTHING, Metrics
 from evalcore.model.exchange import SkippedError
 from evalcore.workflow.context import Context, EngineServices, Meter
-from evalcore.workflow.definition import Block, WorkflowDefinition, interface_inputs
+from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.events import (
     BlockError,
     EventType,
@@ -66,10 +66,7 @@ class Finished:
 
 @dataclass(slots=True)
 class WorkflowExecution:
-    """One workflow being run; a sub-workflow's has the log and the counters of the outer one.
-
-    `files` are those that tools wrote, by path.
-    """
+    """One workflow being run; a sub-workflow's has the log and the counters of the outer one."""
 
     definition: WorkflowDefinition
     services: EngineServices
@@ -84,7 +81,6 @@ class WorkflowExecution:
     invocations: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     meters: tuple[Meter, ...] = ()
-    files: dict[str, str] = field(default_factory=dict)
 
     async def run(self) -> Any:
         """Return the primary output; raise `WorkflowError` if a block fails for good."""
@@ -155,12 +151,11 @@ class WorkflowExecution:
             raise WorkflowError("workflow", f"there is no block '{name}'")
         return block
 
-    async def _run_inner(self, name: str) -> tuple[Any, str | None]:
-        """Run a block that a loop names; return its output and exit handle."""
+    async def _run_inner(self, name: str) -> Any:
+        """Run a block that a loop names; return its output."""
         block = self._block(name)
         try:
-            value = await self.run_block(block)
-            return value, exit_handle(block, value, self.state)
+            return await self.run_block(block)
         except BlockError as error:
             await self._failed(block, error)
             message = f"block '{block.id}': {error}"
@@ -190,7 +185,6 @@ class WorkflowExecution:
             calls=self.calls,
             errors=self.errors,
             meters=meters,
-            files=self.files,
         )
         try:
             return await child.run(), child.state
@@ -320,9 +314,7 @@ class WorkflowExecution:
             meters=meters,
             run_inner=self._run_inner,
             run_child=partial(self._run_child, block, meters),
-            files=self.files,
         )
-        self.state.chosen_exits.pop(block.id, None)
         message = f"no output within {block.timeout_seconds:g} s (timeout_seconds)"
         try:
             async with _within(
@@ -387,15 +379,11 @@ def _plain(name: str) -> str:
 
 def initial_state(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> WorkflowState:
     """Return what is known before the first block: the inputs, with the declared defaults."""
-    complete, shared = dict(inputs), {}
-    for item in interface_inputs(definition.inputs, definition.interface):
+    complete = dict(inputs)
+    for name, item in definition.inputs.items():
         if item.default is not None:
-            complete.setdefault(item.name, item.default)
-        if item.shared is not None and item.name in complete:
-            shared[item.shared] = complete[item.name]
-    state = WorkflowState(complete)
-    state.shared.update(shared)
-    return state
+            complete.setdefault(name, item.default)
+    return WorkflowState(complete)
 
 
 async def run_workflow(

@@ -46,7 +46,6 @@ class EventType(StrEnum):
     BLOCK_STARTED = "block_started"
     MODEL_CALL = "model_call"
     HTTP_CALL = "http_call"
-    TOOL_CALL = "tool_call"
     BLOCK_RETRIED = "block_retried"
     BLOCK_COMPLETED = "block_completed"
     BLOCK_FAILED = "block_failed"

@@ -9,18 +9,16 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import ValidationError
 
 from evalcore.declared.base import fields_cell, summary
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.evidence import NOTHING
+from evalcore.shapes import adapter
 from evalcore.workflow import blocks
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import (
     Block,
     Checks,
     Graph,
-    Interface,
     ModelBlock,
     Soul,
-    SoulTool,
     WorkflowDefinition,
     WorkflowPart,
     WorkflowSections,
@@ -80,10 +78,9 @@ _STORED: Final = (
     "limits",
     "config",
     "inputs",
-    "interface",
     "primary_output",
 )
-_SECTIONS: Final = ("workflow", "limits", "config", "inputs", "interface")
+_SECTIONS: Final = ("workflow", "limits", "config", "inputs")
 
 
 def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,8 +111,6 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Workflo
     sections = _read(WorkflowSections, {key: raw.get(key) for key in _SECTIONS}, "", extra="allow")
     graph = sections.workflow or Graph()
     default_model = None if sections.config is None else sections.config.model_name
-    # The list of a file names tools; the mapping of a plan holds them.
-    tools = raw["tools"] if isinstance(raw.get("tools"), Mapping) else {}
     souls: dict[str, Soul] = {}
     for name, member in (raw.get("souls") or {}).items():
         soul = _read(Soul, {**member, "id": name}, f"souls.{name}", extra="allow")
@@ -131,13 +126,7 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Workflo
         limits=sections.limits,
         primary_output=raw.get("primary_output"),
         inputs=sections.inputs or NOTHING,
-        interface=sections.interface or Interface(),
         default_model=default_model,
-        tools={
-            name: _read(SoulTool, tool, f"tools.{name}")
-            for name, tool in tools.items()
-            if isinstance(tool, Mapping) and "executor" in tool
-        },
         name=str(graph.name or raw.get("id") or "workflow"),
         checks=checks,
     )

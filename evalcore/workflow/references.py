@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from evalcore.mistakes.wording import suggest
-from evalcore.workflow.conditions import condition_mistakes, operator_mistakes, pattern_mistakes
+from evalcore.wording import suggest
+from evalcore.workflow.conditions import condition_mistakes, pattern_mistakes
 from evalcore.workflow.definition import (
     Block,
-    Conditional,
     Loc,
     ModelBlock,
     Names,
     OutputCondition,
-    Route,
     WorkflowDefinition,
     WorkflowMistake,
     followers_of,
     heads_of,
-    interface_inputs,
 )
 from evalcore.workflow.values import TYPE_NAMES, is_schema, placeholders
 
@@ -54,15 +51,10 @@ def unknown_placeholders(
     `inputs` are those of the cases. Known are also a block's own inputs, the blocks that may have
     run before it, and what the engine shares. A block to which no way leads is not checked.
     """
-    declared = [*interface_inputs(definition.inputs, definition.interface)]
-    inputs_of_run = {*inputs, *(item.name for item in declared)}
-    shared = {item.shared for item in declared if item.shared is not None}
-    for block in definition.blocks.values():
-        if block.type == "workflow":  # its outputs may be shared values
-            shared.update(name.partition(".")[2] for name in block.outputs or () if "." in name)
+    inputs_of_run = {*inputs, *definition.inputs}
     names = Names(definition.blocks, None)
     for name, block in definition.blocks.items():
-        readable = {*inputs_of_run, *shared, *(block.inputs or ())}
+        readable = {*inputs_of_run, *(block.inputs or ())}
         before = {*definition.upstream[name], *fixtures}
         runs = name not in fixtures and definition.entry in {name, *before}
         for loc, template in block.templates() if runs else ():
@@ -85,8 +77,8 @@ def _is_known(
         return True
     root, _, rest = name.partition(".")
     if root == "workflow" and rest:
-        return not inputs_of_run.isdisjoint(heads_of(rest.removeprefix("inputs.")))
-    block = names.owner(rest if root in {"results", "outputs"} and rest else name)
+        return not inputs_of_run.isdisjoint(heads_of(rest))
+    block = names.owner(name)
     return not any(names.reference(name, ())) if block is None else block in before
 
 
@@ -139,13 +131,13 @@ def _ways(block: Block, names: Names) -> Iterator[WorkflowMistake]:
     yield from _branches("output_conditions", block.output_conditions or (), names)
     for number, rule in enumerate(block.exit_conditions or ()):
         loc: Loc = ("exit_conditions", number)
-        yield from _conditions(rule, loc)
+        yield from condition_mistakes(rule.when, (*loc, "when"))
         if rule.regex is not None:
             yield from pattern_mistakes(rule.regex, (*loc, "regex"))
 
 
 def _branches(
-    key: str, written: Collection[Route | OutputCondition], names: Names
+    key: str, written: Collection[OutputCondition], names: Names
 ) -> Iterator[WorkflowMistake]:
     defaults = 0
     for number, route in enumerate(written):
@@ -154,21 +146,7 @@ def _branches(
         defaults += route.default
         if route.default and defaults == 2:
             yield WorkflowMistake((key, number, "default"), "there is a default already")
-        yield from _conditions(route, (key, number))
-
-
-def _conditions(written: Route | Conditional, loc: Loc) -> Iterator[WorkflowMistake]:
-    """Yield what is wrong with the conditions of a route, output condition or exit condition."""
-    yield from condition_mistakes(written.when, (*loc, "when"))
-    if isinstance(written, Route):
-        return
-    yield from condition_mistakes(written.condition_group, (*loc, "condition_group"))
-    if written.operator is not None:
-        has_value = "value" in written.model_fields_set
-        yield from operator_mistakes(written.operator, written.value, loc, has_value=has_value)
-    if isinstance(written, OutputCondition):
-        for number, condition in enumerate(written.conditions or ()):
-            yield from condition_mistakes(condition, (*loc, "conditions", number))
+        yield from condition_mistakes(route.when, (key, number, "when"))
 
 
 def _output_types(block: Block) -> Iterator[WorkflowMistake]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evalcore.workflow.conditions import Look, holds, search
-from evalcore.workflow.definition import Block, WorkflowDefinition
+from evalcore.workflow.definition import Block, WorkflowDefinition, group_of
 from evalcore.workflow.values import (
     MISSING,
     WorkflowState,
@@ -27,17 +27,15 @@ class NextBlock(NamedTuple):
 def exit_handle(block: Block, value: Any, state: WorkflowState) -> str | None:
     """Return the exit that the block's output names.
 
-    A gate's is its verdict. Else the one that its soul delegated to; else the first of the
-    `exit_conditions` that fits; else the member `exit_handle` of a mapping.
+    A gate's is its verdict. Else the first of the `exit_conditions` that fits; else the member
+    `exit_handle` of a mapping.
     """
     stated = block.stated_exit(value)
     if stated is not None:
         return stated
-    if block.id in state.chosen_exits:
-        return state.chosen_exits[block.id]
     text = text_of(value)
     for rule in block.exit_conditions or ():
-        when = rule.group
+        when = group_of(rule.when)
         fits = [
             rule.contains is None or rule.contains in text,
             rule.regex is None or search(rule.regex, text),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.jsonvalues import parse, storable
-from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
 from evalcore.redaction.redactor import PROCESS
+from evalcore.wording import QUOTED_LENGTH, shorten
 from evalcore.workflow.events import BlockError
 
 if TYPE_CHECKING:
@@ -82,30 +82,18 @@ class WorkflowState:
 
     `inputs` are the workflow's; `outputs` hold the last value of each block that ran (and
     `block.exit` of exits); `shared` what the engine adds: errors, rounds, carried context.
-    `chosen_exits` are those that souls delegated to, by block; `conversations` what stateful blocks
-    and their souls said to each other.
     """
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
         self.inputs = dict(inputs)
         self.outputs: dict[str, Any] = {}
         self.shared: dict[str, Any] = {}
-        self.chosen_exits: dict[str, str] = {}
-        self.conversations: dict[str, list[Mapping[str, Any]]] = {}
 
     def find(self, path: str) -> Any:
         """Return what a reference (`block.path`, `workflow.x`) names, `MISSING` if nothing."""
         head, _, rest = path.partition(".")
-        if head in {"results", "outputs"} and rest and head not in self.outputs:
-            return self._output(rest)
         if head == "workflow":
-            rest = rest.removeprefix("inputs.") if "inputs" not in self.inputs else rest
             return at_path(self.inputs, rest) if rest else dict(self.inputs)
-        if head in {"shared_memory", "metadata"} and rest and head not in self.outputs:
-            return self._within(self.shared, rest)
-        if head == "current_task" and head not in self.outputs:
-            task = self.inputs.get(head, self.inputs.get("task", MISSING))
-            return at_path(task, rest) if rest and task is not MISSING else task
         value = self._output(path)
         if value is MISSING:
             value = self._within(self.shared, path)

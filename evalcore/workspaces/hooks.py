@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.messages import message_array
-from evalcore.model.workspace import Hook
+from evalcore.model.exchange import message_array
+from evalcore.model.suite import Hook
 from evalcore.trust.commands import run_command
 from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words

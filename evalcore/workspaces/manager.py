@@ -16,8 +16,7 @@ import orjson
 
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case
-from evalcore.model.workspace import BEFORE, EACH, Hook, HookName, WorkspaceSpec, spec_of
+from evalcore.model.suite import BEFORE, EACH, Case, Hook, HookName, WorkspaceSpec, spec_of
 from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.trust.imports import NO_COMMANDS
 from evalcore.trust.machine_faults import told_as_fault, waited_out

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.workspace import Repository
+from evalcore.model.suite import Repository
 from evalcore.trust.commands import run_command
 from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
 from tests.browser.chromium import Page, chromium_page, find_chromium

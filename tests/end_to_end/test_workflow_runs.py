@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.mistakes.shape_lookup import fields_of
+from evalcore.shapes import fields_of
 from evalcore.workflow import definition
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.definition import PARTS, WorkflowPart

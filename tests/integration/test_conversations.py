@@ -84,66 +84,6 @@ def test_a_program_reads_what_was_said(tmp_path: Path) -> None:
     assert rows(tmp_path)["a"][1] == "3"
 
 
-AGENT = """
-import json, sys
-lines = [json.loads(line) for line in open(sys.argv[1])]
-with open("runs.log", "a") as log:
-    log.write(f"{len(lines)}\\n")
-with open(sys.argv[2], "w") as out:
-    for line in reversed(lines):
-        answer = {"id": line["id"], "output": line["prompt"].upper(), "cost_usd": 0.5}
-        if line["prompt"] == "none":
-            continue
-        if line["prompt"] == "bad":
-            answer = {"id": line["id"], "error": "cannot"}
-        out.write(json.dumps(answer) + "\\n")
-"""
-
-
-def batched(folder: Path, prompts: list[str], batch: int, *flags: str) -> Ended:
-    (folder / "agent.py").write_text(AGENT)
-    command = ["python3", "agent.py", "{prompt_file}", "{output_file}"]
-    target = {"name": "default", "provider": "command", "command": command, "batch": batch}
-    tests = [
-        {"id": f"t{number}", "input": prompt, "assertions": ANY}
-        for number, prompt in enumerate(prompts)
-    ]
-    return run(folder, {"targets": [target], "tests": tests}, *flags)
-
-
-def test_one_run_of_a_program_answers_several_cases(tmp_path: Path) -> None:
-    assert batched(tmp_path, [f"p{number}" for number in range(10)], 5).code == 0
-    assert {case: row[1] for case, row in rows(tmp_path).items()} == {
-        f"t{number}": f"P{number}" for number in range(10)
-    }
-    counts = [int(line) for line in (tmp_path / "runs.log").read_text().split()]
-    assert sum(counts) == 10
-    assert len(counts) < 10
-    assert max(counts) <= 5
-
-
-def test_what_a_batch_leaves_out_is_that_cases_error(tmp_path: Path) -> None:
-    batched(tmp_path, ["fine", "none", "bad"], 8)
-    assert {case: (row[0], row[3]) for case, row in rows(tmp_path).items()} == {
-        "t0": ("completed", None),
-        "t1": ("error", "the batch's answer has no line with the id 't1'"),
-        "t2": ("error", "cannot"),
-    }
-
-
-def test_iterations_of_a_case_are_in_batches_of_their_own(tmp_path: Path) -> None:
-    assert batched(tmp_path, ["a", "b"], 8, "-n", "3").code == 0
-    assert sum(map(int, (tmp_path / "runs.log").read_text().split())) == 6
-
-
-def test_a_placeholder_of_one_case_is_refused_beside_batch(tmp_path: Path) -> None:
-    target = {"name": "default", "provider": "command", "command": "x {prompt}", "batch": 2}
-    tests = [{"id": "a", "input": "x", "assertions": ANY}]
-    ended = run(tmp_path, {"targets": [target], "tests": tests})
-    assert ended.code == 2
-    assert "{prompt} is one case's and cannot stand beside `batch`" in ended.err
-
-
 def test_a_fallback_stands_in_for_a_failing_program(tmp_path: Path) -> None:
     targets = [
         {"name": "default", "provider": "command", "command": "exit 3", "fallback_targets": ["b"]},

@@ -9,13 +9,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import duckdb
 import pytest
 
-import evalcore.storage.s3 as s3_module
 from evalcore.history.compaction import compact
 from evalcore.history.sync import rebuild, sync
 from evalcore.model.gate import GateSpec
@@ -236,7 +236,7 @@ def test_a_bucket_has_a_history(bucket: S3Store) -> None:
 def test_a_bucket_that_answers_500_to_half_gets_each_run_once(
     s3: S3Server, bucket: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "_LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr("botocore.retryhandler.random", SimpleNamespace(random=lambda: 0.01))
     runs = make_runs(bucket)
     dice = random.Random(1)
     with faulty_proxy(s3.url) as proxy:

@@ -10,10 +10,10 @@ import pytest
 
 from evalcore.annotations.exchange import LabelImport
 from evalcore.errors import StoreError
-from evalcore.mistakes.problems import Problems
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.problems import Problems
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from evalcore.errors import UsageError
 from evalcore.execution.stopper import Stopper
 from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
@@ -180,14 +180,15 @@ def stop_after(run: StoredRun, items: int) -> None:
     execute_run(run, ExecuteOptions(settings=SETTINGS, progress=count, stopper=stopper))
 
 
-def test_a_model_without_a_price_is_refused_under_a_cost_cap_before_any_call(
-    tmp_path: Path,
-) -> None:
+def test_a_model_without_a_price_is_not_called_under_a_cost_cap(tmp_path: Path) -> None:
     with model_server() as server:
-        path = suite_file(tmp_path, server.base_url, items=3, limits={"max_cost_usd": 1.0})
-        with pytest.raises(UsageError, match=r"model 'tiny' has no known price.*evalcore\.toml"):
-            report_of(tmp_path, path, settings=Settings())
+        path = suite_file(tmp_path, server.base_url, items=1, limits={"max_cost_usd": 1.0})
+        report = report_of(tmp_path, path, settings=Settings())
         assert server.stats().requests == 0
+    (case,) = report["cases"]
+    error = case["items"][0]["error"]
+    assert error["kind"] == "price"
+    assert re.search(r"model 'tiny' has no known price.*evalcore\.toml", error["message"])
 
 
 def test_after_the_time_of_the_run_no_item_begins(tmp_path: Path) -> None:

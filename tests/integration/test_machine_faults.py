@@ -38,9 +38,6 @@ def answered_by(**target: Any) -> dict[str, Any]:
 SUITES = {
     "command, standard input": answered_by(provider="command", command=["cat"]),
     "command, a file": answered_by(provider="command", command="cat {prompt_file}"),
-    "command, batch": answered_by(
-        provider="command", command="jq -c '{id, output: .prompt}'", batch=2
-    ),
     "cli": answered_by(provider="cli", command="cat {PROMPT_FILE}"),
     "grader": {
         "tests": [

@@ -72,32 +72,6 @@ def test_what_a_python_target_measures_is_checked(tmp_path: Path) -> None:
     assert items["surrogate"]["status"] == "completed"
 
 
-BATCH = """
-import json, sys
-
-BAD = {"nan": '"latency_ms": NaN', "infinite": '"cost_usd": 1e400', "text": '"input_tokens": "1"',
-       "surrogate": '"output": "\\\\ud800"', "no number": '"output": {"n": NaN}'}
-for line in sys.stdin:
-    name = json.loads(line)["id"]
-    print('{"id": "%s", "output": "fine\u2028fine", %s}' % (name, BAD.get(name, '"error": null')))
-"""
-
-
-def test_what_a_batch_measures_is_the_error_of_its_item_alone(tmp_path: Path) -> None:
-    (tmp_path / "batch.py").write_text(BATCH, "utf-8")
-    bad = {"text": "input_tokens"}
-    target = {"provider": "command", "command": ["python3", "batch.py"], "batch": 10}
-    read = ["nan", "infinite", "surrogate", "no number"]
-    questions = [*bad, *read, "good"]
-    items = items_of(run(tmp_path, suite_of(target, questions)))
-    for name, measure in bad.items():
-        assert measure in items[name]["error"]["message"]
-    # What Python's parser reads is an answer: null in place of NaN, U+FFFD of half a character.
-    assert {items[name]["status"] for name in read} == {"completed"}
-    assert items["nan"]["outcome"] == items["infinite"]["outcome"] == "passed"
-    assert items["good"]["outcome"] == "passed", items["good"]
-
-
 GRADER = r"""
 import json, sys
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from tests.support.model_server import model_server
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, evalcore
 from tests.support.worker_runs import (
@@ -139,25 +137,6 @@ def test_a_manifest_that_is_gone_is_a_fault_of_the_store_and_no_mistake_of_the_c
     resumed = run_command(folder, "--resume", run.run_id)
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     assert stable_report(resumed.out) == whole
-
-
-def test_what_no_process_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
-    with model_server() as server:
-        target = {"name": "m", "provider": "openai", "model": "no-such-model"}
-        suite = {
-            "name": "unpriced",
-            "targets": [target | {"base_url": server.base_url}],
-            "execution": {"target": "m"},
-            "evalcore": {"limits": {"max_cost_usd": 1}},
-            "assertions": [{"type": "contains", "value": "word"}],
-            "tests": [{"id": "t", "input": "word"}],
-        }
-        (tmp_path / "unpriced.eval.yaml").write_text(json.dumps(suite))
-        run = plan_shared(tmp_path / "unpriced.eval.yaml", open_store(str(tmp_path / "store")))
-        ended = run_command(tmp_path, "--resume", run.run_id, "--workers", "2")
-    assert ended.code == 2
-    assert ended.err.count("model 'no-such-model' has no known price") == 1, ended.err
-    assert "Traceback" not in ended.err
 
 
 def test_a_damaged_plan_is_told_once(run: StoredRun, folder: Path) -> None:

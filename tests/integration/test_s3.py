@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 from uuid import uuid4
 
@@ -38,9 +38,6 @@ CONFLICT = Fault(
     method="PUT",
     body=b"<Error><Code>ConditionalRequestConflict</Code><Message>again</Message></Error>",
 )
-NO_UPLOAD = Fault(
-    404, body=b"<Error><Code>NoSuchUpload</Code><Message>no such upload</Message></Error>"
-)
 BUSY = Fault(503, body=b"<Error><Code>SlowDown</Code><Message>slow down</Message></Error>")
 LOST = Fault(loses_answer=True, method="PUT")
 LOST_AS_500 = Fault(500, loses_answer=True, method="PUT")
@@ -48,7 +45,8 @@ LOST_AS_500 = Fault(500, loses_answer=True, method="PUT")
 
 @pytest.fixture
 def proxy(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    monkeypatch.setattr(s3_module, "_LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr(s3_module, "_CONFLICT_WAITS_S", (0.01,) * 9)
+    monkeypatch.setattr("botocore.retryhandler.random", SimpleNamespace(random=lambda: 0.01))
     with faulty_proxy(s3.url) as running:
         yield running
         assert running.unused == ()
@@ -175,48 +173,6 @@ def test_a_body_that_breaks_off_is_fetched_again(
     assert spoilt.get("a") == (b"0123456789" * 100_000, etag)
 
 
-def test_a_large_object_is_read_in_pieces_and_a_broken_one_again(
-    proxy: FaultyProxy, s3: S3Server
-) -> None:
-    settings = S3Settings(endpoint_url=proxy.url, max_attempts=3, piece_bytes=100_000)
-    store = S3Store(BUCKET, uuid4().hex, settings)
-    data = random.Random(18).randbytes(420_000)
-    etag = store.put("large", data)
-    proxy.seen.clear()
-    proxy.inject(Fault(method="GET"), Fault(method="GET", cuts_body=True))
-    assert store.get("large") == (data, etag)
-    assert len(proxy.seen) == 7  # the object's beginning and five pieces, one of them twice
-
-
-@pytest.mark.parametrize(
-    ("ends", "begun"),
-    [([Fault(loses_answer=True)], 3), ([Fault(loses_answer=True), NO_UPLOAD], 4)],
-    ids=["the server finds the object", "the server forgets the upload"],
-)
-def test_a_large_file_is_written_in_pieces_once(
-    proxy: FaultyProxy, s3: S3Server, tmp_path: Path, ends: list[Fault], begun: int
-) -> None:
-    settings = S3Settings(endpoint_url=proxy.url, max_attempts=3, piece_bytes=5 * 2**20)
-    store = S3Store(BUCKET, uuid4().hex, settings)
-    source = tmp_path / "large"
-    source.write_bytes(random.Random(18).randbytes(11 * 2**20))
-    waiting = list(ends)
-
-    def spoil_the_end(method: str, path: str) -> Fault | None:
-        return waiting.pop(0) if method == "POST" and "uploadId=" in path and waiting else None
-
-    proxy.rule = spoil_the_end
-    proxy.inject(BUSY, replace(BUSY, method="PUT"))
-    etag = store.put_if_absent("large", source)
-    assert not waiting
-    assert etag == store.get("large").etag
-    assert store.get("large").data == source.read_bytes()
-    assert store.put_if_absent("large", source) is None
-    assert sum("uploads" in path and path.startswith("POST") for path in proxy.seen) == begun
-    uploads = store._client.list_multipart_uploads(Bucket=BUCKET, Prefix=store._name("large"))
-    assert "Uploads" not in uploads
-
-
 def test_a_body_that_always_breaks_off_is_an_error(
     proxy: FaultyProxy, spoilt: S3Store, direct: S3Store
 ) -> None:
@@ -326,18 +282,18 @@ def test_the_environment_says_how_objects_are_encrypted(
 def test_each_way_of_writing_asks_for_the_encryption(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = S3Settings(endpoint_url=s3.url, encryption="AES256", piece_bytes=5 * 2**20)
+    settings = S3Settings(endpoint_url=s3.url, encryption="AES256")
     store = S3Store(BUCKET, uuid4().hex, settings)
-    large = tmp_path / "large"
-    large.write_bytes(b"x" * 11 * 2**20)
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
 
     store.put("put", b"1")
     etag = store.put_if_absent("absent", b"1")
     assert etag is not None
     assert store.compare_and_swap("absent", b"2", etag) is not None
-    assert store.put_if_absent("pieces", large) is not None
+    assert store.put_if_absent("file", file) is not None
 
-    for key in ("put", "absent", "pieces"):
+    for key in ("put", "absent", "file"):
         head = store._client.head_object(Bucket=BUCKET, Key=store._name(key))
         assert head["ServerSideEncryption"] == "AES256", key
 
@@ -368,7 +324,7 @@ def test_a_proxy_where_nobody_listens_is_named(
 ) -> None:
     place = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("HTTP_PROXY", place)
-    settings = S3Settings(endpoint_url="http://s3.corp.example")
+    settings = S3Settings(endpoint_url="http://s3.corp.example", max_attempts=1)
 
     with pytest.raises(StoreError, match=f"no connection to the proxy http://{place}"):
         S3Store(BUCKET, "p", settings).get("a")

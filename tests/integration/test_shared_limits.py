@@ -138,8 +138,8 @@ def test_an_interrupted_run_knows_what_its_last_calls_cost(tmp_path: Path) -> No
             assert process.wait(60) == 4
         run = only_run(tmp_path)
         state = decode_limits(run.store.get(run.keys.limits).data, run.keys.limits)
-        assert state.billed.confirmed.tokens == billed(server) > 0
-        assert state.billed.unsettled.tokens == 0
+        assert state.confirmed.tokens == billed(server) > 0
+        assert state.unsettled.tokens == 0
         assert list(state.blocks) == [EARLIER]
 
 

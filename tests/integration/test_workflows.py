@@ -28,7 +28,7 @@ from tests.support.model_server import (
     by_rules,
     model_server,
 )
-from tests.support.model_wire import Answer, Question
+from tests.support.model_wire import Answer
 
 ARTICLE = """
 souls:
@@ -469,77 +469,3 @@ def test_a_case_of_another_format_runs_a_definition_as_it_is(tmp_path: Path) -> 
 
     assert (evidence.output, evidence.outputs) == ("hello!", {"a": "hello!"})
     assert evidence.details == {"state": {"a": "hello!"}, "invocations": {"a": 1}}
-
-
-ERRANDS = """
-tools: [lookup, post, file_io]
-souls:
-  clerk: {system_prompt: Look it up., provider: openai, model_name: big, tools: [lookup]}
-  courier: {system_prompt: Send it., provider: anthropic, model_name: claude-x, tools: [post],
-            required_tool_calls: [post]}
-blocks:
-  find: {type: linear, soul_ref: clerk, inputs: {city: {from: workflow.city}}}
-  send: {type: linear, soul_ref: courier, depends: find}
-workflow: {name: errands, entry: find}
-eval:
-  cases:
-    - id: sent
-      inputs: {city: Oslo}
-      expected:
-        find: [{type: equals, value: Oslo has 709 000.}]
-        send: [{type: equals, value: Sent.}]
-"""
-LOOKUP = """
-executor: python
-parameters: {type: object, properties: {city: {type: string}}}
-code: |
-  def main(args):
-      return {"people": {"Oslo": 709000}[args["city"]]}
-"""
-POST = """
-executor: request
-parameters: {type: object, properties: {text: {type: string}}}
-request:
-  method: POST
-  url: ${EVAL_POST_URL}
-  headers: {X-Api-Key: "${EVAL_POST_KEY}"}
-  body_template: '{"text": "{{ text }}"}'
-  response_path: body
-"""
-
-
-def errands(question: Question) -> str | Answer:
-    """Call the tool of the soul that asks, and answer once it has."""
-    if "709000" in question.text:
-        return "Oslo has 709 000."
-    if "at once" in question.text:
-        return "Sent."
-    if "Send it." in question.text:
-        return Answer("", tool_calls=({"name": "post", "arguments": {"text": "at once"}},))
-    return Answer("", tool_calls=({"name": "lookup", "arguments": {"city": "Oslo"}},))
-
-
-def test_souls_call_their_tools_through_either_protocol_and_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in (("lookup", LOOKUP), ("post", POST)):
-        path = tmp_path / "custom" / "tools" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    with model_server(script=errands) as server:
-        for protocol in ("OPENAI", "ANTHROPIC"):
-            monkeypatch.setenv(f"{protocol}_API_KEY", f"key-of-{protocol.lower()}")
-            monkeypatch.setenv(f"{protocol}_BASE_URL", server.base_url)
-        monkeypatch.setenv("EVAL_POST_URL", f"{server.base_url.removesuffix('/v1')}/echo")
-        monkeypatch.setenv("EVAL_POST_KEY", "post-key-5551")
-        recorded = Evaluated(tmp_path, ERRANDS, "record")
-        asked = server.stats().requests
-    replayed = Evaluated(tmp_path, ERRANDS, "replay")
-
-    assert recorded.report["decision"] == "pass", recorded.report
-    assert asked == 5  # two turns of each soul, and the request of a tool
-    assert replayed.report["cases"] == recorded.report["cases"]
-    tools = [event.data["name"] for event in recorded.events() if event.type == "tool_call"]
-    assert tools == ["lookup", "post"]
-    stored = b"".join(path.read_bytes() for path in (tmp_path / "store").rglob("*.json*"))
-    assert b"post-key-5551" not in stored

@@ -113,7 +113,8 @@ def test_no_death_and_no_fault_makes_processes_exceed_the_budget(
         spent = fleet.at_most
         assert spent.tokens <= max_tokens
         assert spent.cost_usd <= fleet.bounds["max_cost_usd"] * (1 + 1e-9)
-        confirmed, unsettled = stored_limits(fleet.run).billed
+        state = stored_limits(fleet.run)
+        confirmed, unsettled = state.confirmed, state.unsettled
         stands = confirmed.plus(unsettled)
         # What may be billed stands in the object before it is spent.
         assert spent.tokens <= stands.tokens <= max_tokens
@@ -135,7 +136,8 @@ def test_without_deaths_the_object_says_exactly_what_was_spent(seed: int) -> Non
             fleet.settle()
         fleet.living[0][0].sync.leave()
         del fleet.living[0]
-    confirmed, unsettled = stored_limits(fleet.run).billed
+    state = stored_limits(fleet.run)
+    confirmed, unsettled = state.confirmed, state.unsettled
     assert confirmed.tokens == fleet.used.tokens
     assert abs(confirmed.cost_usd - fleet.used.cost_usd) < 1e-9
     assert unsettled == Spent()

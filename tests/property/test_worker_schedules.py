@@ -21,8 +21,7 @@ from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
 from evalcore.model.run import State
-from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.model.target import Variant
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition, Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
 from tests.support.examples import examples

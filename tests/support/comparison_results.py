@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from evalcore.formats.single_gate import read_question
-from evalcore.model.comparison import Difference
 from evalcore.model.gate import GateResult
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Difference, Summary
 from evalcore.pipeline.gates import decide_question
 
 Result = dict[str, Any]

@@ -29,8 +29,8 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Variant,
 )
-from evalcore.model.target import Variant
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run

@@ -68,7 +68,6 @@ class LimitedProcess:
         *,
         processes: int = 1,
         base: Spent = NOTHING_SPENT,
-        patience_s: float = 10.0,
         **limits: Any,
     ) -> None:
         self._budget = RunBudget(**limits, shared=True) if limits else None
@@ -81,7 +80,6 @@ class LimitedProcess:
             failed=self._fail,
             processes=processes,
             clock=clock,
-            patience_s=patience_s,
         )
         self.sync.join()
 

@@ -20,7 +20,7 @@ _BLOCK = re.compile(
 _VOLATILE = (
     (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}"), "RUN"),
     (re.compile(r"file:///.*?/\.evalcore"), "STORE"),
-    (re.compile(r" *\b\d+(?:\.\d+)? (?:ms|s)\b"), " TIME"),
+    (re.compile(r" *\b\d[\d,]*(?:\.\d+)? (?:ms|s)\b"), " TIME"),
 )
 
 

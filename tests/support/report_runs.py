@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evalcore.model.comparison import Comparison
-from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
-from evalcore.model.summary import Counts, Summary, VariantSummary
-from evalcore.model.trend import Trend
+from evalcore.model.summary import (
+    Comparison,
+    Counts,
+    FailedAssertion,
+    Failure,
+    Summary,
+    Trend,
+    VariantSummary,
+)
 from evalcore.report.document import Report, RunFacts
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine
 

@@ -12,10 +12,9 @@ from evalcore.errors import LoadError
 from evalcore.formats.documents import Document, as_json, parse_document, read_document
 from evalcore.formats.single_assertion import read_single
 from evalcore.formats.sources import forbidden_parts
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, suggest_assertion
 from evalcore.model.suite import Format
+from evalcore.problems import Problems
+from evalcore.wording import Loc, describe, suggest_assertion
 
 _FORMATS = {Format.TEST_FILE: Dialect.TEST, Format.SUITE: Dialect.SUITE}
 

@@ -18,9 +18,8 @@ from evalcore.formats.documents import (
     parse_document,
     read_bytes,
 )
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import path_text, shown_path
+from evalcore.problems import Problems
+from evalcore.wording import Loc, path_text, shown_path
 
 TAGS: Final = ("!include", "!require")
 _PARSED: Final = (".yaml", ".yml", ".json")

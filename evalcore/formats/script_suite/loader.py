@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.formats.documents import collector_paused
+from evalcore.expressions.failure import ExpressionSyntaxError
+from evalcore.formats.documents import as_json, collector_paused
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
-from evalcore.formats.script_suite.questions import (
-    judged_metadata,
-    script_questions,
-    split_test,
+from evalcore.formats.script_suite.includes import (
+    ScriptDocument,
+    ScriptProblems,
+    find_script,
+    read_script_document,
 )
-from evalcore.formats.script_suite.script_file import Script, read_script, refuse_literals
-from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, ScriptSection, TestGroup
-from evalcore.formats.script_suite.stored_form import stored, stored_layer
+from evalcore.formats.script_suite.shapes import (
+    FlatFile,
+    GroupedFile,
+    ScriptSection,
+    ScriptShape,
+    ScriptTestSection,
+    TestGroup,
+)
 from evalcore.formats.section import (
     SectionReader,
     check_required_cases,
     in_evalcore,
+    only_read,
+    own_questions,
+    read_question,
     suite_name,
     threshold_of,
+    without_section,
 )
+from evalcore.formats.variables import variables_for
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import raise_all
-from evalcore.mistakes.wording import describe, suggest
+from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
@@ -43,22 +53,187 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
+    Variant,
 )
-from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
-from evalcore.scripts.mcp import EXTRA
-from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_variant_models
+from evalcore.problems import Problems, raise_all
+from evalcore.scripts.mcp import EXTRA, check_servers
+from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_models, read_variant_models
 from evalcore.scripts.program import (
     Layer,
     Level,
     LevelReader,
     LevelShape,
     ScriptTest,
+    compile_judged,
     open_servers,
     read_levels,
 )
 from evalcore.scripts.statements import read_shape
-from evalcore.scripts.tools import ToolReader
+from evalcore.scripts.tools import ToolReader, ToolShape
+from evalcore.trust.secrets import literals_of_script
+from evalcore.wording import Loc, describe, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a script says; `problems` collects its mistakes, None where there is no script.
+
+    `models` is None where any name is a model's: the environment's provider answers then.
+    """
+
+    name: str | None = None
+    problems: ScriptProblems | None = None
+    models: Mapping[str, Mapping[str, Any]] | None = None
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = (Layer((), None, chain=False),)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is accepted and has no effect."""
+        if self.problems is None:
+            return []
+        return [f"{self.problems.file}: {warning}" for warning in self.problems.warnings]
+
+
+def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
+    """Return the script of that name; raise `LoadError` if it cannot be read at all."""
+    if name is None:
+        return Script()
+    source = read_script_document(find_script(name), name)
+    problems = ScriptProblems(source, strict=options.strict)
+    raw = source.document.value
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, Mapping):
+        keys = ", ".join(ScriptShape.model_fields)
+        problems.add((), f"a script is a mapping of {keys}; got {describe(raw)}")
+        problems.raise_if_any()
+    read_shape(ScriptShape, raw, (), problems)
+    refuse_literals(raw, problems)
+    shared = raw.get("shared")
+    if isinstance(shared, Mapping):
+        shared = {key: shared[key] for key in LevelShape.model_fields if key in shared}
+    else:
+        shared = None
+    layers = [Layer(("shared",), shared, chain=False)]
+    if raw.get("tools") is not None:
+        layers.append(Layer((), {"tools": raw["tools"]}, chain=True))
+    return Script(
+        name=name,
+        problems=problems,
+        models=read_models(raw["models"], ("models",), problems) if raw.get("models") else None,
+        servers=check_servers(raw.get("mcp"), ("mcp",), problems),
+        env=_env(raw.get("env"), suite.parent, options, problems),
+        secrets=_secret_names(raw.get("env")),
+        layers=tuple(layers),
+    )
+
+
+def refuse_literals(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
+    """Note secrets in addresses, headers, calls and the configuration of tools."""
+    for literal in dict.fromkeys(literals_of_script(raw)):
+        problems.add(literal.path, literal.message("${env.NAME}"))
+
+
+def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:
+    """Return the variables that the script names; note those that no suite may read."""
+    if not isinstance(raw, Mapping):
+        return ()
+    variables = variables_for(folder, options)
+    for name in raw:
+        loc: Loc = ("env", str(name))
+        if not isinstance(name, str):
+            continue
+        if not variables.may_read(name):
+            message = f"may not read the environment variable {name}; name it in a .env file"
+            problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
+        elif variables.value(name) is None:
+            problems.warn(loc, f"the environment variable {name} is not set")
+    return tuple(str(name) for name in raw)
+
+
+def _secret_names(raw: Any) -> tuple[str, ...]:
+    if not isinstance(raw, Mapping):
+        return ()
+    return tuple(
+        str(name)
+        for name, variable in raw.items()
+        if isinstance(variable, Mapping) and variable.get("secret")
+    )
+
+
+def script_questions(
+    written: Sequence[Mapping[str, Any]], loc: Loc, problems: Problems
+) -> tuple[Assertion, ...]:
+    """Return the questions of a list `human`, which stands at `loc`; mistakes are noted.
+
+    The score of a test is what its statements give, so a question has no weight and is required
+    unless it says otherwise.
+    """
+    return only_read(
+        [_question(each, (*loc, index), problems) for index, each in enumerate(written)]
+    )
+
+
+def _question(written: Mapping[str, Any], loc: Loc, problems: Problems) -> Assertion | None:
+    judged = {}
+    if "of" in written:
+        judged["of"] = written["of"]
+        try:
+            compile_judged(written["of"])
+        except ExpressionSyntaxError as error:
+            problems.add((*loc, "of"), str(error))
+    return read_question(written, loc, problems, judged, weight=0.0, required=True)
+
+
+def split_test(raw: Any, loc: Loc, problems: Problems) -> tuple[Any, tuple[Assertion, ...]]:
+    """Return a test without its section `evalcore:`, and the questions of the section."""
+    own = own_questions(raw, ScriptTestSection, loc, problems, script_questions)
+    return without_section(raw), own
+
+
+def judged_metadata(questions: Sequence[Assertion]) -> dict[str, Any]:
+    """Return the metadata of a case whose target evaluates what people judge.
+
+    They are no part of the input, so that another question leaves labels as they are.
+    """
+    expressions = {each.params["of"] for each in questions if "of" in each.params}
+    return {JUDGED_VALUES: sorted(expressions)} if expressions else {}
+
+
+_IGNORED: Final = frozenset(name for name, info in ToolShape.model_fields.items() if info.exclude)
+_TOOL_MARKS: Final = frozenset({"import_tool", "import_tools", "do", "call"})
+
+
+def stored_layer(layer: Layer) -> list[Any]:
+    """Return a layer as `[path, raw, chain]`."""
+    return [list(layer.path), stored(layer.raw), layer.chain]
+
+
+def stored(value: Any) -> Any:
+    """Return a value as JSON; keys that are no text become text, NaN an expression that gives it.
+
+    Hints for a screen are left out of tools and statements: they change no result.
+    """
+    return as_json(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        hinted = not _TOOL_MARKS.isdisjoint(value)
+        return {
+            key: _plain(item) for key, item in value.items() if not (hinted and key in _IGNORED)
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"${{float('{value}')}}"
+    return value
+
 
 DEFAULT_THRESHOLD: Final = 0.5
 TARGET: Final = "script"

@@ -12,9 +12,9 @@ from evalcore.formats.script_suite.shapes import (
     ScriptTestSection,
     TestGroup,
 )
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.scripts.program import LevelShape, ScriptTest
 from evalcore.scripts.statements import STATEMENTS, Matcher
+from evalcore.shapes import adapter
 
 _TEXT: Final = {"type": "string", "minLength": 1}
 _FORMS: Final[dict[str, dict[str, Any]]] = {

@@ -22,11 +22,10 @@ from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workflow_harness.assertions import read_assertion as read_workflow_assertion
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, suggest_assertion
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence_path import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path
+from evalcore.model.evidence import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path
+from evalcore.problems import Problems
+from evalcore.wording import Loc, describe, suggest_assertion
 
 _OF_TEST_FILES: Final = (
     "token-usage",

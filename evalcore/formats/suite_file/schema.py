@@ -9,7 +9,7 @@ from evalcore.checks.registry import Dialect
 from evalcore.declared.base import camel_case
 from evalcore.formats.suite_file.assertions import OTHER_TYPES
 from evalcore.formats.suite_file.shapes import SuiteFile
-from evalcore.mistakes.shape_lookup import adapter
+from evalcore.shapes import adapter
 
 
 def suite_file_schema() -> dict[str, Any]:

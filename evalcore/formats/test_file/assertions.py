@@ -26,11 +26,10 @@ from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
 from evalcore.formats.sources import COMPARED
 from evalcore.formats.warnings import CaseWarnings
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, path_text, suggest_assertion
 from evalcore.model.assertion import Assertion
+from evalcore.problems import Problems
 from evalcore.trust.secrets import escaped
+from evalcore.wording import Loc, describe, path_text, suggest_assertion
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -15,7 +17,6 @@ from evalcore.formats.graders import Graders
 from evalcore.formats.section import UniqueIds
 from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.test_file.case_variables import CaseVariables
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     as_messages,
@@ -27,26 +28,198 @@ from evalcore.formats.test_file.input_messages import (
     with_files,
     with_plain_messages,
 )
-from evalcore.formats.test_file.metadata import merged_metadata
-from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
-from evalcore.formats.test_file.turn_reader import (
-    DEFAULT_GRADER,
-    TURN_KEYS,
-    GradedTurns,
-    on_transcript,
-    read_turns,
-    with_answers,
+from evalcore.formats.test_file.shapes import (
+    GRADERS,
+    TestAlias,
+    TestExecution,
+    TestShape,
+    TurnShape,
 )
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import counted, path_text, suggest
+from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import TRANSCRIPT, Turns, turn_block
 from evalcore.model.suite import Case
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import Loc, counted, path_text, suggest
+
+
+def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a test's metadata with the suite's below it.
+
+    Mappings are merged, lists have the suite's members first, each once; else the test's value.
+    """
+    merged = dict(own)
+    for key, value in suite.items():
+        mine = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(mine, Mapping):
+            merged[key] = merged_metadata(mine, value)
+        elif isinstance(value, list) and isinstance(mine, list):
+            merged[key] = [*value, *(member for member in mine if member not in value)]
+        elif key not in merged:
+            merged[key] = value
+    return merged
+
+
+DEFAULT_GRADER: Final = {"type": "llm-grader"}
+_NEEDS_TURNS: Final = ("mode", "aggregation", "on_turn_failure", "window_size")
+TURN_KEYS: Final = frozenset({"turns", *_NEEDS_TURNS})
+"""The keys of a test that `read_turns` reads."""
+_LISTS: Final = ("assertions", "assert", "evaluators")
+
+
+class GradedTurns(NamedTuple):
+    """The turns of a test, their messages, and the assertions on each turn's answer."""
+
+    turns: Turns
+    messages: list[Any]
+    assertions: list[Assertion]
+
+
+def read_turns(
+    test: TestShape, loc: Loc, problems: Problems, label: str, folder: Path, reader: AssertionReader
+) -> GradedTurns | None:
+    """Return the turns of a test, None if it has none; every mistake in them is noted."""
+    listed = test.get("turns")
+    if listed is None:
+        for key in _NEEDS_TURNS:
+            if key in test:
+                problems.add((*loc, key), "has no effect without 'turns'", label=label)
+        return None
+    if "conversation" in test:
+        message = "is given beside 'turns', which are a conversation; keep one of them"
+        problems.add((*loc, "conversation"), message, label=label)
+    messages: list[Any] = []
+    assertions: list[Assertion] = []
+    expected: list[Any] = []
+    for index, turn in enumerate(listed):
+        at = (*loc, "turns", index)
+        origin = InputOrigin(folder, (*at, "input"), problems, label)
+        messages.append(_question(turn, origin))
+        reference = origin._replace(loc=(*at, "expected_output"))
+        expected.append(read_reference(turn.get("expected_output"), reference))
+        own = _assertions(turn, at, problems, label, reader)
+        assertions += [assertion._replace(block=turn_block(index + 1)) for assertion in own]
+    turns = Turns(
+        total=len(listed),
+        aggregation=test.get("aggregation", "mean"),
+        window=test.get("window_size"),
+        stops=test.get("on_turn_failure") == "stop",
+        expected=tuple(expected),
+    )
+    return GradedTurns(turns, messages, assertions)
+
+
+def _question(turn: TurnShape, origin: InputOrigin) -> Any:
+    """Return the user message of a turn; files in it that are not there are noted."""
+    written: Any = turn["input"]
+    if isinstance(written, list):
+        message = {"role": "user", "content": written}
+        in_turn = Problems(origin.problems.file, origin.problems.locate)
+        check_messages([message], origin._replace(problems=in_turn, loc=origin.loc[:-1]))
+        origin.problems.include(in_turn.noted)
+        return message
+    return as_messages(written)[0]
+
+
+def _assertions(
+    turn: Mapping[str, Any], loc: Loc, problems: Problems, label: str, reader: AssertionReader
+) -> list[Assertion]:
+    """Return what checks a turn's answer; what is expected alone is for the default grader."""
+    own: list[Assertion] = []
+    is_graded = "expected_output" in turn
+    for key in _LISTS:
+        if key in turn:
+            is_graded = False
+            own += reader.read_all(turn[key], (*loc, key), problems, label)
+    return own or (reader.read_all([DEFAULT_GRADER], loc, problems, label) if is_graded else [])
+
+
+def on_transcript(assertions: Sequence[Assertion]) -> list[Assertion]:
+    """Return assertions of the whole conversation."""
+    return [assertion._replace(block=TRANSCRIPT) for assertion in assertions]
+
+
+def with_answers(fixture: Evidence, messages: Sequence[Any], turns: Turns) -> Evidence | None:
+    """Return a fixture as the evidence of turns, None if its messages do not answer each of them.
+
+    `messages` are those of the case.
+    """
+    answers = [
+        content_text(message.get("content"))
+        for message in fixture.details.get("messages", ())
+        if message.get("role") == "assistant"
+    ]
+    if len(answers) != turns.total:
+        return None
+    whole = list(messages[: len(messages) - turns.total])
+    for question, answer in zip(messages[-turns.total :], answers, strict=True):
+        whole += [question, {"role": "assistant", "content": answer}]
+    outputs = {turn_block(number): answer for number, answer in enumerate(answers, 1)}
+    return fixture._replace(outputs={**outputs, TRANSCRIPT: conversation_text(whole)})
+
+
+# `${{ NAME }}` is a variable of the environment.
+_REFERENCE: Final = re.compile(r"(?<!\$)\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
+_FILLED: Final = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
+_FILLED_IN_TURNS: Final = ("input", "expected_output")
+
+
+class CaseVariables:
+    """Fills references to the variables of one test, and keeps those that nothing names."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self.names = frozenset(values)
+        self.unused = dict.fromkeys(values)
+
+    def fill_test(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a test with the references in its own texts replaced."""
+        filled = {key: self.fill(raw[key]) for key in _FILLED if key in raw}
+        turns = raw.get("turns")
+        if isinstance(turns, list):
+            filled["turns"] = [self._turn(turn) for turn in turns]
+        return {**raw, **filled}
+
+    def _turn(self, turn: Any) -> Any:
+        if not isinstance(turn, dict):
+            return turn
+        return {**turn, **{key: self.fill(turn[key]) for key in _FILLED_IN_TURNS if key in turn}}
+
+    def fill(self, value: Any) -> Any:
+        """Return a value with the references in its texts replaced.
+
+        A text that is one reference becomes the value itself. What no variable has stays: it may
+        belong to another template language.
+        """
+        if isinstance(value, str):
+            whole = _REFERENCE.fullmatch(value)
+            if whole is not None:
+                return self._value(whole[1], value)
+            return _REFERENCE.sub(lambda match: _text(self._value(match[1], match[0])), value)
+        if isinstance(value, dict):
+            return {key: self.fill(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.fill(inner) for inner in value]
+        return value
+
+    def _value(self, path: str, default: str) -> Any:
+        value: Any = self._values
+        for name in path.split("."):
+            if not isinstance(value, Mapping) or name not in value:
+                return default
+            value = value[name]
+        self.unused.pop(path.partition(".")[0], None)
+        return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
 
 UNUSED_CRITERIA = (
     "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError
 from evalcore.judging.prompts import plain_messages
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
+from evalcore.problems import Problems
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc
 
 _ELSEWHERE: Final = ("http://", "https://", "data:")
 _ROLES: Final = ("system", "user", "assistant", "tool")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, NamedTuple, Required
 
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from evalcore.declared.types import Text
 from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
 from evalcore.formats.documents import Document
 from evalcore.formats.graders import Graders
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.section import (
+    STRICT,
     EvalcoreSection,
     SectionReader,
     check_required_cases,
@@ -33,9 +38,8 @@ from evalcore.formats.sources import (
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.agent_skills import skill_tests
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
+from evalcore.formats.test_file.cases import NO_ANSWER, SuiteDefaults, TestReader
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     as_messages,
@@ -45,16 +49,18 @@ from evalcore.formats.test_file.input_messages import (
     with_plain_messages,
 )
 from evalcore.formats.test_file.plain_rows import PlainRows
-from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
-from evalcore.formats.test_file.target_references import TargetReferences
+from evalcore.formats.test_file.shapes import (
+    SuiteExecution,
+    TargetEntry,
+    TargetReference,
+    TestSuite,
+)
 from evalcore.formats.variables import Variables, interpolate, variables_for
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.wording import path_text, there_are
 from evalcore.model.suite import (
+    DEFAULT_VARIANT,
     DatasetSource,
     Format,
     Limits,
@@ -64,8 +70,181 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Variant,
 )
-from evalcore.model.target import Variant
+from evalcore.problems import Problems, raise_all
+from evalcore.wording import Loc, path_text, there_are
+
+_LOC: Final[Loc] = ("execution", "targets")
+_WITHOUT_WORKSPACE: Final = (
+    "has no effect: hooks run in a workspace, and the suite has none; add `workspace`"
+)
+_DEFINED: Final = "has no effect: a target of this name is defined; write another name"
+
+
+class TargetReferences:
+    """The targets that a suite lists. A `use_target` defines its name for the whole suite."""
+
+    def __init__(
+        self,
+        entries: Sequence[TargetEntry],
+        targets: Targets,
+        problems: Problems,
+        warnings: CaseWarnings,
+    ) -> None:
+        self._targets, self._problems, self._warnings = targets, problems, warnings
+        self._references: dict[str, tuple[Loc, TargetReference]] = {}
+        for index, entry in enumerate(entries):
+            reference: TargetReference = {"name": entry} if isinstance(entry, str) else entry
+            self._add(reference, (*_LOC, index))
+
+    def _add(self, reference: TargetReference, loc: Loc) -> None:
+        name = reference["name"]
+        if name in self._references:
+            if self._references[name][1] != reference:
+                self._problems.add(loc, f"'{name}' is listed twice; give one another name")
+            return
+        self._references[name] = loc, reference
+        other = reference.get("use_target")
+        if other is None:
+            return
+        if name in self._targets:
+            self._warn((*loc, "use_target"), _DEFINED)
+        else:
+            definition = {"name": name, "use_target": other}
+            self._targets.define(name, definition, loc, self._problems)
+
+    def variants(
+        self, workspaces: WorkspaceReader | None, forced: str | None
+    ) -> tuple[Variant, ...]:
+        """Return a variant for each target, called as it; note targets that there are not.
+
+        With a `forced` target there is the unchanged variant alone, with the hooks that are listed
+        for that target. `workspaces` is None for a suite without a workspace.
+        """
+        if forced is not None:
+            return (replace(DEFAULT_VARIANT, hooks=self._hooks(forced, workspaces)),)
+        for name, (loc, _) in self._references.items():
+            self._targets.use(name, loc, self._problems)
+        return tuple(
+            Variant(name, name, hooks=self._hooks(name, workspaces)) for name in self._references
+        )
+
+    def _hooks(self, name: str, workspaces: WorkspaceReader | None) -> Mapping[str, Any]:
+        """Return the hooks of a target; none if it is not listed."""
+        loc, reference = self._references.get(name, ((), {"name": name}))
+        hooks = reference.get("hooks")
+        if not hooks:
+            return {}
+        if workspaces is None:
+            self._warn((*loc, "hooks"), _WITHOUT_WORKSPACE)
+            return {}
+        return workspaces.hooks_of_target(hooks, (*loc, "hooks"), self._problems)
+
+    def _warn(self, loc: Loc, text: str) -> None:
+        path = path_text(loc)
+        several = f"{{count}} keys ({{names}}): {text}"
+        self._warnings.add(f"{path} {text}", loc, self._problems, name=path, several=several)
+
+
+# What a test file calls a key of an eval; messages name the key that the file has.
+_OWN_WORDS: Final = {"input": "prompt", "input_files": "files"}
+_CHECKED: Final = ("assertions", "expectations", "expected_output")
+_NOTHING: Final = "needs 'assertions' or an 'expected_output', or nothing is checked"
+_NO_TARGET: Final = (
+    "has nothing that answers it: choose a target by --target NAME, or call one 'default' in a "
+    "targets.yaml"
+)
+_NO_SKILL: Final = "says whether a skill is used, and the file names none; add 'skill_name'"
+
+
+@with_config(STRICT)
+class SkillEval(TypedDict, total=False):
+    """A prompt, what a good answer is, and statements about it that a judge checks."""
+
+    id: Required[Annotated[int | str, Field(union_mode="left_to_right")]]
+    name: str
+    prompt: Required[Text]
+    expected_output: str
+    files: list[Text]
+    assertions: list[Text]
+    expectations: list[Text]
+    should_trigger: bool
+
+
+@with_config(STRICT)
+class SkillEvals(TypedDict, total=False):
+    """The evals of one skill."""
+
+    skill_name: Text
+    evals: Required[Annotated[list[SkillEval], Field(min_length=1)]]
+    evalcore: EvalcoreSection
+
+
+class SkillTests(NamedTuple):
+    """The suite level and the tests of a file, and the collector of its mistakes."""
+
+    suite: dict[str, Any]
+    tests: list[dict[str, Any]]
+    problems: Problems
+
+
+def skill_tests(document: Document) -> SkillTests:
+    """Return what the test file of these evals holds; raise `LoadError` if a shape is wrong."""
+    problems = _SkillProblems(document.file, document.locate)
+    raw = document.value
+    if problems.check_shape(raw, SkillEvals):
+        for index, entry in enumerate(raw[EVALS]):
+            _check(entry, raw.get("skill_name"), (EVALS, index), problems)
+    problems.raise_if_any()
+    suite = {key: value for key, value in raw.items() if key not in {EVALS, "skill_name"}}
+    skill = raw.get("skill_name")
+    if skill is not None:
+        suite |= {"name": skill, "metadata": {"skill_name": skill}}
+    return SkillTests(suite, [_test(entry, skill) for entry in raw[EVALS]], problems)
+
+
+def _check(entry: SkillEval, skill: str | None, loc: Loc, problems: Problems) -> None:
+    label = f"eval '{entry['id']}'"
+    if "assertions" in entry and "expectations" in entry:
+        message = "is another name of 'assertions'; keep one of them"
+        problems.add((*loc, "expectations"), message, label=label)
+    if "should_trigger" not in entry:
+        if not any(entry.get(key) for key in _CHECKED):
+            problems.add(loc, _NOTHING, label=label)
+    elif skill is None:
+        problems.add((*loc, "should_trigger"), _NO_SKILL, label=label)
+
+
+def _test(entry: SkillEval, skill: str | None) -> dict[str, Any]:
+    """Return the test of an eval: its statements are the criteria of one rubric."""
+    test: dict[str, Any] = {"id": str(entry["id"]), "input": entry["prompt"]}
+    assertions: list[Any] = list(entry.get("assertions", entry.get("expectations", ())))
+    if "should_trigger" in entry:
+        used = {"skill": skill, "should_trigger": entry["should_trigger"]}
+        assertions.insert(0, {"type": "skill-trigger", **used})
+    if "name" in entry:
+        test["description"] = entry["name"]
+    if entry.get("expected_output"):
+        test["expected_output"] = entry["expected_output"]
+    if assertions:
+        test["assertions"] = assertions
+    elif entry.get("expected_output"):
+        test["criteria"] = entry["expected_output"]
+    if entry.get("files"):
+        test["input_files"] = entry["files"]
+    return test
+
+
+class _SkillProblems(Problems):
+    """Names mistakes in the tests by the keys that their evals have."""
+
+    def add(self, loc: Loc, message: str, *, label: str = "") -> None:
+        """Note a mistake at a path of the test file."""
+        message = _NO_TARGET if message == NO_ANSWER else message
+        own = (_OWN_WORDS.get(part, part) if isinstance(part, str) else part for part in loc)
+        super().add(tuple(own), message, label=label)
+
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
-from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence
 from evalcore.model.suite import Case
+from evalcore.problems import Problems
 
 _KEYS: Final = frozenset({"assertions", "fixtures", "id", "input"})
 _MORE_KEYS: Final = _KEYS | {"expected_output", "metadata", "tags"}

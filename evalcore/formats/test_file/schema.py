@@ -7,7 +7,7 @@ from typing import Any
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.formats.test_file.shapes import TestFile
-from evalcore.mistakes.shape_lookup import adapter
+from evalcore.shapes import adapter
 
 
 def test_file_schema() -> dict[str, Any]:

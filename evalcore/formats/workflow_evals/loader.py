@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,15 @@ from evalcore.formats.section import (
     SectionReader,
     UniqueIds,
     check_required_cases,
+    only_read,
     own_questions,
+    read_question,
     suite_name,
     without_section,
 )
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workflow_evals.assertions import condition_check
-from evalcore.formats.workflow_evals.questions import eval_questions
 from evalcore.formats.workflow_evals.shapes import (
     EvalsSection,
     FileEval,
@@ -35,16 +36,26 @@ from evalcore.formats.workflow_evals.shapes import (
 from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import describe, shown_path, suggest
 from evalcore.model.assertion import Assertion
-from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
-from evalcore.model.target import Target
+from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition, Target
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems, raise_all
+from evalcore.shapes import adapter
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
+
+
+def eval_questions(
+    written: Sequence[Mapping[str, Any]], loc: Loc, problems: Problems
+) -> tuple[Assertion, ...]:
+    """Return the questions of a list `human`, which stands at `loc`; mistakes are noted."""
+    questions = []
+    for index, each in enumerate(written):
+        judged = {"handle": dict(each["target"])} if "target" in each else {}
+        questions.append(read_question(each, (*loc, index), problems, judged))
+    return only_read(questions)
+
 
 TARGET: Final = "block"
 

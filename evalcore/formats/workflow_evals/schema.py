@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evalcore.formats.workflow_evals.shapes import FileEval, OwnSection, WorkflowEvalsFile
-from evalcore.mistakes.shape_lookup import adapter
+from evalcore.shapes import adapter
 
 
 def workflow_evals_schema() -> dict[str, Any]:

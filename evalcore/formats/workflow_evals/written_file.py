@@ -14,9 +14,9 @@ from evalcore.formats.section import suite_name, without_section
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
 from evalcore.formats.workflow_evals.shapes import FileEval
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import shown_path
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import shown_path
 
 
 class SavedEvalsFile(NamedTuple):

@@ -18,11 +18,10 @@ from evalcore.formats.assertion_files import find_plugin
 from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
 from evalcore.formats.warnings import CaseWarnings
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import CUSTOM_TYPE, adapter
-from evalcore.mistakes.wording import describe, suggest, suggest_assertion
 from evalcore.model.assertion import Assertion
+from evalcore.problems import Problems
+from evalcore.shapes import CUSTOM_TYPE, adapter
+from evalcore.wording import Loc, describe, suggest, suggest_assertion
 
 _NOT: Final = "not-"
 _CUSTOM: Final = "custom:"

@@ -1,4 +1,4 @@
-"""Souls, tools and providers in files of their own: `custom/souls/*.yaml` and so on.
+"""Souls and providers in files of their own: `custom/souls/*.yaml` and so on.
 
 They are looked for upward from the workflow file to the root of its repository.
 """
@@ -8,46 +8,89 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from evalcore.errors import LoadError
 from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.test_file.input_messages import InputOrigin, read_named_texts
-from evalcore.formats.workflow_harness.custom_providers import provider_entry
 from evalcore.formats.workflow_harness.parts import read_part
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, shown_path
+from evalcore.problems import Problems
 from evalcore.settings import find_upward
-from evalcore.trust.secrets import MARK, literal_secrets
-from evalcore.workflow.definition import (
-    TOOL_TIMEOUT_S,
-    Soul,
-    SoulTool,
-    ToolCallRequest,
-    WorkflowPart,
-)
+from evalcore.trust.secrets import MARK
+from evalcore.wording import describe, shown_path
+from evalcore.workflow.definition import Soul, WorkflowPart
 
-_ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_LARGEST_CODE: Final = 1 << 20
+# What is not here is `openai` at its `base_url`.
+_KINDS: Final = {
+    "anthropic": "anthropic",
+    "azure_openai": "azure",
+    "google": "gemini",
+    "openai": "openai",
+    "openrouter": "openrouter",
+}
+_ADDRESSES: Final = {
+    "cohere": "https://api.cohere.ai/compatibility/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "ollama": "http://localhost:11434/v1",
+    "together": "https://api.together.xyz/v1",
+}
+_ELSEWHERE: Final = ("aws_bedrock",)
 
 
-class ToolManifest(WorkflowPart):
-    """A file `custom/tools/<id>.yaml`."""
+class ProviderManifest(WorkflowPart):
+    """A file `custom/providers/<id>.yaml`; what an application notes of it has no effect.
+
+    Files of earlier versions have no `id`: it is the name of the file.
+    """
 
     id: str | None = None
     kind: str | None = None
-    version: str | float | int | None = None
-    type: str | None = None
     name: str | None = None
-    description: str = ""
-    executor: Literal["python", "request"]
-    parameters: dict[str, Any]
-    code: str | None = None
-    code_file: str | None = None
-    request: ToolCallRequest | None = None
-    timeout_seconds: float | None = None
+    type: str | None = None
+    api_key: str | None = None
+    base_url: str | None = None
+    is_active: bool = True
+    status: str | None = None
+    models: list[str] | None = None
+    created_at: Any = None
+    updated_at: Any = None
+    last_status_check: Any = None
+
+
+def provider_entry(raw: Mapping[str, Any], name: str, problems: Problems) -> dict[str, Any] | None:
+    """Return the entry of `targets.yaml` that a file stands for; None, noted, if it is wrong.
+
+    `${NAME}` becomes `${{ NAME }}`, which is read when the provider is asked.
+    """
+    manifest = read_part(ProviderManifest, raw, (), problems)
+    if manifest is None:
+        return None
+    if manifest.id not in (None, name):
+        problems.add(("id",), f"is '{manifest.id}', the file is that of '{name}'")
+    if not manifest.is_active:
+        problems.add(("is_active",), f"provider '{name}' is switched off; set it to true")
+    kind = (manifest.type or name).lower()
+    if kind in _ELSEWHERE:
+        advice = "name a 'base_url' that speaks OpenAI's, and 'type: openai'"
+        problems.add(("type",), f"'{kind}' has a protocol of its own; {advice}")
+        return None
+    address = manifest.base_url or _ADDRESSES.get(kind)
+    if address is None and kind not in _KINDS:
+        problems.add((), f"a provider of type '{kind}' needs 'base_url'")
+        return None
+    entry: dict[str, Any] = {"name": name, "provider": _KINDS.get(kind, "openai")}
+    if address is not None:
+        is_bare = kind == "ollama" and not address.rstrip("/").endswith("/v1")
+        entry["base_url"] = f"{address.rstrip('/')}/v1" if is_bare else address
+    if manifest.api_key is not None:
+        key = manifest.api_key
+        entry["api_key"] = key if MARK in key else _VARIABLE.sub(r"${{ \1 }}", key)
+    return entry
+
+
+_ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
 class CustomFiles:
@@ -79,30 +122,6 @@ class CustomFiles:
         raw, problems = document
         soul: dict[str, Any] = as_json(raw)
         return {} if read_part(Soul, raw, (), problems) is None else soul
-
-    def tool(self, name: str) -> SoulTool | None:
-        """Return the tool of a file; None if there is none, or if it is wrong, which is noted."""
-        document = self._document("tools", name)
-        if document is None:
-            return None
-        raw, problems = document
-        manifest = read_part(ToolManifest, raw, (), problems)
-        if manifest is None:
-            return None
-        before = problems.count
-        request = manifest.request and referring(manifest.request, problems, ("request",))
-        code = self._code(name, manifest, problems)
-        if problems.count > before:
-            return None
-        return SoulTool(
-            name=name.removesuffix("_tool"),
-            description=manifest.description or manifest.name or "",
-            parameters=as_json(manifest.parameters),
-            executor=manifest.executor,
-            code=code,
-            request=request,
-            timeout_seconds=manifest.timeout_seconds or TOOL_TIMEOUT_S,
-        )
 
     def provider(self, name: str) -> tuple[dict[str, Any], Problems] | None:
         """Return the entry of a provider's file and where its mistakes are noted.
@@ -151,29 +170,6 @@ class CustomFiles:
                 path = find_upward(custom.parent, names).path
         return path
 
-    def _code(self, name: str, manifest: ToolManifest, problems: Problems) -> str | None:
-        """Return the Python of a tool; note a tool without any, and a request without its own."""
-        if manifest.executor == "request":
-            if manifest.request is None:
-                problems.add((), "executor 'request' needs 'request'")
-            return None
-        if (manifest.code is None) is (manifest.code_file is None):
-            problems.add((), "executor 'python' needs either 'code' or 'code_file'")
-            return None
-        if manifest.code_file is None:
-            return manifest.code
-        names = (f"custom/tools/{name}.yaml", f"custom/tools/{name}.yml")
-        file = self._find(names)
-        folder = self._folder if file is None else file.resolve().parent
-        try:
-            path = (folder / manifest.code_file).resolve()
-            if path.is_relative_to(folder) and path.stat().st_size <= _LARGEST_CODE:
-                return path.read_text("utf-8-sig")
-        except (OSError, ValueError):
-            pass
-        problems.add(("code_file",), f"there is no file '{manifest.code_file}' beside it")
-        return None
-
 
 def soul_references(raw: Mapping[str, Any]) -> Iterator[str]:
     """Yield the souls that blocks and their exits name; nothing of what is misshapen."""
@@ -187,17 +183,3 @@ def soul_references(raw: Mapping[str, Any]) -> Iterator[str]:
             reference = named.get("soul_ref", named.get("soul"))
             if isinstance(reference, str):
                 yield reference
-
-
-def referring(request: ToolCallRequest, problems: Problems, loc: Loc) -> ToolCallRequest:
-    """Return a request with `${NAME}` written as `${{ NAME }}`; note literal secrets at `loc`."""
-
-    def fill(text: str) -> str:
-        return text if MARK in text else _VARIABLE.sub(r"${{ \1 }}", text)
-
-    headers = {name: fill(value) for name, value in (request.headers or {}).items()}
-    url = fill(request.url)
-    body = None if request.body_template is None else fill(request.body_template)
-    for literal in literal_secrets(headers, url, {"body_template": body}):
-        problems.add((*loc, *literal.path), literal.message())
-    return request.model_copy(update={"url": url, "headers": headers, "body_template": body})

@@ -16,18 +16,47 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
-from evalcore.formats.workflow_harness.offered_tools import Warned, tools_of, unused_keys
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import shown_path, suggest
-from evalcore.model.target import Variant
+from evalcore.model.suite import Variant
+from evalcore.problems import Problems
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, shown_path, suggest
 from evalcore.workflow.definition import MAX_DEPTH, PARTS, SOUL_KEYS, apply_variant
 from evalcore.workflow.reading import asks_model, behaviour_of
 from evalcore.workflow.references import find_mistakes, unknown_placeholders
+
+Warned = tuple[Loc, str]
+_UNUSED_BY_BLOCK: Final = {
+    "stall_thresholds": "see 'timeout_seconds'",
+    "allowed_imports": "code may import any module",
+    "stateful": "each call has a conversation of its own",
+}
+_UNUSED_BY_SOUL: Final = {
+    "assertions": "write them in the block",
+    "tools": "souls call no tools; make a block of 'type: code' or 'http'",
+}
+
+
+def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
+    """Yield what a workflow writes and nothing reads."""
+    unused = (("blocks", raw["blocks"], _UNUSED_BY_BLOCK), ("souls", souls, _UNUSED_BY_SOUL))
+    for section, members, keys in unused:
+        for name, member in members.items():
+            for key in filter(member.get, keys):
+                text = f"{section[:-1]} '{name}': '{key}' has no effect; {keys[key]}"
+                yield (section, name, key), text
+    for name, declared in (raw.get("inputs") or {}).items():
+        if declared.get("sensitive"):
+            loc: Loc = ("inputs", name, "sensitive")
+            yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
+    for key in raw.get("config") or ():
+        if key not in {"model_name", "max_workflow_depth"}:
+            yield ("config", key), f"'config.{key}' has no effect"
+    if raw.get("interface"):
+        yield ("interface",), "'interface' has no effect; declare 'inputs' of the workflow"
+
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
 _FOLDERS: Final = ("", "custom/workflows/")
@@ -72,7 +101,7 @@ class ExecutedWorkflow:
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
-        definition = self._behaviour(self._raw, self._path, self._problems, fixtures)
+        definition = self._behaviour(self._raw, self._path, fixtures)
         self._check_variants(definition, fixtures, variants)
         checks = _block_checks(self._raw, self._graders, self._problems)
         self._read_below(definition, self._path, self._problems, fixtures, 1)
@@ -105,22 +134,16 @@ class ExecutedWorkflow:
         self,
         raw: Mapping[str, Any],
         path: Path,
-        problems: Problems,
         fixtures: frozenset[str],
     ) -> dict[str, Any]:
-        """Return what a workflow does, with the tools that its souls are offered."""
-        definition = behaviour_of(as_json(raw))
+        """Return what a workflow does; note its keys that have no effect."""
+        definition: dict[str, Any] = behaviour_of(as_json(raw))
         souls = definition.get("souls") or {}
         running = {"blocks": {k: v for k, v in raw["blocks"].items() if k not in fixtures}}
         running_souls = {name: souls[name] for name in soul_references(running) if name in souls}
-        custom = CustomFiles(path.parent)
-        warned: list[Warned] = []
-        tools = tools_of(raw, running_souls, custom, problems, warned)
-        self.file_problems += custom.file_problems
-        warned += unused_keys({**raw, **running}, _souls_of(raw, running_souls))
+        warned = unused_keys({**raw, **running}, _souls_of(raw, running_souls))
         self.warned += [(loc, f"{_where(path, self._path)}{text}") for loc, text in warned]
-        stored = {key: as_json(tool.model_dump(exclude_none=True)) for key, tool in tools.items()}
-        return {**definition, "tools": stored} if stored else definition
+        return definition
 
     def _check_variants(
         self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
@@ -184,7 +207,7 @@ class ExecutedWorkflow:
         self.file_problems += custom.file_problems
         if not self._check(raw, problems):
             return {}
-        definition = self._behaviour(raw, path, problems, frozenset())
+        definition = self._behaviour(raw, path, frozenset())
         self._read_below(definition, path, problems, frozenset(), depth + 1)
         return definition
 

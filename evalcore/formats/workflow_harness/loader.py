@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from evalcore.datasets.reference import names_dataset
 from evalcore.errors import UsageError
 from evalcore.formats.documents import Document, as_json
 from evalcore.formats.faults import note_weightless
 from evalcore.formats.graders import Graders
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
+from evalcore.formats.rows import NO_TEST
 from evalcore.formats.section import (
     EvalcoreSection,
     MeasuredFixture,
@@ -21,21 +23,16 @@ from evalcore.formats.section import (
     suite_name,
     threshold_of,
 )
-from evalcore.formats.sources import append_case
+from evalcore.formats.sources import append_case, dataset_tests, forbidden_parts
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
-from evalcore.formats.workflow_harness.dataset_cases import with_dataset_cases
-from evalcore.formats.workflow_harness.offered_tools import Warned
+from evalcore.formats.workflow_harness.executed_workflow import Warned
 from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
 from evalcore.gates.builtin import Threshold
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_errors import sound_part
-from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import (
@@ -46,13 +43,63 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
+    Variant,
 )
-from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems, raise_all
+from evalcore.shapes import sound_part
 from evalcore.targets.answers import sum_metrics
+from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.events import NO_EXECUTOR
 from evalcore.workflow.reading import behaviour_of
+
+_CASES: Final = ("eval", "cases")
+_OUTPUT_ONLY: Final = {"output"}
+
+
+def with_dataset_cases(
+    raw: dict[str, Any], options: LoadOptions, problems: Problems, versions: list[DatasetSource]
+) -> dict[str, Any]:
+    """Return a workflow file with the cases of the dataset that its `eval.cases` names.
+
+    A file that names none is returned as it is. Raises `LoadError` for a dataset that is not there,
+    and for cases that a workflow file cannot have. All cases are in memory, as those of a file are.
+    """
+    evals = raw.get("eval")
+    written = evals.get("cases") if isinstance(evals, Mapping) else None
+    if not isinstance(evals, Mapping) or not names_dataset(written):
+        return raw
+    cases: list[dict[str, Any]] = []
+    rows = problems
+    for test in dataset_tests(str(written), options.datasets, _CASES, problems, versions):
+        rows = test.problems
+        if test.value is not NO_TEST:
+            cases.append(_case(test.value, rows))
+    rows.raise_if_any()
+    problems.raise_if_any()
+    return {**raw, "eval": {**evals, "cases": cases}}
+
+
+def _case(row: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """Return a row as a case of a workflow file: a mapping is its inputs."""
+    value = row.get("input")
+    case = {"id": row["id"], "inputs": value if isinstance(value, dict) else {"input": value}}
+    fixtures = row.get("fixtures") or {}
+    if set(fixtures) - _OUTPUT_ONLY:
+        case["fixtures"] = fixtures
+    expected = row.get("expected") or {}
+    for block, assertions in expected.items() if isinstance(expected, dict) else ():
+        for loc, message in forbidden_parts({"assertions": assertions}):
+            problems.add(("expected", block, *loc[1:]), message)
+    if expected:
+        case["expected"] = expected
+    elif row.get("assertions"):
+        message = "a workflow file takes assertions by block: {expected: {BLOCK: [...]}}"
+        problems.add(("assertions",), message)
+    return case
+
 
 TARGET = "workflow"
 _NOTHING_EXECUTES = (
@@ -314,7 +361,7 @@ class _CaseReader:
             )
         if misshapen or self._problems.count > before:
             return None
-        return _case(cast("EvalCase", raw), fixtures, expected, assertions)
+        return _case_loader(cast("EvalCase", raw), fixtures, expected, assertions)
 
     def _check_blocks(self, blocks: object, loc: Loc) -> None:
         """Note ids that are neither a block nor `block.exit`, if the file has blocks."""
@@ -349,7 +396,7 @@ class _CaseReader:
         return tuple(assertions)
 
 
-def _case(
+def _case_loader(
     raw: EvalCase,
     fixtures: Fixtures,
     expected: Mapping[str, object],

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter, is_model, member_of, strip_wrappers
-from evalcore.mistakes.wording import describe, suggest
+from evalcore.problems import Problems
+from evalcore.shapes import adapter, is_model, member_of, strip_wrappers
+from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowPart, WorkflowSections
 from evalcore.workflow.reading import BLOCK_TYPES, block_class, read_definition
 

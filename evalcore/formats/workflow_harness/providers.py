@@ -12,10 +12,9 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.targets import Targets
 from evalcore.formats.variables import interpolate, variables_for
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import suggest
+from evalcore.problems import Problems
 from evalcore.trust.secrets import is_secret_path
+from evalcore.wording import Loc, suggest
 
 # Known without an entry; their keys come from the environment.
 _PROTOCOLS: Final = ("anthropic", "openai")

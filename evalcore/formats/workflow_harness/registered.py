@@ -8,8 +8,8 @@ from typing import Any
 from evalcore.formats.documents import as_json, parse_document
 from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
 from evalcore.formats.workflow_harness.parts import read_workflow
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe
+from evalcore.problems import Problems
+from evalcore.wording import describe
 from evalcore.workflow.reading import behaviour_of
 from evalcore.workflow.references import find_mistakes
 

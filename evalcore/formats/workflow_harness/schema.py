@@ -13,7 +13,7 @@ from evalcore.checks.registry import Dialect
 from evalcore.datasets.reference import SCHEME
 from evalcore.formats.workflow_harness.assertions import CustomAssertion
 from evalcore.formats.workflow_harness.shapes import WorkflowFile
-from evalcore.mistakes.shape_lookup import adapter
+from evalcore.shapes import adapter
 from evalcore.workflow.reading import BLOCK_TYPES, block_class
 
 

@@ -17,8 +17,6 @@ from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
-from evalcore.mistakes.foreign_text import LINE_LENGTH, shorten
-from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import (
     Case,
     Format,
@@ -27,13 +25,14 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
+    Target,
 )
-from evalcore.model.target import Target
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.spool import CaseSpool
+from evalcore.problems import Problems
 from evalcore.service.execution.end_signals import EndSignals, execute_until
 from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
@@ -43,6 +42,7 @@ from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.storage.store import ObjectStore
 from evalcore.targets.workflow import HANDLE_OUTPUTS
+from evalcore.wording import LINE_LENGTH, shorten
 
 PROCESS_ENDED: Final = (
     "the process ended three times while it executed this eval, the last time nothing else: does "

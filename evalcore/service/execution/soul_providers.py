@@ -9,7 +9,7 @@ from typing import Any
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.workflow_harness.executed_workflow import named_providers
 from evalcore.formats.workflow_harness.providers import find_providers
-from evalcore.mistakes.problems import Problems
+from evalcore.problems import Problems
 
 
 def soul_providers(definition: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
-from evalcore.model.target import Target
+from evalcore.model.suite import (
+    Case,
+    Format,
+    Policy,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+    Target,
+)
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run

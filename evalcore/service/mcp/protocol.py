@@ -11,10 +11,10 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from evalcore.mistakes.wording import did_you_mean
 from evalcore.service.failure import ServiceError
 from evalcore.service.mcp.tools import TOOLS, RouteTool, ToolRequest
 from evalcore.version import VERSION
+from evalcore.wording import did_you_mean
 
 Perform = Callable[[ToolRequest, Request | None], Awaitable[Any]]
 """Return the content of the service's response, None without one; raise `ServiceError`.

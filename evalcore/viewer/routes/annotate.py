@@ -15,11 +15,11 @@ from evalcore.annotations.labels import LONGEST_COMMENT, check_annotator
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.annotations.tasks import AnnotationTask
 from evalcore.errors import RunConflictError, UsageError
-from evalcore.mistakes.wording import counted
 from evalcore.viewer.annotation_pages import annotation_screen, is_complete
 from evalcore.viewer.posted_forms import Posted, PostedForm, read_form
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite
+from evalcore.wording import counted
 
 router = APIRouter()
 _COOKIE: Final = "evalcore-annotator"

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from evalcore.errors import UsageError
-from evalcore.model.trend import Trend
+from evalcore.model.summary import Trend
 from evalcore.report.charts import THEMES
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.suite_query import SuiteQuery

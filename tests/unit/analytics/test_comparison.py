@@ -10,10 +10,10 @@ import pytest
 
 from evalcore.analytics.compare import ComparisonPlan, match_variants
 from evalcore.analytics.summary import Aggregates
-from evalcore.model.comparison import DifferenceKind, Tolerances, VariantComparison
 from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
+from evalcore.model.summary import DifferenceKind, Tolerances, VariantComparison
 from evalcore.sql.rows import write_rows
 from evalcore.statistics.tests import paired_moments
 from tests.support.comparison_results import compare, decide, kinds, result

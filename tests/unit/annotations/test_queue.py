@@ -18,9 +18,9 @@ from evalcore.annotations.label_store import LabelBook, add_label
 from evalcore.annotations.labels import LabelRecord
 from evalcore.annotations.queue import AnnotationQueue, QueueProgress, awaiting
 from evalcore.errors import UsageError
-from evalcore.mistakes.problems import Problems
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
+from evalcore.problems import Problems
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
 from tests.support.processes import start_process

@@ -9,9 +9,9 @@ from evalcore.checks.base import CheckContext, Subject
 from evalcore.checks.program import payload_of
 from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
+from evalcore.problems import Problems
 from evalcore.trust.imports import ImportPolicy
 
 CALL = {"tool": "search", "input": {"q": "x"}, "output": "3 hits", "duration_ms": 4}

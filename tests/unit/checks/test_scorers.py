@@ -17,8 +17,7 @@ from evalcore.checks.scorers import (
     score_evidence,
 )
 from evalcore.execution.item import run_inline
-from evalcore.model.artifact import Artifact
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Artifact, Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy
 

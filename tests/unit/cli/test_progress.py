@@ -7,13 +7,12 @@ from rich.console import Console
 
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.execution.row import FinishedItem
-from evalcore.mistakes.wording import outcomes_text
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
-from evalcore.model.suite import Case
+from evalcore.model.suite import DEFAULT_VARIANT, Case
 from evalcore.model.summary import Counts
-from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.planning.expand import WorkItem
+from evalcore.wording import outcomes_text
 
 ITEM = WorkItem(0, Case("c"), DEFAULT_VARIANT, None, 0, "", "")
 PASSED = FinishedItem(ITEM, State.COMPLETED, 0, 20_000, outcome=Outcome.PASSED)

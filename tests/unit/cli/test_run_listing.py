@@ -24,18 +24,14 @@ def listed(store: Path, *flags: str) -> str:
     return result.stdout
 
 
-def test_figures_come_from_the_manifest_or_the_report(tmp_path: Path) -> None:
+def test_figures_come_from_the_manifest(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     facts = {"score": 0.75, "pass_rate": 0.5, "cost_usd": 0.25, "p50_latency_ms": 1.0}
     put_manifest(store, "20260519T100000Z-bbbbbb", execution=facts)
-    earlier = put_manifest(store, RUN)
-    head = '{"score":0.5,"summary":{"pass_rate":0.25,"total_cost_usd":null},"cases":['
-    store.put(earlier.keys.report, f"{head}\n]}}\n".encode())
-    put_manifest(store, "20260517T100000Z-cccccc")  # its report is lost
-    first, second, third = json.loads(listed(tmp_path, "--json"))
+    put_manifest(store, RUN)
+    first, second = json.loads(listed(tmp_path, "--json"))
     assert (first["score"], first["pass_rate"], first["cost_usd"]) == (0.75, 0.5, 0.25)
-    assert (second["score"], second["pass_rate"], second["cost_usd"]) == (0.5, 0.25, None)
-    assert (third["score"], third["pass_rate"]) == (None, None)
+    assert (second["score"], second["pass_rate"]) == (None, None)
     assert [run["id"] for run in (first, second)] == ["20260519T100000Z-bbbbbb", RUN]
     lines = listed(tmp_path).splitlines()
     assert lines[0].split()[:2] == ["RUN", "DECISION"]

@@ -114,47 +114,28 @@ def test_limits_are_found(endpoint: Endpoint, expected: int | None) -> None:
     assert run_virtually(per_minute, itertools.repeat(0.0)) == expected
 
 
-def test_after_a_wait_as_many_calls_pass_as_were_answered_before_it_and_then_more() -> None:
-    async def scenario() -> list[int]:
-        gate, released, inside = ProviderGate(time.monotonic), asyncio.Event(), 0
+def test_no_call_is_made_before_the_time_that_the_provider_asks_for() -> None:
+    async def scenario() -> float:
+        gate = ProviderGate(time.monotonic)
+        gate.note_failure(failure(ErrorKind.RATE, retry_after_s=0.05), 300.0)
+        inside = []
 
-        async def call(*, wait: bool = True) -> None:
-            nonlocal inside
-            async with gate.entered(300.0):
-                inside += 1
-                if wait:
-                    await released.wait()
+        async def call() -> None:
+            async with gate.entered():
+                inside.append(gate.held_s)
+                gate.note_answer()
 
-        for _ in range(5):
-            await call(wait=False)
-        with pytest.raises(ProviderError):
-            async with gate.entered(300.0):
-                raise failure(ErrorKind.RATE, retry_after_s=0.05)
-        inside, held = 0, gate.held_s > 0
-        calls = [asyncio.create_task(call()) for _ in range(20)]
-        while inside < 5:
-            await asyncio.sleep(0.01)
-        passed = [inside] if held and not gate.held_s else []
-        await asyncio.sleep(0.05)
-        passed.append(inside)
-        released.set()
-        await asyncio.wait_for(asyncio.gather(*calls), 60)
-        return [*passed, inside]
+        await asyncio.gather(*(call() for _ in range(20)))
+        return max(inside)
 
-    assert asyncio.run(scenario()) == [5, 5, 20]
+    assert asyncio.run(scenario()) == 0
 
 
 @pytest.mark.parametrize("seconds", [None, 0.0, 301.0], ids=["nothing", "0 s", "too long"])
 def test_what_is_not_waited_for_holds_no_other_call(seconds: float | None) -> None:
-    async def scenario() -> float:
-        gate = ProviderGate(time.monotonic)
-        with pytest.raises(ProviderError):
-            async with gate.entered(300.0):
-                raise failure(ErrorKind.RATE, retry_after_s=seconds)
-        async with gate.entered(300.0):
-            return gate.held_s
-
-    assert asyncio.run(scenario()) == 0
+    gate = ProviderGate(time.monotonic)
+    gate.note_failure(failure(ErrorKind.RATE, retry_after_s=seconds), 300.0)
+    assert gate.held_s == 0
 
 
 def test_what_is_asked_for_uses_up_no_attempt() -> None:
@@ -327,7 +308,7 @@ def waits(gate: ProviderGate, errors: list[ProviderError]) -> float:
     while True:
         error = errors[attempt % len(errors)]
         attempt += 1
-        gate.note_failure(error)
+        gate.note_failure(error, DEFAULT_POLICY.total_s)
         delay = gate.bounded(DEFAULT_POLICY).delay_s(
             error, attempt=attempt, waited_s=waited_s, silence_s=1e9, draw=lambda: 1.0
         )

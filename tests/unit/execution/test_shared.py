@@ -94,7 +94,7 @@ def test_what_a_dead_process_was_granted_counts_as_spent(run: StoredRun) -> None
     clock = HandClock()
     dead = LimitedProcess(run, clock, max_tokens=6_400)
     assert dead.try_reserve(CALL) is not None
-    granted = stored_limits(run).billed.unsettled.tokens
+    granted = stored_limits(run).unsettled.tokens
     assert granted == 3_200
     living = LimitedProcess(run, clock, max_tokens=6_400)
     for _ in range(2 * DEAD_AFTER + 1):
@@ -200,7 +200,7 @@ def test_where_only_dollars_are_bounded_tokens_keep_nobody_waiting(run: StoredRu
             return await asyncio.gather(*calls, return_exceptions=True)
 
     assert [type(each) for each in virtually(scenario)] == [SkippedError] * 2
-    assert stored_limits(run).billed.confirmed == Spent(0.2, 7)
+    assert stored_limits(run).confirmed == Spent(0.2, 7)
 
 
 def test_settled_amounts_of_processes_that_left_stay(run: StoredRun) -> None:
@@ -210,11 +210,8 @@ def test_settled_amounts_of_processes_that_left_stay(run: StoredRun) -> None:
     process.budget.settle(grant, Spent(0.0, 7))
     process.sync.leave()
     state = stored_limits(run)
-    assert state.billed == (Spent(0.0, 7), NOTHING_SPENT)
+    assert (state.confirmed, state.unsettled) == (Spent(0.0, 7), NOTHING_SPENT)
     assert not blocks_of(state)
-
-
-# Rates
 
 
 # Time, and the store
@@ -252,9 +249,12 @@ class ReadOnlyStore(LocalStore):
         return super().compare_and_swap(key, data, etag)
 
 
-def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_path: Path) -> None:
+def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = ReadOnlyStore(tmp_path)
-    process = LimitedProcess(StoredRun(store, KEYS), HandClock(), patience_s=0.0, max_tokens=1_600)
+    monkeypatch.setattr("evalcore.execution.shared._STORE_RETRIES_S", ())
+    process = LimitedProcess(StoredRun(store, KEYS), HandClock(), max_tokens=1_600)
     assert process.try_reserve(CALL) is not None
     process.sync.start()
     store.full = True
@@ -265,20 +265,4 @@ def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_p
     assert "cannot be noted" in str(process.failures[0])
     assert process.try_reserve(CALL) is None
     state = decode_limits(store.get(KEYS.limits).data, "")
-    assert state.billed.unsettled.tokens >= 200
-
-
-def test_what_an_earlier_version_stored_as_spent_counts(run: StoredRun) -> None:
-    participant = {"origin": "", "pid": 1, "sequence": 2, "epoch": 4, "granted": [1.0, 20]}
-    participant |= {"settled": [0.25, 2], "assumed": [0.0, 0], "waits": False}
-    participant |= {"providers": ["p"], "gone": True}
-    earlier = {"schema": 1, "settled": [0.5, 10], "assumed": [0.0, 0], "elapsed_s": 2.0}
-    earlier |= {"longest": 3, "epoch": 4, "rotation": 0, "participants": {"a": participant}}
-    run.store.put_if_absent(KEYS.limits, orjson.dumps(earlier))
-    assert stored_limits(run).billed == (Spent(0.75, 12), Spent(0.75, 18))
-    process = LimitedProcess(run, HandClock(), max_cost_usd=2.0)
-    assert process.budget.spent == Spent(1.5, 30)
-    assert process.sync.elapsed_s == 2.0
-    stored = stored_limits(run)
-    assert "a" not in stored.blocks
-    assert stored.blocks[EARLIER].is_dead
+    assert state.unsettled.tokens >= 200

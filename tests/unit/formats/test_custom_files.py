@@ -1,4 +1,4 @@
-"""Souls and tools of workflow files that stand in files of their own, below `custom/`."""
+"""Souls of workflow files that stand in files of their own, below `custom/`."""
 
 from __future__ import annotations
 
@@ -43,37 +43,9 @@ model_name: gpt-4.1-mini
 tools: [http, payload_tool, webhook]
 required_tool_calls: [payload, webhook]
 """
-PAYLOAD = """\
-version: "1.0"
-type: custom
-executor: python
-name: Payload
-description: Builds the payload.
-parameters: {type: object, properties: {text: {type: string}}, required: [text]}
-code_file: payload.py
-"""
-WEBHOOK = """\
-id: webhook
-kind: tool
-version: "1.0"
-type: custom
-executor: request
-name: Webhook
-description: Sends it.
-parameters: {type: object, properties: {payload: {type: string}}}
-request:
-  method: POST
-  url: ${EVAL_WEBHOOK_URL}
-  headers: {Authorization: "Bearer ${EVAL_WEBHOOK_KEY}"}
-  body_template: "{{ payload }}"
-timeout_seconds: 10
-"""
 FILES = {
     "custom/souls/writer.yaml": WRITER,
     "custom/souls/sender.yaml": SENDER,
-    "custom/tools/payload_tool.yaml": PAYLOAD,
-    "custom/tools/payload.py": "def main(args):\n    return {'payload': args['text']}\n",
-    "custom/tools/webhook.yaml": WEBHOOK,
 }
 NAME = "custom/workflows/digest.yaml"
 
@@ -90,35 +62,23 @@ def loaded(folder: Path, text: str = DIGEST % "") -> tuple[dict[str, Any], tuple
     return dict(suite.definition.targets["workflow"].options), suite.warnings
 
 
-def test_souls_and_tools_are_files_beside_the_workflow(tmp_path: Path) -> None:
+def test_souls_are_files_beside_the_workflow(tmp_path: Path) -> None:
     options, warnings = loaded(repository(tmp_path))
     definition = options["definition"]
 
     assert definition["souls"]["sender"]["system_prompt"] == "You send."
     assert definition["souls"]["writer"]["model_name"] == "gpt-4.1-mini"
-    tools = definition["tools"]
-    assert sorted(tools) == ["http", "payload_tool", "webhook"]
-    assert tools["payload_tool"]["name"] == "payload"
-    assert tools["payload_tool"]["code"] == FILES["custom/tools/payload.py"]
-    assert warnings == ("block 'write': 'stall_thresholds' has no effect; see 'timeout_seconds'",)
+    assert warnings == (
+        "block 'write': 'stall_thresholds' has no effect; see 'timeout_seconds'",
+        "soul 'sender': 'tools' has no effect; souls call no tools; make a block of 'type: code' "
+        "or 'http'",
+    )
 
 
 def test_files_beside_the_folder_of_workflows_need_no_repository(tmp_path: Path) -> None:
     write(tmp_path, FILES)
     definition = loaded(tmp_path)[0]["definition"]
     assert definition["souls"]["sender"]["system_prompt"] == "You send."
-    assert definition["tools"]["payload_tool"]["code"] == FILES["custom/tools/payload.py"]
-
-
-def test_variables_of_a_request_stay_references_in_the_plan(tmp_path: Path) -> None:
-    request = loaded(repository(tmp_path))[0]["definition"]["tools"]["webhook"]["request"]
-
-    assert request == {
-        "method": "POST",
-        "url": "${{ EVAL_WEBHOOK_URL }}",
-        "headers": {"Authorization": "Bearer ${{ EVAL_WEBHOOK_KEY }}"},
-        "body_template": "{{ payload }}",
-    }
 
 
 def test_a_soul_of_the_workflow_file_wins(tmp_path: Path) -> None:
@@ -135,7 +95,7 @@ def test_an_input_that_calls_itself_sensitive_is_warned_of(tmp_path: Path) -> No
     assert "input 'key': 'sensitive' has no effect; what cases give is stored" in warnings
 
 
-def test_sub_workflows_have_souls_and_tools_of_their_own(tmp_path: Path) -> None:
+def test_sub_workflows_have_souls_of_their_own(tmp_path: Path) -> None:
     outer = """\
         blocks: {call: {type: workflow, workflow_ref: digest}}
         workflow: {name: outer, entry: call}
@@ -146,11 +106,10 @@ def test_sub_workflows_have_souls_and_tools_of_their_own(tmp_path: Path) -> None
 
     (inner,) = options["workflows"].values()
     assert sorted(inner["souls"]) == ["sender", "writer"]
-    assert sorted(inner["tools"]) == ["http", "payload_tool", "webhook"]
 
 
 def test_files_are_not_read_for_a_suite_of_fixtures(tmp_path: Path) -> None:
-    repository(tmp_path, souls__writer="tools: 5", tools__webhook="nonsense")
+    repository(tmp_path, souls__writer="tools: 5")
 
     assert "a" in cases_of(tmp_path, DIGEST % "fixtures: {send: x}, ", NAME)
 
@@ -167,21 +126,6 @@ def test_files_are_not_read_for_a_suite_of_fixtures(tmp_path: Path) -> None:
             {"souls__writer": "system_promt: x"},
             "custom/souls/writer.yaml:1: system_promt: unknown key 'system_promt'.",
             id="a wrong soul",
-        ),
-        pytest.param(
-            {"tools__payload_tool": PAYLOAD.replace("payload.py", "../../secret.py")},
-            "there is no file '../../secret.py' beside it",
-            id="code elsewhere",
-        ),
-        pytest.param(
-            {"tools__webhook": WEBHOOK.replace("${EVAL_WEBHOOK_KEY}", "sk-live-83hfKq02")},
-            "holds a secret",
-            id="a literal secret",
-        ),
-        pytest.param(
-            {"tools__webhook": WEBHOOK.replace("executor: request", "executor: python")},
-            "executor 'python' needs either 'code' or 'code_file'",
-            id="an executor without its part",
         ),
     ],
 )
@@ -203,19 +147,10 @@ def test_a_wrong_soul_is_one_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "warning"),
     [
-        pytest.param(
-            {"tools__webhook": ""},
-            "tool 'webhook' is not offered: there is no custom/tools/webhook.yaml",
-            id="no file",
-        ),
-        pytest.param(
-            {"souls__sender": SENDER.replace("[http,", "[file_io, http,")},
-            "tool 'file_io' is not offered: 'tools' of the file does not list it",
-            id="not listed",
-        ),
+        pytest.param({}, "soul 'sender': 'tools' has no effect", id="tools of a soul"),
         pytest.param(
             {"souls__writer": WRITER.replace("assertions: null", "assertions: [{type: cost}]")},
-            "soul 'writer': 'assertions' have no effect; write them in the block",
+            "soul 'writer': 'assertions' has no effect; write them in the block",
             id="assertions of a soul",
         ),
     ],
@@ -228,22 +163,6 @@ def test_what_has_no_effect_is_a_warning_and_in_strict_mode_a_mistake(
     assert any(warning in text for text in loaded(folder)[1])
     problems = problems_of(folder, DIGEST % "", NAME, strict=True)
     assert any(warning in problem.message for problem in problems)
-
-
-def test_tools_may_be_defined_in_the_workflow_file(tmp_path: Path) -> None:
-    text = """\
-        tools:
-          search: {type: http, url: "https://example.org/find?q={{ query }}"}
-          pages: {type: builtin, source: runsight/http}
-        souls: {s: {provider: openai, model_name: m, tools: [search, pages]}}
-        blocks: {a: {type: linear, soul_ref: s}}
-        workflow: {name: w, entry: a}
-        eval: {cases: [{id: a, expected: {a: [{type: contains, value: x}]}}]}
-        """
-    tools = load_text(tmp_path, text).definition.targets["workflow"].options["definition"]["tools"]
-
-    assert tools["search"]["parameters"]["required"] == ["query"]
-    assert tools["pages"]["executor"] == "http"
 
 
 PROVIDED = """\
@@ -298,7 +217,7 @@ def test_an_entry_of_targets_goes_before_a_providers_file(tmp_path: Path) -> Non
     [
         ("{id: q, type: openai}", "the file is that of 'p'"),
         ("{id: p, type: openai, is_active: false}", "is switched off"),
-        ("{id: p, type: cohere}", "provider: any-llm"),
+        ("{id: p, type: aws_bedrock}", "a 'base_url' that speaks OpenAI's, and"),
         ("{id: p, type: mine}", "needs 'base_url'"),
         ("{id: p, type: openai, key: k}", "unknown key 'key'"),
         ("{id: p, type: openai, api_key: sk-12345678901234567890}", "must not be written here"),
@@ -313,11 +232,3 @@ def test_a_wrong_providers_file_is_a_mistake_with_its_name(
 
     assert problem.file.endswith("custom/providers/p.yaml")
     assert message in problem.message
-
-
-def test_a_byte_order_mark_of_a_tools_code_is_dropped(tmp_path: Path) -> None:
-    folder = repository(tmp_path)
-    code = FILES["custom/tools/payload.py"]
-    (folder / "custom/tools/payload.py").write_text(code, "utf-8-sig")
-
-    assert loaded(folder)[0]["definition"]["tools"]["payload_tool"]["code"] == code

@@ -409,7 +409,7 @@ blocks:
   apart: {type: dispatch, exits: [{id: x, task: "LATER"}]}
   round: {type: loop, inner_block_refs: [inner, last], carry_context: true}
   inner: {type: llm, prompt_template: "{round_round} {previous_round_context} {last} {apart.x}"}
-  last: {type: llm, inputs: {mine: first}, prompt_template: "{mine} {inner} {results.first}"}
+  last: {type: llm, inputs: {mine: first}, prompt_template: "{mine} {inner}"}
 workflow:
   entry: first
   transitions: [{from: first, to: second}, {from: second, to: apart}, {from: apart, to: round}]
@@ -430,8 +430,7 @@ eval:
         "{person.name}",
         "{only}",
         "{known}",
-        "{workflow.inputs.only}",
-        "{shared_memory.x}",
+        "{workflow.only}",
         "{{topci}}",
         '{"a": 1}',
     ],
@@ -448,7 +447,7 @@ def test_a_placeholder_names_an_input_or_a_block_before(tmp_path: Path, prompt: 
         pytest.param("{topci}", "{topci}. Did you mean 'topic'?", id="nothing has the name"),
         pytest.param("{workflow.topci}", "{workflow.topci}", id="no input has the name"),
         pytest.param("{apart}", "{apart}. Known: known, only, person, topic.", id="a later block"),
-        pytest.param("{results.apart.x}", "{results.apart.x}", id="an exit of a later block"),
+        pytest.param("{apart.x}", "{apart.x}", id="an exit of a later block"),
         pytest.param("{first}", "{first}", id="the block itself"),
     ],
 )

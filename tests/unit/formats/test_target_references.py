@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.model.identity import target_identity
-from evalcore.model.workspace import with_target_hooks
+from evalcore.model.suite import with_target_hooks
 from evalcore.workspaces.manager import Surroundings, Workspaces
 from tests.unit.formats.loading import cases_of, load_text, problems_of
 

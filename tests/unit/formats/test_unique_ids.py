@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evalcore.formats.section import UniqueIds
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
+from evalcore.problems import Problems
+from evalcore.wording import Loc
 
 
 def problems_in(file: str, line: int, *, cheap: bool = False) -> Problems:

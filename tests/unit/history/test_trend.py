@@ -14,7 +14,7 @@ from evalcore.errors import UsageError
 from evalcore.history.fingerprints import Fingerprint, describe_changes
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory, latest_runs
-from evalcore.model.trend import Metric
+from evalcore.model.summary import Metric
 from evalcore.report.charts import sparkline
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs

@@ -63,6 +63,7 @@ def test_a_judge_that_the_configuration_does_not_name_is_noted(tmp_path: Path) -
 
 
 def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("GROQ_API_KEY=a-key-of-a-test")
     suite, notes = converted("promptfoo", "models.yaml", tmp_path)
     content = yaml.safe_load(suite.read_text("utf-8"))
     targets = {target.pop("name"): target for target in content["targets"]}
@@ -75,7 +76,12 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
             "temperature": 0,
         },
         "local": {"provider": "openai", "model": "llama3", "base_url": "http://localhost:11434/v1"},
-        "vertex:gemini-pro": {"provider": "any-llm", "model": "vertexai:gemini-pro"},
+        "groq:llama-3": {
+            "provider": "openai",
+            "model": "llama-3",
+            "base_url": "https://api.groq.com/openai/v1",
+            "api_key": "${{ GROQ_API_KEY }}",
+        },
         "web": {
             "provider": "http",
             "url": "http://127.0.0.1:9/ask",
@@ -99,7 +105,8 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
         "providers[1]: 'thinking' of a model",
         "a key is not copied",
         "the provider 'replicate:llama' is left out",
-        "are asked by any-llm: pip install",
+        "name GROQ_API_KEY in a .env file",
+        "the provider 'vertex:gemini-pro' is left out",
         "prompts[1]: the prompt is left out: write.js is a program",
         "tests[3]: the tests are left out: more.py is a program",
         "tests[0].assert[3]: javascript: JavaScript is not taken over",

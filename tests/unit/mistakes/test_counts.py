@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.mistakes.wording import counted
+from evalcore.wording import counted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from evalcore.mistakes.json_reasons import json_reason
+from evalcore.jsonvalues import json_reason
 
 
 @pytest.mark.parametrize("text", [r'["\ud800"]', r'["\udc00 x"]', r'["\ud83d\ud83d"]'])

@@ -6,8 +6,16 @@ import re
 
 import pytest
 
-from evalcore.mistakes.foreign_text import describe_error, one_line, quote_all, quote_pattern
-from evalcore.mistakes.wording import describe, did_you_mean, known_names, suggest
+from evalcore.wording import (
+    describe,
+    describe_error,
+    did_you_mean,
+    known_names,
+    one_line,
+    quote_all,
+    quote_pattern,
+    suggest,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.evidence_path import (
+from evalcore.model.evidence import (
+    Evidence,
+    Metrics,
     MissingPath,
     PathSyntaxError,
     PathValue,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.model.latency_text import latency_text
-from evalcore.model.summary import VariantSummary
-from evalcore.model.trend import Metric
+from evalcore.model.summary import Metric, VariantSummary, latency_text
 from evalcore.report.figures import variant_cells
 
 

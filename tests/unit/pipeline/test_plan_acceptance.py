@@ -372,11 +372,6 @@ def test_removing_the_signature_gains_nothing(project: Project) -> None:
 
 
 MODEL = "{name: default, provider: openai, model: m"
-SOUL = "souls: {s: {provider: openai, model_name: m, "
-ASKED = (
-    "blocks: {b: {type: linear, soul_ref: s}}\nworkflow: {name: w, entry: b}\n"
-    "eval: {cases: [{id: a, inputs: {x: 1}, expected: {b: [{type: contains, value: '1'}]}}]}"
-)
 GRADED = (
     "name: graded\nvariants: [{id: v}]\nflow: {provider: mock, response: x}\n"
     "cases: [{id: a, input: b, assertions: [%s]}]\n"
@@ -435,19 +430,6 @@ DEMANDS = {
         "value: '1'}]}}]}",
         "a block of code starts a program",
     ),
-    "a tool of a soul that writes files": (
-        f"tools: [file_io]\n{SOUL}tools: [file_io]}}}}\n{ASKED}",
-        r"a tool of a soul \(file_io\) starts a program",
-    ),
-    "a tool of a soul that requests": (
-        f"tools: [http]\n{SOUL}tools: [http]}}}}\n{ASKED}",
-        "EVALCORE_ALLOW_ADDRESSES",
-    ),
-    "a tool of a soul at an address": (
-        "tools: {find: {type: http, url: 'http://evil.test/{{ q }}'}}\n"
-        f"{SOUL}tools: [find]}}}}\n{ASKED}",
-        r"http://evil\.test",
-    ),
     "a program of a script": (
         "shared: {tools: [{import_tool: llm_workers.tools.unsafe.bash}]}\n"
         "suites: {s: {tests: {t: {do: {call: bash, params: {script: 'true'}}}}}}",
@@ -502,8 +484,6 @@ def test_settings_allow_commands_modules_and_addresses(
     }
     for name, settings in allowing.items():
         assert project.accept(foreign(DEMANDS[name][0]), **settings)
-
-
 
 
 @pytest.mark.parametrize("how", ["..", "link", "elsewhere", "store"])

@@ -10,7 +10,7 @@ import genai_prices
 import pytest
 
 from evalcore.model.exchange import Usage
-from evalcore.providers.prices import cost_of, has_price
+from evalcore.providers.prices import cost_of
 
 KINDS = {
     "kinds": {
@@ -85,11 +85,6 @@ def test_cost_agrees_with_the_table_below_and_above_a_tier(
     assert isinstance(expected, Decimal)
     counted = Usage(given, 1_000, cached_tokens=given // 2)
     assert cost_of(model, provider, counted) == pytest.approx(float(expected))
-
-
-def test_a_model_without_a_price_is_known_to_have_none() -> None:
-    assert has_price("gpt-4o-mini", "x")
-    assert not has_price("no-such-model", "x")
 
 
 def test_own_prices_need_no_table() -> None:

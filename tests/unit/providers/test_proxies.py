@@ -65,11 +65,6 @@ def ask(address: str) -> Reply:
     return sent(Endpoint("openai", "far", address, "sk-none-1234567"))
 
 
-def ask_sdk(address: str) -> Reply:
-    """Ask as `any-llm` does, by the SDK of a provider."""
-    return sent(Endpoint("any-llm", "far", address, "sk-none-1234567"), "openai:m")
-
-
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("scheme", ["", "http://", "//", "http://user:word@"])
 def test_a_proxy_of_the_environment_is_asked(
@@ -206,42 +201,6 @@ def test_certificates_that_cannot_be_read_are_told(
 
     with pytest.raises(ProviderError, match=f"{name}: no certificates in .*none.pem") as caught:
         ask("https://localhost:9/v1")
-    assert not caught.value.retryable
-
-
-def test_an_sdk_that_does_not_trust_a_certificate_says_so(certificate: Path) -> None:
-    with secure_server(certificate) as address, pytest.raises(ProviderError) as caught:
-        ask_sdk(address)
-
-    assert "the certificate is not trusted: self" in caught.value.message
-    assert "SSL_CERT_FILE" in caught.value.message
-    assert not caught.value.retryable
-
-
-@pytest.mark.parametrize(("status", "is_retried"), [(407, False), (502, True)])
-def test_a_proxy_that_refuses_an_sdk_is_named(
-    monkeypatch: pytest.MonkeyPatch, status: int, is_retried: bool
-) -> None:
-    with proxy(status) as (place, _):
-        monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret-word@{place}")
-
-        with pytest.raises(ProviderError) as caught:
-            ask_sdk(FAR.replace("http:", "https:"))
-
-    refused = f"the proxy http://{place} (HTTPS_PROXY) refused the connection: {status} No way"
-    assert refused in caught.value.message
-    assert "secret-word" not in caught.value.message
-    assert caught.value.retryable is is_retried
-
-
-def test_a_proxy_that_an_sdk_cannot_reach_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = f"127.0.0.1:{free_port()}"
-    monkeypatch.setenv("HTTPS_PROXY", f"http://{place}")
-
-    with pytest.raises(ProviderError) as caught:
-        ask_sdk(FAR.replace("http:", "https:"))
-
-    assert f"no connection to the proxy http://{place} (HTTPS_PROXY)" in caught.value.message
     assert not caught.value.retryable
 
 

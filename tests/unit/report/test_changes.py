@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.model.comparison import (
+from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.summary import (
     CaseState,
     Comparison,
     Difference,
@@ -12,7 +13,6 @@ from evalcore.model.comparison import (
     Measure,
     VariantComparison,
 )
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
 from evalcore.report.comparison import (
     IMPROVEMENT,
     MISSING,

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.model.comparison import (
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.sample import UnitSums
+from evalcore.model.summary import (
     Comparison,
     Difference,
     DifferenceKind,
     Paired,
     VariantComparison,
 )
-from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.sample import UnitSums
 from evalcore.report.comparison import ComparedView
 from evalcore.report.html import render_comparison
 from evalcore.report.view import CaseFacts

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from evalcore.mistakes.foreign_text import shorten
 from evalcore.report.document import on_one_line
 from evalcore.report.escape import (
     escape_command,
@@ -24,6 +23,7 @@ from evalcore.report.escape import (
     inert_message,
     visible,
 )
+from evalcore.wording import shorten
 
 ANY_TEXT = st.text(st.characters())
 

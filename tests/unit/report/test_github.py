@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.model.gate import Decision
 from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.github import MOST_OF_A_KIND, render
 from evalcore.report.view import SourceLine
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of

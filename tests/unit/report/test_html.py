@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.comparison import (
+from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.summary import (
     Comparison,
     Difference,
     DifferenceKind,
     Measure,
     VariantComparison,
 )
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
 from evalcore.report import html as html_report
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts

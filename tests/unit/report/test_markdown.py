@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from evalcore.model.comparison import (
+from evalcore.model.summary import (
     Comparison,
     Difference,
     DifferenceKind,

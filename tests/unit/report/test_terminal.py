@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report import html, junit, markdown
 from evalcore.report.tables import cut, table, width_of, wrap
 from evalcore.report.terminal import Style, render_terminal, render_verbose

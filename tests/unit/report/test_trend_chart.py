@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import UsageError
-from evalcore.model.trend import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.report.charts import chart_html, chart_png, chart_svg, draw_chart, trend_spec
 
 EVIL = "</script><script>alert(1)</script><svg onload='x'>{{datum.run}}\u202e"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -90,52 +87,11 @@ def test_a_key_cannot_be_an_object_and_a_folder(store: LocalStore, taken: str) -
     assert [info.key for info in store.list("")] == [taken]
 
 
-def test_a_file_is_linked_and_not_copied(store: LocalStore, source: Path) -> None:
-    store.put_if_absent("a/b", source)
-    assert store.local_path("a/b").samefile(source)
-
-
 def test_a_link_to_a_file_is_followed(store: LocalStore, source: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(source)
     store.put_if_absent("a/b", link)
     assert not store.local_path("a/b").is_symlink()
-
-
-@pytest.fixture
-def source_elsewhere() -> Iterator[Path]:
-    """A file in another file system."""
-    if not os.access("/dev/shm", os.W_OK):
-        pytest.skip("there is no second file system to write to")
-    with TemporaryDirectory(dir="/dev/shm") as folder:
-        path = Path(folder) / "source"
-        path.write_bytes(b"content")
-        yield path
-
-
-def test_a_file_of_another_file_system_is_copied(
-    root: Path, store: LocalStore, source_elsewhere: Path
-) -> None:
-    etag = store.put_if_absent("a/b", source_elsewhere)
-    assert store.put_if_absent("a/b", source_elsewhere) is None
-    assert store.get("a/b") == (b"content", etag)
-    assert unfinished(root) == []
-
-
-def test_without_hard_links_one_creator_still_wins(
-    store: LocalStore, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: Path, target: Path) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    with ThreadPoolExecutor(8) as pool:
-        for number in range(20):
-            key = f"race/{number}"
-            answers = list(pool.map(store.put_if_absent, [key] * 8, [b"x"] * 8))
-            assert sum(answer is not None for answer in answers) == 1
-    assert store.put_if_absent("file", source) is not None
-    assert store.get("file").data == b"content"
 
 
 def test_what_a_crash_left_is_never_listed_and_goes_after_a_day(root: Path) -> None:

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case
-from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.model.suite import DEFAULT_VARIANT, Case, Target
 from evalcore.targets.program import read_answer
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of, prompt_of
@@ -132,22 +128,11 @@ def test_measures_of_a_wrong_shape_are_told(
     (warning,) = evidence.details["warnings"]
     assert warning.startswith(f"the answer's {mistake}")
 
-    line = shlex.quote(json.dumps({"id": "a", "text": "x", **measures}))
-    options = {"command": f"echo {line}", "batch_requests": True}
-    with pytest.raises(TargetError, match=re.escape(mistake)):
-        asyncio.run(build(Target("t", "cli", options)).answer(work_on(tmp_path, "hi", "a")))
-
 
 def test_measures_that_are_null_are_not_measured() -> None:
     nothing = {"token_usage": None, "cost_usd": None, "duration_ms": None}
     evidence = read_answer(json.dumps({"text": "x", **nothing}), 3.0)
     assert (evidence.output, evidence.metrics.input_tokens) == ("x", None)
-
-
-def test_a_line_of_a_batch_without_an_answer_is_an_error(tmp_path: Path) -> None:
-    options = {"command": """echo '{"id": "a", "answer": "x"}'""", "batch_requests": True}
-    with pytest.raises(TargetError, match="neither messages in 'output' nor 'text'"):
-        asyncio.run(build(Target("t", "cli", options)).answer(work_on(tmp_path, "hi", "a")))
 
 
 def test_a_negative_measure_is_none() -> None:
@@ -195,28 +180,3 @@ def test_the_health_check_runs_once_and_its_failure_is_the_error_of_each_item(
     assert [getattr(error, "kind", None) for error in errors] == ["healthcheck", "healthcheck"]
     assert "exit code 1: down" in str(errors[0])
     assert (tmp_path / "log").read_text() == "asked\n"
-
-
-def test_a_batch_is_one_run_with_an_answer_for_each_test(tmp_path: Path) -> None:
-    program = tmp_path / "answer.py"
-    program.write_text(
-        "import json, sys\n"
-        "open('runs', 'a').write('run\\n')\n"
-        "with open(sys.argv[2], 'w') as out:\n"
-        "    for line in open(sys.argv[1]):\n"
-        "        test = json.loads(line)\n"
-        "        call = {'tool': 'look', 'input': test['id']}\n"
-        "        message = {'role': 'assistant', 'content': test['prompt'], 'tool_calls': [call]}\n"
-        "        print(json.dumps({'id': test['id'], 'output': [message]}), file=out)\n"
-    )
-    command = f"{shlex.quote(sys.executable)} answer.py {{PROMPT_FILE}} {{OUTPUT_FILE}}"
-    target = build(Target("t", "cli", {"command": command, "batch_requests": True}))
-
-    async def answers() -> list[Evidence]:
-        works = [work_on(tmp_path, f"q {name}", name) for name in ("a", "b")]
-        return await asyncio.gather(*map(target.answer, works))
-
-    evidence = asyncio.run(answers())
-    assert [each.output for each in evidence] == ["q a", "q b"]
-    assert evidence[1].details["messages"][0]["tool_calls"] == [{"tool": "look", "input": "b"}]
-    assert (tmp_path / "runs").read_text() == "run\n"

@@ -12,10 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import Evidence
-from evalcore.model.evidence_path import PathValue, find_value
+from evalcore.model.evidence import Evidence, PathValue, find_value
 from evalcore.model.exchange import Reply, Request, SkippedError, Usage
-from evalcore.model.target import Target
+from evalcore.model.suite import Target
 from evalcore.targets.registry import build
 from evalcore.workflow.run_store import MemoryRunStore
 from tests.unit.targets.test_flow_target import VARIANT, work_of

@@ -16,7 +16,7 @@ from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Reply, Request
 from evalcore.providers.registry import open_session, send
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.context import EngineServices, Offer, SoulAnswer
+from evalcore.workflow.context import EngineServices, SoulAnswer
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
@@ -39,7 +39,6 @@ class Ran:
     events: tuple[Event, ...]
     snapshot: Snapshot
     asked: list[tuple[Soul, tuple[Mapping[str, Any], ...]]] = field(default_factory=list)
-    offers: list[Offer] = field(default_factory=list)
 
     @property
     def left(self) -> Finished:
@@ -97,11 +96,9 @@ def run(
     raw = read(text) if isinstance(text, str) else text
     store = MemoryRunStore()
     asked: list[tuple[Soul, tuple[Mapping[str, Any], ...]]] = []
-    offers: list[Offer] = []
 
-    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
+    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> SoulAnswer:
         asked.append((soul, tuple(messages)))
-        offers.append(offer)
         said = model(soul, messages[-1]["content"])
         return (
             said
@@ -130,6 +127,6 @@ def run(
             failure = error
         snapshot = await store.load_snapshot()
         assert snapshot is not None
-        return Ran(finished, failure, await store.load_events(), snapshot, asked, offers)
+        return Ran(finished, failure, await store.load_events(), snapshot, asked)
 
     return asyncio.run(execute())

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow import confinement, python_process
-from evalcore.workflow.context import SoulAnswer
-from evalcore.workflow.definition import Soul
-from evalcore.workflow.tools import built_in_tools
+from evalcore.workflow import confinement
 from tests.support.model_server import ModelServer, model_server
 from tests.support.servers import serving
 from tests.unit.workflow.running import Ran, run
@@ -101,7 +98,7 @@ def test_a_function_of_the_services_folder_is_not_called(secret: Path) -> None:
 def test_where_code_cannot_be_confined_a_setting_lets_it_run(
     secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python_process, "can_confine", lambda: False)
+    monkeypatch.setattr(confinement, "can_confine", lambda: False)
     assert "EVALCORE_ALLOW_UNCONFINED_CODE=1" in run_code("return 1").message
 
     monkeypatch.setenv("EVALCORE_ALLOW_UNCONFINED_CODE", "1")
@@ -215,36 +212,3 @@ def test_a_variable_that_the_settings_name_is_read(
     run_of_service(type="http", url=url, body=body)
 
     assert "named-value-1" in str(server.requests[0])
-
-
-def test_the_file_tool_of_a_soul_reads_what_it_wrote_only(secret: Path) -> None:
-    raw = {
-        "souls": {"s": {"model_name": "m", "tools": ["file_io"]}},
-        "blocks": {"a": {"type": "linear", "soul_ref": "s", "instruction": "go"}},
-        "workflow": {"entry": "a"},
-    }
-    turns = iter(
-        [
-            [{"action": "read", "path": secret.name}],
-            [{"action": "write", "path": "a.txt", "content": "mine"}],
-            [{"action": "read", "path": "a.txt"}],
-        ]
-    )
-
-    def model(_: Soul, __: str) -> SoulAnswer:
-        listed = next(turns, [])
-        calls = [
-            {"id": str(number), "name": "file_io", "arguments": arguments}
-            for number, arguments in enumerate(listed)
-        ]
-        return SoulAnswer("" if calls else "done", "test", "m", tool_calls=tuple(calls))
-
-    tools = {"file_io": built_in_tools()["file_io"].model_dump(exclude_none=True)}
-    ran = run({**raw, "tools": tools}, model=model, of_service=True, folder=secret.parent)
-    told = [m["content"] for m in ran.asked[-1][1] if m["role"] == "tool"]
-
-    assert told == [
-        "Error: there is no file 'evalcore.db'; the tool reads what it wrote",
-        "Written 4 characters to a.txt",
-        "mine",
-    ]

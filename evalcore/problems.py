@@ -1,4 +1,4 @@
-"""The mistakes of a load: collected per file, with their lines, and raised all together."""
+"""All mistakes of a document, each with its line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import LoadError, Problem
-from evalcore.mistakes.locations import Loc, Locate
-from evalcore.mistakes.wording import counted, path_text
 from evalcore.redaction.redactor import PROCESS
+from evalcore.wording import Loc, Locate, counted, path_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
 
 MAX_PROBLEMS = 100
 
@@ -46,7 +46,7 @@ class Problems:
 
         Returns the paths into `value` of what is wrong.
         """
-        from evalcore.mistakes.shape_errors import explain
+        from evalcore.shapes import explain
 
         wrong = list(explain(error, value, shape))
         for loc, message in wrong:
@@ -63,7 +63,7 @@ class Problems:
         """Note every mistake in `value`; return their paths into it, None if it has the shape."""
         from pydantic import ValidationError
 
-        from evalcore.mistakes.shape_lookup import adapter
+        from evalcore.shapes import adapter
 
         try:
             adapter(shape).validate_python(value)
@@ -73,7 +73,7 @@ class Problems:
 
     def sound_part(self, value: Any, shape: Any, loc: Loc = ()) -> Any:
         """Note every mistake in a mapping of `shape`; return the mapping without what is wrong."""
-        from evalcore.mistakes.shape_errors import sound_part
+        from evalcore.shapes import sound_part
 
         wrong = self.wrong_paths(value, shape, loc)
         if wrong is None:

@@ -1,1 +1,0 @@
-"""Mistakes in what users write: collected, worded, each with its place."""

@@ -153,21 +153,18 @@ def kept_evidence(manifest: Manifest) -> EvidencePolicy:
     return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
 
 
-def check_kept_evidence(
-    store: ObjectStore, definition: SuiteDefinition, *, mode: str, reuse: str | None
-) -> None:
-    """Raise `UsageError` for a mode that keeps what the suite does not, or a source without it."""
+def check_kept_evidence(definition: SuiteDefinition, mode: str, graded: StoredRun | None) -> None:
+    """Raise `UsageError` for a mode that keeps what the suite does not, or if the run that is
+    `graded` again kept nothing.
+    """
     if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
         raise UsageError(
             f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
             "every answer as a recording; use mode live, or leave evidence out"
         )
-    if reuse in {None, HISTORY}:
-        return
-    source = find_run(store, str(reuse)).manifest()
-    if kept_evidence(source) is EvidencePolicy.NONE:
+    if graded is not None and kept_evidence(graded.manifest()) is EvidencePolicy.NONE:
         raise UsageError(
-            f"run {source.id} kept no outputs (evidence: none), so there is nothing to grade "
+            f"run {graded.run_id} kept no outputs (evidence: none), so there is nothing to grade "
             "again; run the suite instead"
         )
 
@@ -196,7 +193,7 @@ def wanted_past_runs(definition: SuiteDefinition) -> int:
 
 
 def freeze_past_runs(
-    store: ObjectStore, suite: Suite, *, mode: str, reuse: str | None
+    store: ObjectStore, suite: Suite, mode: str, graded: StoredRun | None
 ) -> FrozenPast | None:
     """Return the newest comparable runs of the suite; None if no gate looks back.
 
@@ -207,9 +204,7 @@ def freeze_past_runs(
     if not most:
         return None
     try:
-        if reuse not in {None, HISTORY}:
-            return _as_before(find_run(store, str(reuse)))
-        return _choose(store, suite, mode, most)
+        return _choose(store, suite, mode, most) if graded is None else _as_before(graded)
     except EvalError as error:
         return FrozenPast(PastRuns(reason=f"the history cannot be read: {error}"))
 

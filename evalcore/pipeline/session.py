@@ -65,10 +65,10 @@ RUN_TERMS: Final = "EVALCORE_RUN_TERMS"
 class ShardCall(NamedTuple):
     """All that travels to the process that executes a shard: less than 1 kB, and no code.
 
-    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `concurrency` is how
-    many items the executing process runs at once, 0 if nobody has chosen it. `processes` share what
-    providers allow at once; `rates` names the package that keeps their rates if the settings of the
-    executing process name none.
+    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `concurrency` is
+    how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
+    what providers allow at once; `rates` names the package that keeps their rates if the settings
+    of the executing process name none.
     """
 
     store: str

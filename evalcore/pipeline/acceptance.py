@@ -44,7 +44,7 @@ from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys,
 
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 _LISTED = 5
-_ELSEWHERE = "lies in the store, or not below"
+_ELSEWHERE = "does not lie below {}, or lies in the store there"
 _BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
 
 
@@ -147,7 +147,7 @@ def _accept_unsigned(run: StoredRun, manifest: Manifest, worker: AcceptingWorker
         raise DamagedRunError(run.run_id, (damage,))
     folder = Path(definition.source.folder)
     is_own = _is_own_place(folder, worker, run)
-    reasons = [] if is_own else [f"its folder {folder} {_ELSEWHERE} {worker.folder}"]
+    reasons = [] if is_own else [f"its folder {folder} {_ELSEWHERE.format(worker.folder)}"]
     demands = demands_of(definition, sealed.all_cases(manifest.plan))
     reasons += _reasons(demands, worker.policy, _own_addresses(worker))
     _refuse(
@@ -234,7 +234,7 @@ def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str 
     scripts = [target.options.get("script") for target in definition.targets.values()]
     script = next((name for name in scripts if isinstance(name, str)), None)
     for named in (path, path if script is None else Path(script)):
-        reason = "would be imported" if named.suffix == ".py" else f"{_ELSEWHERE} {worker.folder}"
+        reason = "would be imported" if named.suffix == ".py" else _ELSEWHERE.format(worker.folder)
         if seal is None and (named.suffix == ".py" or not _is_own_place(named, worker, run)):
             raise UsageError(
                 f"run {run.run_id} says that it was made from {named}, which {reason}, and its "

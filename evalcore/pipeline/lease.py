@@ -325,14 +325,14 @@ def is_interrupted(run: StoredRun, manifest: Manifest, *, now: datetime) -> bool
     """Whether no process executes the run any more although nothing has ended it.
 
     Known for a process of this machine. One elsewhere is taken for dead after three lease lengths
-    and a minute without a renewal, and a run without a lease 15 minutes after it was planned.
+    and a minute without a renewal, and a run without a lease after 15 minutes without any change.
     """
     if manifest.state is not State.RUNNING:
         return False
     lease = read_lease(run)
     if lease is None:
-        created_at = datetime.fromisoformat(manifest.created_at)
-        return (now - created_at).total_seconds() > _ALONE_S
+        changes = [info.modified_at for info in run.store.list(run.keys.folder)]
+        return bool(changes) and (now - max(changes)).total_seconds() > _ALONE_S
     silence_s = (now - datetime.fromisoformat(lease.renewed)).total_seconds()
     if lease.released:  # its process decides the run
         return silence_s > _CLOCK_S

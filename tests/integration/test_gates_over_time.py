@@ -328,36 +328,6 @@ def test_a_worse_variant_is_found_early(
 LATE = "not decided early, because the cases come in clusters"
 
 
-@pytest.mark.parametrize("gate", ["no_significant_regression", "no_drop_from_history"])
-def test_a_difference_over_clusters_is_that_of_the_whole_run(
-    store: LocalStore, tmp_path: Path, gate: str
-) -> None:
-    # The candidate loses half of the cases; against the night before nothing changes.
-    spec, variants = {"gate": gate, "margin": 0.3}, {"whole": 1.0, "worse": 0.0}
-    found = []
-    for stops in (False, False, True):
-        suite = stopping_suite(tmp_path, 0.5, spec, variants=variants, clusters=20, stops=stops)
-        _, report = night(store, suite)
-        outcome, message = gates(report)[gate]
-        found.append((outcome, message.partition(": ")[2]))
-        assert report["counts"]["skipped"] == 0
-    expected = "fail" if gate == "no_significant_regression" else "pass"
-    assert found[1][0] == expected
-    assert found[2] == (expected, f"{found[1][1]}; {LATE}")
-
-
-def test_a_difference_over_clusters_is_open_where_another_gate_ends_the_run(
-    store: LocalStore, tmp_path: Path
-) -> None:
-    both: Any = [{"gate": "no_significant_regression"}, {"gate": "pass_rate", "threshold": 0.95}]
-    variants = {"whole": 1.0, "worse": 0.0}
-    _, report = night(store, stopping_suite(tmp_path, 0.5, both, variants=variants, clusters=20))
-    outcome, message = gates(report)["no_significant_regression"]
-    assert report["counts"]["skipped"] > 0
-    assert (report["decision"], gates(report)["pass_rate"][0]) == ("fail", "fail")
-    assert (outcome, LATE in message) == ("inconclusive", True), message
-
-
 @pytest.mark.parametrize(("threshold", "decision"), [(0.7, "pass"), (0.95, "fail")])
 def test_a_stopped_pass_rate_is_that_of_all_cases_and_variants(
     store: LocalStore, tmp_path: Path, threshold: float, decision: str

@@ -265,10 +265,10 @@ class Aggregates:
         rows = {}
         for gate in self._gates:
             if gate.query:
-                statements = connect().extract_statements(gate.query)
-                names = {name for each in statements for name in each.named_parameters}
-                used = {key: value for key, value in gate.params.items() if key in names}
-                rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
+                query = f"gate_{gate.gate}"
+                text = query_text(query)
+                used = {key: value for key, value in gate.params.items() if f"${key}" in text}
+                rows[gate.key] = tuple(self._rows(query, **used))
         return rows
 
     def case_ids(self, among: Collection[str]) -> frozenset[str]:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
-from evalcore.cli.compared_outputs import Outputs, compared_outputs, output_lines
-from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
-from evalcore.cli.showing import one_line, present
-from evalcore.errors import ExitCode, UsageError
+from evalcore.cli.showing import one_line
+from evalcore.errors import ExitCode
 from evalcore.model.gate import GateOutcome
 from evalcore.model.summary import Difference, VariantComparison
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
-from evalcore.pipeline.finish import view_run
 from evalcore.report.comparison import variant_measures
 from evalcore.report.document import comparison_entries, on_one_line
 from evalcore.storage.run_names import choose_two
-from evalcore.storage.runs import StoredRun, partial_reasons
+from evalcore.storage.runs import partial_reasons
 from evalcore.wording import counted
 
 _MAX_LINES, _VERBOSE = 10, 200
@@ -35,16 +31,12 @@ _CODES = {
 @click.command()
 @click.argument("baseline", metavar="RUN_A")
 @click.argument("candidate", metavar="RUN_B")
-@click.option("--html", is_flag=True, help="Print one HTML page that needs nothing else.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
 @store_option
 @json_option
 @verbose_option
 def compare(
     baseline: str,
     candidate: str,
-    html: bool,
-    output: Path | None,
     store: str | None,
     as_json: bool,
     verbose: bool,
@@ -54,36 +46,18 @@ def compare(
     The exit code is that of the gate no_regressions: 0 none, 1 there are some, 3 nothing could be
     compared or what differs may be chance.
     """
-    if html and as_json:
-        raise UsageError("one form at a time: html, json")
-    if output is not None and not html:
-        raise UsageError("-o: only a page is written to a file: --html -o FILE")
     chosen = choose_two(chosen_store(store), baseline, candidate)
     runs = compare_runs(*chosen)
     for manifest in (runs.baseline, runs.candidate):
         if reasons := partial_reasons(manifest):
             text = f"warning: run {manifest.id} is of a part of its suite ({'; '.join(reasons)})"
             click.echo(one_line(text), err=True)
-    if html:
-        _write_page(runs, *chosen, output)
-    elif as_json:
+    if as_json:
         click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
     else:
-        outputs = compared_outputs(runs, *chosen) if verbose else {}
-        for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES, outputs):
+        for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES):
             click.echo(one_line(line))
     return int(_CODES[runs.gate.outcome])
-
-
-def _write_page(
-    runs: ComparedRuns, baseline: StoredRun, candidate: StoredRun, output: Path | None
-) -> None:
-    from evalcore.report.comparison import ComparedView
-    from evalcore.report.html import render_comparison
-
-    with view_run(baseline) as earlier, view_run(candidate) as later:
-        view = ComparedView(present(earlier), present(later), runs.summary, runs.gate)
-        write_form(render_comparison(view), output)
 
 
 def _values(runs: ComparedRuns) -> dict[str, Any]:
@@ -99,21 +73,19 @@ def _values(runs: ComparedRuns) -> dict[str, Any]:
     }
 
 
-def _lines(runs: ComparedRuns, most: int, outputs: Outputs) -> Iterator[str]:
+def _lines(runs: ComparedRuns, most: int) -> Iterator[str]:
     yield f"{runs.candidate.id} against {runs.baseline.id} ({runs.candidate.suite})"
     if runs.baseline.suite != runs.candidate.suite:
         yield f"  the baseline is of another suite, {runs.baseline.suite}"
     entries = comparison_entries(runs.comparison)
     for compared, entry in zip(runs.comparison.variants, entries, strict=True):
-        yield from _variant_lines(compared, entry, most, outputs)
+        yield from _variant_lines(compared, entry, most)
     for reason in runs.comparison.unavailable:
         yield f"  {reason}"
     yield f"{runs.gate.outcome.upper()}: {runs.gate.message}"
 
 
-def _variant_lines(
-    compared: VariantComparison, entry: dict[str, Any], most: int, outputs: Outputs
-) -> Iterator[str]:
+def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int) -> Iterator[str]:
     name = compared.variant
     if name != compared.baseline:
         name += f" (was {compared.baseline})"
@@ -138,7 +110,6 @@ def _variant_lines(
             yield f"    {title}: {_counted_cases(cases, count)}"
             for difference in listed[:most]:
                 yield f"      {_difference_text(difference)}"
-                yield from (f"        {line}" for line in output_lines(outputs, difference))
             if count > most:
                 yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
     for measure in variant_measures(compared):

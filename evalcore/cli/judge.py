@@ -107,7 +107,7 @@ def _labels(
         raise UsageError("name the labels: a file of them, or --annotations RUN")
     if path is not None:
         return read_labels(path, flags["threshold"]), path
-    from evalcore.suites.annotated_labels import annotated_labels
+    from evalcore.suites.calibration import annotated_labels
 
     run = choose_run(chosen_store(store), str(run_id))
     return annotated_labels(run, flags["question"]), Path.cwd() / run.run_id

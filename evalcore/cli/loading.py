@@ -81,7 +81,7 @@ def load_named(
     if named.script is not None:
         message = f"is a suite in Python, and no script belongs to one ({named.script})"
         raise LoadError((Problem(named.path, None, "", message),))
-    from evalcore.suites.suite_module import load_module_suites
+    from evalcore.suites.run import load_module_suites
 
     imports = ImportPolicy((path.resolve().parent, Path.cwd()), tuple(allow_imports))
     with reserved_stdout():

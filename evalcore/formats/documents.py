@@ -7,15 +7,17 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 import jiter
 import orjson
 import yaml
+from yaml._yaml import CParser as _Parser
 
 from evalcore.declared.parameters import snake_case
 from evalcore.errors import LoadError, Problem
@@ -98,7 +100,7 @@ _ESCAPE: Final = re.compile(
 _STAND_IN: Final = r"\\ufffd\\ufffd"
 
 
-def join_surrogate_pairs(text: str, loader: Any) -> str:
+def join_surrogate_pairs(text: str) -> str:
     r"""Return YAML with each escaped pair in double quotes as one escape (`\U0001f600`).
 
     Other texts, where a backslash is only a backslash, stay, and so does what is no YAML.
@@ -108,7 +110,7 @@ def join_surrogate_pairs(text: str, loader: Any) -> str:
     parts: list[str] = []
     end = 0
     try:
-        events: Any = yaml.parse(_PAIR.sub(_STAND_IN, text), Loader=loader)
+        events: Any = yaml.parse(_PAIR.sub(_STAND_IN, text), Loader=yaml.CBaseLoader)
         for event in events:
             if isinstance(event, yaml.ScalarEvent) and event.style == '"':
                 # Marks are there: the text is read from a string.
@@ -225,357 +227,19 @@ MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 5_000_000
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 
-# YAML 1.2's core schema, and merge keys: the tag, its plain scalars, how they may begin.
-CORE_SCHEMA: Final = (
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
-    (
-        "float",
-        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        "-+.0123456789",
-    ),
-    ("null", r"^(?:~|null|Null|NULL|)$", ("~", "n", "N", "")),
-    ("merge", r"^(?:<<)$", "<"),
-)
-_PATTERNS: Final = {tag: re.compile(pattern) for tag, pattern, _ in CORE_SCHEMA}
-_MAYBE_SPECIAL: Final = frozenset(first for *_, firsts in CORE_SCHEMA for first in firsts)
+_INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INFINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_CONSTANTS: Final = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+}
+_FIRSTS: Final = frozenset("-+.0123456789")
 _BASES: Final = {"0o": 8, "0x": 16}
-# What looks like an anchor, a tag or a merge key; found beforehand, nothing is read twice.
-_HARDLY_PLAIN: Final = re.compile(r"(?:^|[\s\[{,])(?:&[^\s&]|![\w!]|<<[ \t]*:)")
-_COLLECTIONS: Final = (list, dict)
-_STARTS: Final = {yaml.SequenceStartEvent: list, yaml.MappingStartEvent: dict}
-_ENDS: Final = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
-
-try:
-    from yaml._yaml import CParser as _Parser
-except ImportError:  # PyYAML without libyaml
-    _Parser = None  # type: ignore[assignment,misc,unused-ignore]
-
-
-class NotPlainError(Exception):
-    """The text has something that only a whole YAML loader understands, or a mistake."""
-
-
-class TooManyValuesError(Exception):
-    """The text holds more values than `MAX_VALUES`."""
-
-
-class _NoKey:
-    """In place of a mapping's key that has not been read yet."""
-
-
-_NO_KEY: Final = _NoKey()
-
-
-def read_plain_yaml(text: str) -> Any:
-    """Return the one document of the text, or raise `NotPlainError`.
-
-    The value is the one that `CoreLoader` builds. Not plain are anchors, tags, merge keys, keys
-    that are no scalars or are written twice, infinite and too large numbers, more than `MAX_DEPTH`
-    levels, more than one document, and text that is no YAML. Raises `TooManyValuesError`, too.
-    """
-    if _Parser is None or _HARDLY_PLAIN.search(text):
-        raise NotPlainError
-    try:
-        return _read(_Parser(text))
-    except yaml.YAMLError as error:
-        raise NotPlainError from error
-
-
-class _Builder:
-    """Puts the values of events into the collections that are open."""
-
-    __slots__ = ("_innermost", "_key", "_opened", "_outside")
-
-    def __init__(self) -> None:
-        self._outside: list[Any] = []
-        self._innermost: Any = self._outside
-        self._key: Any = _NO_KEY
-        self._opened: list[Any] = []
-
-    def put(self, value: Any) -> None:
-        """Put a value where the next one belongs: into a list, or as key or value."""
-        innermost = self._innermost
-        if type(innermost) is list:
-            innermost.append(value)
-        elif self._key is not _NO_KEY:
-            innermost[self._key] = value
-            self._key = _NO_KEY
-        elif type(value) in _COLLECTIONS or value in innermost:
-            raise NotPlainError
-        else:
-            self._key = value
-
-    def open(self, collection: Any) -> None:
-        """Put a collection there; what follows belongs into it."""
-        if len(self._opened) >= MAX_DEPTH:
-            raise NotPlainError
-        self.put(collection)
-        self._opened.append(self._innermost)
-        self._innermost = collection
-
-    def close(self) -> None:
-        """End the innermost collection."""
-        self._innermost = self._opened.pop()
-
-    @property
-    def document(self) -> Any:
-        """The one document; raises `NotPlainError` if there are several."""
-        if len(self._outside) > 1:
-            raise NotPlainError
-        return self._outside[0] if self._outside else None
-
-
-def _read(parser: Any) -> Any:
-    following, builder = parser.get_event, _Builder()
-    put = builder.put
-    values = 0
-    while (kind := type(event := following())) is not yaml.StreamEndEvent:
-        values += 1
-        if values > MAX_VALUES:
-            raise TooManyValuesError
-        if kind is yaml.ScalarEvent:
-            if event.anchor is not None or event.tag is not None:
-                raise NotPlainError
-            value = event.value
-            plain = not event.style and value[:1] in _MAYBE_SPECIAL
-            put(_special(value) if plain else value)
-        elif (make := _STARTS.get(kind)) is not None:
-            if event.anchor is not None or event.tag is not None:
-                raise NotPlainError
-            builder.open(make())
-        elif kind in _ENDS:
-            builder.close()
-        elif kind is yaml.AliasEvent:
-            raise NotPlainError
-    return builder.document
-
-
-def _special(text: str) -> Any:
-    """Return what a plain scalar means that begins like a number, a truth value or null."""
-    first = text[:1]
-    if first in "tTfF" and first:
-        return text.lower() == "true" if _PATTERNS["bool"].match(text) else text
-    if first in {"", "~", "n", "N"}:
-        return None if _PATTERNS["null"].match(text) else text
-    if first == "<":
-        if text == "<<":
-            raise NotPlainError
-        return text
-    if _PATTERNS["int"].match(text):
-        return _integer(text)
-    return _decimal(text) if _PATTERNS["float"].match(text) else text
-
-
-def _integer(text: str) -> int:
-    base = _BASES.get(text[:2], 10)
-    try:
-        number = int(text[2:] if base != 10 else text, base)
-    except ValueError as error:
-        raise NotPlainError from error
-    if not MIN_INT <= number <= MAX_INT:
-        raise NotPlainError
-    return number
-
-
-def _decimal(text: str) -> float:
-    if text[-1] not in "0123456789.":  # infinite, or none
-        raise NotPlainError
-    number = float(text)
-    if math.isinf(number):
-        raise NotPlainError
-    return whole_number(text, number)
-
-
-def whole_number(text: str, number: float) -> float:
-    """Return the integer that a text such as `1e3` means; any other number as it is.
-
-    Above 2⁵³ it stays a float: not every integer has a float there, and floats are written so.
-    """
-    is_whole = "e" in text.lower() and number.is_integer() and abs(number) <= 2**53
-    return int(number) if is_whole else number
-
-
+_TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = "<<"
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
-
-
-class _Lines:
-    """A list or mapping: its line, and its members: a scalar's line, or `_Lines`.
-
-    A mapping's members are pairs of the key's line and the value's. Nodes of PyYAML take five times
-    the memory.
-    """
-
-    __slots__ = ("line", "members")
-
-    def __init__(self, line: int, members: list[Any] | dict[str, Any]) -> None:
-        self.line = line
-        self.members = members
-
-
-def yaml_locator(text: str, loader: Any) -> Locate:
-    """Return a function from a path to its line (from 1); the text is read at the first call.
-
-    Of a path that does not exist it gives the line of the deepest part that does; None if the text
-    is not valid.
-    """
-    read: list[_Lines | int | None] = []
-
-    def locate(loc: Loc) -> int | None:
-        if not read:
-            try:
-                read.append(_read_yaml(yaml.parse(text, Loader=loader)))
-            except yaml.YAMLError:
-                read.append(None)
-        return None if read[0] is None else _line_of(read[0], loc)
-
-    return locate
-
-
-def _line_of(node: _Lines | int, loc: Loc) -> int:
-    line = node if isinstance(node, int) else node.line
-    for part in loc:
-        if isinstance(node, int):
-            break
-        members = node.members
-        if isinstance(members, dict):
-            if str(part) not in members:
-                break
-            line, node = members[str(part)]
-        elif isinstance(part, int) and part < len(members):
-            node = members[part]
-            line = node if isinstance(node, int) else node.line
-        else:
-            break
-    return line
-
-
-class _NodeLines:
-    """Puts the lines of nodes into the collections that are open, as they stand in the text."""
-
-    def __init__(self) -> None:
-        self.outside = _Lines(1, [])
-        self._opened = [self.outside]
-        self._keys: list[tuple[str, int] | None] = [None]
-
-    @property
-    def wants_key(self) -> bool:
-        """Whether the next scalar is the key of a mapping."""
-        return isinstance(self._opened[-1].members, dict) and self._keys[-1] is None
-
-    def put(self, node: _Lines | int, key: str, line: int) -> None:
-        """Put a node where the next one belongs; as a key it is `key` at `line`."""
-        members = self._opened[-1].members
-        if isinstance(members, list):
-            members.append(node)
-        elif (name := self._keys[-1]) is None:
-            self._keys[-1] = (key, line)
-        else:
-            members[name[0]] = (name[1], node)
-            self._keys[-1] = None
-
-    def open(self, node: _Lines) -> None:
-        """Put what follows into a collection."""
-        self._opened.append(node)
-        self._keys.append(None)
-
-    def close(self) -> None:
-        """End the innermost collection."""
-        self._opened.pop()
-        self._keys.pop()
-
-    @property
-    def document(self) -> _Lines | int | None:
-        """The first node of all."""
-        members = self.outside.members
-        return members[0] if isinstance(members, list) and members else None
-
-
-def _read_yaml(events: Iterable[Any]) -> _Lines | int | None:
-    """Return the lines of the first document that the parser's events tell of."""
-    reader, anchors = _NodeLines(), dict[str, Any]()
-    for event in events:
-        if isinstance(event, yaml.CollectionEndEvent):
-            reader.close()
-        elif isinstance(event, yaml.DocumentEndEvent):
-            break
-        elif isinstance(event, yaml.NodeEvent):
-            mark: Any = event.start_mark
-            line = int(mark.line) + 1
-            node: Any = line
-            is_collection = isinstance(event, yaml.CollectionStartEvent)
-            if is_collection:
-                node = _Lines(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
-            if isinstance(event, yaml.AliasEvent):
-                node = anchors.get(str(event.anchor), line)
-            elif event.anchor:
-                anchors[event.anchor] = node
-            reader.put(node, str(getattr(event, "value", "")), line)
-            if is_collection:
-                reader.open(node)
-    return reader.document
-
-
-def json_locator(text: str) -> Locate:
-    """Return the same for a JSON text that is known to be valid."""
-    read: list[_Lines | int | None] = []
-
-    def locate(loc: Loc) -> int | None:
-        if not read:
-            read.append(_read_json(text))
-        return None if read[0] is None else _line_of(read[0], loc)
-
-    return locate
-
-
-def _read_json(text: str) -> _Lines | int | None:
-    reader = _NodeLines()
-    line, end = 1, 0
-    for token in _JSON_TOKEN.finditer(text):
-        line += text.count("\n", end, token.start())
-        end = token.start()
-        word = token[0]
-        if word in {"]", "}"}:
-            reader.close()
-        elif word in {"[", "{"}:
-            node = _Lines(line, [] if word == "[" else {})
-            reader.put(node, "", line)
-            reader.open(node)
-        elif word not in {",", ":"}:
-            reader.put(line, json.loads(word) if reader.wants_key else "", line)
-    return reader.document
-
-
-try:
-    from yaml import CSafeLoader as _BaseLoader
-except ImportError:  # PyYAML without libyaml: slower, same rules
-    from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment,unused-ignore]
-
-MAX_FILE_BYTES = 256 * 1024 * 1024
-MAX_EXPANDED_NODES = 5_000_000
-# PyYAML's nodes take ten times the memory of the values that are made of them.
-MAX_COMPOSED_EVENTS = 2_500_000
-MAX_JSON_MARKS = 10_000_000
-_LOOKED_AT = 8192
-_PIECE_BYTES = 1 << 20
-_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
-
-TOO_LARGE: Final = "a number of more than 64 bits; write it in quotes if it is meant as text"
-_TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
-_NOT_STRICT: Final = (b"\\u", b"NaN", b"Infinity")
-_NO_NUMBER = "not a number (or one of too many digits)"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One parsed file: its value, and how to find the line of any path into it."""
-
-    file: str
-    value: Any
-    sha256: str
-    locate: Locate
 
 
 class RefusedError(Exception):
@@ -591,83 +255,305 @@ class _NotYamlError(RefusedError):
     """The syntax of YAML is broken."""
 
 
-_MERGE = "tag:yaml.org,2002:merge"
+class Dialect(NamedTuple):
+    """What a format reads beside YAML 1.2's core schema.
+
+    `tags` make values of the text that a tag stands before (None for a collection) and its line.
+    """
+
+    infinite: bool = False
+    tags: Mapping[str, Callable[[str, str | None, int], Any]] = {}
 
 
-class CoreLoader(_BaseLoader):
-    """SafeLoader with YAML 1.2's core schema; duplicate keys are refused."""
+CORE: Final = Dialect()
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build one mapping; `RefusedError` names the line of a key that is written twice."""
-        pairs = node.value
-        mapping = super().construct_mapping(node, deep)
-        # PyYAML replaces `node.value` when it resolves a merge key, which may hide a duplicate.
-        if len(mapping) != len(pairs) or node.value is not pairs:
-            self._refuse_duplicates([key for key, _ in pairs if key.tag != _MERGE])
-        return mapping
+def plain_scalar(text: str, line: int = 1, *, infinite: bool = False) -> Any:
+    """Return what a scalar without quotes means in YAML 1.2's core schema.
 
-    def _refuse_duplicates(self, keys: Sequence[yaml.Node]) -> None:
-        first: dict[Any, int] = {}
-        for key in keys:
-            name = self.construct_object(key, deep=True)
-            line = key.start_mark.line + 1
-            if name in first:
-                raise RefusedError(line, f"duplicate key {name!r} (first at line {first[name]})")
-            first[name] = line
+    Raises `RefusedError` for a number that JSON does not hold.
+    """
+    if text[:1] in _FIRSTS and text:
+        if _INT.fullmatch(text):
+            return _integer(text, line)
+        if _FLOAT.fullmatch(text) or _INFINITE.fullmatch(text):
+            return _decimal(text, line, infinite=infinite)
+        return text
+    return _CONSTANTS.get(text, text)
 
-    def core_int(self, node: yaml.ScalarNode) -> int:
-        """Build a number as YAML 1.2 writes it; JSON holds 64 bits of it."""
-        text = str(node.value)
-        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-        try:
-            number = int(text[2:] if base != 10 else text, base)
-        except ValueError as error:
-            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
-        if not MIN_INT <= number <= MAX_INT:
-            raise RefusedError(node.start_mark.line + 1, TOO_LARGE)
+
+def _integer(text: str, line: int) -> int:
+    base = _BASES.get(text[:2], 10)
+    try:
+        number = int(text[2:] if base != 10 else text, base)
+    except ValueError as error:
+        raise RefusedError(line, _NO_NUMBER) from error
+    if not MIN_INT <= number <= MAX_INT:
+        raise RefusedError(line, TOO_LARGE)
+    return number
+
+
+def _decimal(text: str, line: int, *, infinite: bool) -> float:
+    is_infinite = text.lower().endswith(("inf", "nan"))
+    if is_infinite and not (infinite and _INFINITE.fullmatch(text)):
+        raise RefusedError(line, f"{text} is not a number JSON can hold")
+    try:
+        number = float(text.replace(".", "") if is_infinite else text)
+    except ValueError as error:
+        raise RefusedError(line, _NO_NUMBER) from error
+    if is_infinite:
         return number
-
-    def core_float(self, node: yaml.ScalarNode) -> float:
-        """Build a number as YAML 1.2 writes it; `1e3` is the whole number 1000."""
-        text = str(node.value)
-        if text.lower().endswith(("inf", "nan")):
-            raise RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
-        try:
-            number = float(text)
-        except ValueError as error:
-            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
-        if math.isinf(number):
-            raise RefusedError(node.start_mark.line + 1, TOO_LARGE)
-        return whole_number(text, number)
-
-    def core_bool(self, node: yaml.ScalarNode) -> bool:
-        """Build `true` or `false`."""
-        text = str(node.value).lower()
-        if text not in {"true", "false"}:
-            raise RefusedError(node.start_mark.line + 1, "not true or false")
-        return text == "true"
-
-    def refuse_tag(self, node: yaml.Node) -> NoReturn:
-        """Refuse what YAML 1.1 has beside the core schema and JSON does not hold."""
-        tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
-        line = node.start_mark.line + 1
-        raise RefusedError(line, f"the tag {tag} is not supported; write a plain value")
+    if math.isinf(number):
+        raise RefusedError(line, TOO_LARGE)
+    # `1e3` is a whole number; above 2⁵³ it stays a float, as not every integer has one there.
+    is_whole = "e" in text.lower() and number.is_integer() and abs(number) <= 2**53
+    return int(number) if is_whole else number
 
 
-for _tag, _pattern, _first in CORE_SCHEMA:
-    CoreLoader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first)
-    )
-for _name, _construct in (
-    ("int", CoreLoader.core_int),
-    ("float", CoreLoader.core_float),
-    ("bool", CoreLoader.core_bool),
-):
-    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct)
-for _name in ("binary", "timestamp", "omap", "pairs", "set"):
-    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", CoreLoader.refuse_tag)
+def _tagged(event: Any, line: int, dialect: Dialect) -> Any:
+    """Return the value of a scalar with a tag."""
+    tag, text = event.tag, event.value
+    if tag in dialect.tags:
+        return dialect.tags[tag](tag, text, line)
+    if tag in {"!", f"{_TAG}str"}:
+        return text
+    if tag == f"{_TAG}int":
+        return _integer(text, line)
+    if tag == f"{_TAG}float":
+        return _decimal(text, line, infinite=dialect.infinite)
+    if tag == f"{_TAG}null":
+        return None
+    if tag == f"{_TAG}bool":
+        if text.lower() not in {"true", "false"}:
+            raise RefusedError(line, "not true or false")
+        return text.lower() == "true"
+    raise _unsupported(tag, line)
+
+
+def _unsupported(tag: str, line: int) -> RefusedError:
+    shown = tag.replace(_TAG, "!!")
+    return RefusedError(line, f"the tag {shown} is not supported; write a plain value")
+
+
+class Lines:
+    """A list or mapping: its line, and the lines of its members: a scalar's, or `Lines`.
+
+    A mapping's members are pairs of the key's line and the value's. What a dialect's tag stands
+    before has its text as members.
+    """
+
+    __slots__ = ("line", "members")
+
+    def __init__(self, line: int, members: list[Any] | dict[str, Any] | str) -> None:
+        self.line = line
+        self.members: Any = members
+
+    def find(self, loc: Loc) -> tuple[int, Any, Loc]:
+        """Return the line of what exists of a path, what stands there, and the rest of the path."""
+        line, node = self.line, cast("Any", self)
+        for end, part in enumerate(loc):
+            members = None if isinstance(node, int) else node.members
+            if isinstance(members, dict) and str(part) in members:
+                line, node = members[str(part)]
+            elif isinstance(members, list) and isinstance(part, int) and part < len(members):
+                node = members[part]
+                line = node if isinstance(node, int) else node.line
+            else:
+                return line, node, loc[end:]
+        return line, node, ()
+
+
+def _find(lines: Lines | int | None, loc: Loc) -> tuple[int | None, Any, Loc]:
+    return lines.find(loc) if isinstance(lines, Lines) else (lines, lines, loc)
+
+
+class _Open:
+    """A collection that is being read, and its lines."""
+
+    __slots__ = ("anchor", "key", "lines", "merged", "size", "value")
+
+    def __init__(self, value: Any, lines: Lines, anchor: str | None = None, size: int = 0) -> None:
+        self.value, self.lines, self.anchor, self.size = value, lines, anchor, size
+        # The text, value and line of a key whose value follows.
+        self.key: tuple[str, Any, int] | None = None
+        self.merged: list[tuple[Any, int]] = []
+
+    def put(self, value: Any, node: Any, text: str, line: int) -> None:
+        """Put a value where the next one belongs: into a list, or as key (its text) or value."""
+        mapping = self.value
+        if type(mapping) is list:
+            mapping.append(value)
+            self.lines.members.append(node)
+            return
+        if (key := self.key) is None:
+            if type(value) in _COLLECTIONS:
+                message = "not valid YAML: a key must be text, not a list or a mapping"
+                raise RefusedError(line, message)
+            if value in mapping:
+                first = list(self.lines.members.values())[list(mapping).index(value)][0]
+                raise RefusedError(line, f"duplicate key {value!r} (first at line {first})")
+            self.key = (text, value, line)
+            return
+        self.key = None
+        if key[1] is _MERGE_KEY:
+            self.merged.append((value, line))
+        else:
+            mapping[key[1]] = value
+            self.lines.members[key[0]] = (key[2], node)
+
+    def close(self) -> None:
+        """Lay what is written over what is merged, which is complete only now."""
+        if not self.merged:
+            return
+        written = dict(self.value)
+        self.value.clear()
+        for value, line in self.merged:
+            for each in value[::-1] if isinstance(value, list) else [value]:
+                if not isinstance(each, dict):
+                    message = "not valid YAML: '<<' takes a mapping or a list of mappings"
+                    raise RefusedError(line, message)
+                self.value.update(each)
+        self.value.update(written)
+
+
+class _MergeKey:
+    """In place of the key `<<`."""
+
+
+_MERGE_KEY: Final = _MergeKey()
+_COLLECTIONS: Final = (list, dict)
+
+
+def _read_yaml(text: str, dialect: Dialect) -> tuple[Any, Lines | int | None]:  # noqa: C901, PLR0912, PLR0915  (one loop over events)
+    """Return the one document of a text and its lines; raise `RefusedError` and PyYAML's errors."""
+    following: Callable[[], Any] = _Parser(text).get_event
+    frame = _Open([], Lines(1, []))
+    opened: list[_Open] = []
+    anchors: dict[str, tuple[Any, Any, int]] = {}
+    size = documents = 0
+    while (kind := type(event := following())) is not yaml.StreamEndEvent:
+        if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            frame.close()
+            if frame.anchor:
+                anchors[frame.anchor] = (frame.value, frame.lines, size - frame.size + 1)
+            frame = opened.pop()
+            continue
+        if kind not in _NODES:
+            if kind is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise RefusedError(event.start_mark.line + 1, _SEVERAL)
+            continue
+        line = event.start_mark.line + 1
+        size += 1
+        if size > MAX_VALUES:
+            raise RefusedError(None, _TOO_MANY)
+        anchor = event.anchor
+        if kind is yaml.AliasEvent:
+            if any(each.anchor == anchor for each in (*opened, frame)):
+                raise RefusedError(line, f"the alias *{anchor} contains itself")
+            if anchor not in anchors:
+                raise _NotYamlError(line, f"not valid YAML: {_YAML[0][1]}")
+            value, node, more = anchors[anchor]
+            size += more - 1
+            if size > MAX_VALUES:
+                raise RefusedError(line, f"aliases expand to more than {MAX_VALUES} values")
+            frame.put(value, node, anchor, line)
+            continue
+        if anchor and (
+            anchor in anchors or any(each.anchor == anchor for each in (*opened, frame))
+        ):
+            raise _NotYamlError(line, "not valid YAML: the same anchor is defined twice")
+        if kind is yaml.ScalarEvent:
+            value, written = event.value, event.value
+            node = line
+            if event.tag is not None:
+                value = _tagged(event, line, dialect)
+                if event.tag in dialect.tags:
+                    node = Lines(line, written)
+            elif not event.style:
+                if written == _MERGE and type(frame.value) is dict and frame.key is None:
+                    value = _MERGE_KEY
+                else:
+                    value = plain_scalar(written, line, infinite=dialect.infinite)
+            if anchor:
+                anchors[anchor] = (value, node, 1)
+            frame.put(value, node, written, line)
+            continue
+        tag, is_list = event.tag, kind is yaml.SequenceStartEvent
+        if tag in dialect.tags:
+            dialect.tags[tag](tag, None, line)
+        if tag not in {None, "!", f"{_TAG}seq" if is_list else f"{_TAG}map"}:
+            raise _unsupported(tag, line)
+        if len(opened) >= MAX_DEPTH:
+            raise RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
+        inner = _Open([], Lines(line, [])) if is_list else _Open({}, Lines(line, {}))
+        inner.anchor, inner.size = anchor, size
+        frame.put(inner.value, inner.lines, "", line)
+        opened.append(frame)
+        frame = inner
+    if not frame.value:
+        return None, None
+    return frame.value[0], frame.lines.members[0]
+
+
+def _json_lines(text: str) -> Lines | int:
+    """Return the lines of a JSON text that is known to be valid."""
+    frame, opened = _Open([], Lines(1, [])), list[_Open]()
+    line, end = 1, 0
+    for token in _JSON_TOKEN.finditer(text):
+        line += text.count("\n", end, token.start())
+        end = token.start()
+        word = token[0]
+        if word in {"]", "}"}:
+            frame = opened.pop()
+        elif word in {"[", "{"}:
+            inner = _Open([], Lines(line, [])) if word == "[" else _Open({}, Lines(line, {}))
+            frame.put(inner.value, inner.lines, "", line)
+            opened.append(frame)
+            frame = inner
+        elif word not in {",", ":"}:
+            is_key = type(frame.value) is dict and frame.key is None
+            key = json.loads(word) if is_key else ""
+            frame.put(key, line, key, line)
+    found: Lines | int = frame.lines.members[0]
+    return found
+
+
+_NODES: Final = frozenset(
+    [yaml.ScalarEvent, yaml.AliasEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent]
+)
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_JSON_MARKS = 10_000_000
+_LOOKED_AT = 8192
+_PIECE_BYTES = 1 << 20
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
+
+TOO_LARGE: Final = "a number of more than 64 bits; write it in quotes if it is meant as text"
+_TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
+_NOT_STRICT: Final = (b"\\u", b"NaN", b"Infinity")
+_NO_NUMBER = "not a number (or one of too many digits)"
+_SEVERAL = "holds several YAML documents; only one is allowed (remove the extra '---')"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One parsed file: its value, and how to find the line of any path into it."""
+
+    file: str
+    value: Any
+    sha256: str
+    lines: Callable[[], Lines | int | None]
+
+    def find(self, loc: Loc) -> tuple[int | None, Any, Loc]:
+        """Return the line of what exists of a path, what stands there, and the rest of the path."""
+        return _find(self.lines(), loc)
+
+    def locate(self, loc: Loc) -> int | None:
+        """Return the line (from 1) of a path, or of the deepest part of it that exists."""
+        return self.find(loc)[0]
 
 
 @contextmanager
@@ -683,16 +569,14 @@ def collector_paused() -> Iterator[None]:
         gc.enable()
 
 
-def read_document(
-    path: Path, name: str | None = None, loader: type[CoreLoader] = CoreLoader
-) -> Document:
+def read_document(path: Path, name: str | None = None, dialect: Dialect = CORE) -> Document:
     """Read a YAML or (`*.json`) JSON file; raise `LoadError` naming the place of what is wrong.
 
-    `name` is the file's name in messages, the path by default; `loader` reads YAML.
+    `name` is the file's name in messages, the path by default; `dialect` is that of the YAML in it.
     """
     file = name or str(path)
     is_json = path.suffix.lower() == ".json"
-    return parse_document(read_bytes(path, file), file, is_json=is_json, loader=loader)
+    return parse_document(read_bytes(path, file), file, is_json=is_json, dialect=dialect)
 
 
 def read_bytes(path: Path, name: str) -> bytes:
@@ -726,7 +610,7 @@ def _read_at_most(path: Path, most: int) -> bytes:
 
 
 def parse_document(
-    data: bytes, file: str, *, is_json: bool = False, loader: type[CoreLoader] = CoreLoader
+    data: bytes, file: str, *, is_json: bool = False, dialect: Dialect = CORE
 ) -> Document:
     """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
     text = decode(data, file)
@@ -734,15 +618,21 @@ def parse_document(
         raise_problem(file, None, "is empty")
     yaml_text, hidden = text, NOTHING_HIDDEN
     if not is_json:
-        yaml_text, hidden = hide_separators(join_surrogate_pairs(text, CoreLoader))
+        yaml_text, hidden = hide_separators(join_surrogate_pairs(text))
     try:
-        value, is_json = _parsed(data, yaml_text, is_json=is_json, loader=loader)
+        value, is_json = _parsed(data, yaml_text, is_json=is_json, dialect=dialect)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
     if hidden and not is_json:
         value = show_separators(value, hidden)
-    locate = json_locator(text) if is_json else yaml_locator(yaml_text, CoreLoader)
-    return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
+    # Only messages need lines: the text is read again for the first of them.
+    silent = Dialect(dialect.infinite, dict.fromkeys(dialect.tags, _nothing))
+    read = partial(_json_lines, text) if is_json else lambda: _read_yaml(yaml_text, silent)[1]
+    return Document(file, value, hashlib.sha256(data).hexdigest(), cache(read))
+
+
+def _nothing(tag: str, text: str | None, line: int) -> None:
+    """Read no file for lines."""
 
 
 def decode(data: bytes, file: str) -> str:
@@ -822,12 +712,12 @@ def as_json(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 
-def _parsed(data: bytes, text: str, *, is_json: bool, loader: type[CoreLoader]) -> tuple[Any, bool]:
+def _parsed(data: bytes, text: str, *, is_json: bool, dialect: Dialect) -> tuple[Any, bool]:
     """Return the value, and whether it was read as JSON; raise `RefusedError`."""
     if is_json:
         return _parse_json(data), True
     try:
-        return _parse_yaml(text, loader), False
+        return _parse_yaml(text, dialect), False
     except _NotYamlError:
         # Programs write JSON under any name, with characters and pairs of escapes (emoji) that
         # YAML's parser refuses.
@@ -847,7 +737,7 @@ def _parse_json(data: bytes) -> Any:
         line = int(position[1]) if position else None
         raise RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
     if (loc := too_large_at(data, value)) is not None:
-        raise RefusedError(json_locator(data.decode("utf-8-sig"))(loc), TOO_LARGE)
+        raise RefusedError(_find(_json_lines(data.decode("utf-8-sig")), loc)[0], TOO_LARGE)
     return value
 
 
@@ -877,13 +767,10 @@ def _too_large_at(value: Any, loc: Loc) -> Loc | None:
     return next((path for path in paths if path is not None), None)
 
 
-def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
+def _parse_yaml(text: str, dialect: Dialect) -> Any:
     try:
         with collector_paused():
-            with suppress(NotPlainError):
-                return read_plain_yaml(text)
-            _check_structure(text)
-            return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
+            return _read_yaml(text, dialect)[0]
     except yaml.MarkedYAMLError as error:
         raise _NotYamlError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
@@ -894,51 +781,7 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
             else "not readable as YAML"
         )
         raise _NotYamlError(line, message) from error
-    except RecursionError as error:
-        raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
-    except TooManyValuesError as error:
-        raise RefusedError(None, _TOO_MANY) from error
 
-
-def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
-    """Refuse what would exhaust the C stack (depth) or memory (aliases) before it is built."""
-    depth, size, opened = 0, 0, list[tuple[str | None, int]]()
-    sizes: dict[str, int] = {}
-    events: Any = yaml.parse(text, Loader=CoreLoader)
-    for number, event in enumerate(events):
-        kind = type(event)
-        if number > MAX_COMPOSED_EVENTS:
-            raise RefusedError(None, _TOO_MANY)
-        if kind is yaml.ScalarEvent:
-            size += 1
-            if event.anchor:
-                sizes[event.anchor] = 1
-        elif issubclass(kind, yaml.CollectionStartEvent):
-            depth += 1
-            size += 1
-            opened.append((event.anchor, size))
-            if depth > MAX_DEPTH:
-                message = f"nested deeper than {MAX_DEPTH} levels"
-                raise RefusedError(event.start_mark.line + 1, message)
-        elif issubclass(kind, yaml.CollectionEndEvent):
-            depth -= 1
-            anchor, before = opened.pop()
-            if anchor:
-                sizes[anchor] = size - before + 1
-        elif kind is yaml.AliasEvent:
-            if any(anchor == event.anchor for anchor, _ in opened):
-                message = f"the alias *{event.anchor} contains itself"
-                raise RefusedError(event.start_mark.line + 1, message)
-            size += sizes.get(event.anchor, 1)
-            if size > MAX_EXPANDED_NODES:
-                message = f"aliases expand to more than {MAX_EXPANDED_NODES} values"
-                raise RefusedError(event.start_mark.line + 1, message)
-
-
-try:
-    from yaml import CSafeDumper as _BaseDumper
-except ImportError:  # PyYAML without libyaml: slower, the same text
-    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment,unused-ignore]
 
 _NUMBERED: Final = "\\U"
 
@@ -955,7 +798,7 @@ def _dumped(content: Mapping[str, Any], dumper: type[Any]) -> str:
     return text
 
 
-class _CoreDumper(_BaseDumper):
+class _CoreDumper(yaml.CSafeDumper):
     """Quotes each text that YAML 1.2's core schema or YAML 1.1 reads as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
@@ -972,15 +815,20 @@ class _WideDumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.representer.BaseRepresenter, text: str) -> yaml.Node:
-    resolvers: Any = CoreLoader.yaml_implicit_resolvers
-    patterns = (*resolvers.get(text[:1], ()), *resolvers.get(None, ()))
-    if any(pattern.match(text) for _, pattern in patterns):
+    if _is_no_text(text):
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
     # Line breaks that YAML folds, and controls that it refuses, stand escaped in double quotes.
     if not text.isprintable():
         lines = "|" if _is_literal_text(text) else '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=lines)
     return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+
+
+def _is_no_text(text: str) -> bool:
+    try:
+        return text == _MERGE or not isinstance(plain_scalar(text), str)
+    except RefusedError:
+        return True
 
 
 def _is_literal_text(text: str) -> bool:

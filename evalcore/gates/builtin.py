@@ -62,9 +62,7 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
             message = "no case has a score"
             if missing is None or not policy.iterations_of_score:
                 return self.fails(message, threshold=self.threshold)
-            details = {"threshold": self.threshold}
-            outcome = GateOutcome.INCONCLUSIVE
-            return GateResult(self.gate, outcome, f"{message}: {missing}", details)
+            return self.inconclusive(f"{message}: {missing}", threshold=self.threshold)
         passed = reaches(summary.score, self.threshold)
         failed = summary.cases - summary.passed_cases
         message = f"score {compared(summary.score, '≥' if passed else '<', self.threshold)}"
@@ -76,8 +74,7 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
             "failed_cases": failed,
         }
         if passed and missing is not None:
-            message += f"; {missing}"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+            return self.inconclusive(f"{message}; {missing}", **details)
         result = self.passes_if(passed, message, details)
         return with_remedy(result, summary.score_sample, self.threshold)
 
@@ -104,19 +101,20 @@ class PassRate(Gate, example="0.9", outcomes=True):
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         if not summary.cases:
             return self.fails("no case was evaluated")
+        rate, subject, sample = summary.pass_rate, "", summary.pass_sample
         rates: dict[str, float] = {}
-        rate, subject, worst = summary.pass_rate, "", ""
-        measured = True
+        empty: list[str] = []
         if self.per_variant:
-            rates = {each.variant: each.passed / max(each.cases, 1) for each in summary.variants}
-            empty = [each.variant for each in summary.variants if not each.cases]
+            variants = {each.variant: each for each in summary.variants}
+            rates = {name: each.passed / max(each.cases, 1) for name, each in variants.items()}
+            empty = [name for name, each in variants.items() if not each.cases]
             worst = min(rates, key=lambda variant: (rates[variant], variant))
-            rate, subject, measured = rates[worst], f" in variant '{worst}'", not empty
+            rate, sample = rates[worst], variants[worst].pass_sample
+            subject = f" in variant '{worst}'"
             if worst in empty:
                 subject += ", of which no case was evaluated"
         reached = reaches(rate, self.threshold)
-        sign = "≥" if reached else "<"
-        message = f"pass rate {compared(rate, sign, self.threshold)}{subject}"
+        message = f"pass rate {compared(rate, '≥' if reached else '<', self.threshold)}{subject}"
         details: dict[str, Any] = {
             "pass_rate": rate,
             "threshold": self.threshold,
@@ -125,13 +123,8 @@ class PassRate(Gate, example="0.9", outcomes=True):
         }
         if rates:
             details["per_variant"] = rates
-        result = self.passes_if(reached and measured, message, details)
-        if not measured:
-            return result
-        sample = summary.pass_sample
-        if self.per_variant:
-            sample = next(each for each in summary.variants if each.variant == worst).pass_sample
-        return with_remedy(result, sample, self.threshold)
+        result = self.passes_if(reached and not empty, message, details)
+        return result if empty else with_remedy(result, sample, self.threshold)
 
 
 def _case_ids(value: Any) -> tuple[str, ...]:
@@ -156,8 +149,8 @@ class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
     case_ids: CaseIds
 
     def __post_init__(self) -> None:
-        ids = (self.case_ids,) if isinstance(self.case_ids, str) else tuple(self.case_ids)
-        object.__setattr__(self, "case_ids", ids)
+        ids = [self.case_ids] if isinstance(self.case_ids, str) else self.case_ids
+        object.__setattr__(self, "case_ids", tuple(ids))
 
     def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
         if repeats and not policy.each_iteration_passes:
@@ -168,8 +161,8 @@ class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
         ids = [case for case in self.case_ids if case not in summary.quarantined]
         if not ids:
             why = "every required case is quarantined"
-            left = {"required": [], "missed": [], "quarantined": list(self.case_ids)}
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, left)
+            left = list(self.case_ids)
+            return self.inconclusive(why, required=[], missed=[], quarantined=left)
         if not summary.variants:
             return self.fails("no case was evaluated")
         missed = [case for case in summary.required_cases if case.case in ids]
@@ -211,8 +204,7 @@ class RequiredAssertions(Gate, outcomes=True):
             message = f"{below}: {'; '.join(examples[:_MAX_EXAMPLES])}"
         details = {"failures": missed, "examples": examples}
         if not missed and summary.required_unmeasured:
-            why = "each required assertion is blocked or in error"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, details)
+            return self.inconclusive("each required assertion is blocked or in error", **details)
         return self.passes_if(not missed, message, details)
 
 
@@ -229,7 +221,10 @@ class Errors(Gate):
         details = {"items": counts.error, "assertions": asserted, "planned": counts.planned}
         if not counts.error and not asserted:
             return self.passes_if(True, "nothing is in error", details)
-        message = _in_error(counts.error, counts.planned, asserted)
+        items = f"{counts.error} of {counted(counts.planned, 'item')}" if counts.error else None
+        parts = [items, counted(asserted, "assertion") if asserted else None]
+        verb = "is" if counts.error + asserted == 1 else "are"
+        message = f"{' and '.join(filter(None, parts))} {verb} in error"
         share = counts.error / counts.planned if counts.planned else 0.0
         allowed = policy.max_error_share if policy.errors == "exclude" else None
         passed = allowed is not None and reaches(allowed, share) and not asserted
@@ -238,16 +233,6 @@ class Errors(Gate):
             if policy.iterations_of_score and (missing := _without_score(summary, policy)):
                 message += f"; {missing}, and no score"
         return self.passes_if(passed, message, details)
-
-
-def _in_error(items: int, planned: int, assertions: int) -> str:
-    """Return what is in error: `1 of 3 items is in error`, `2 assertions are in error`."""
-    parts = []
-    if items:
-        parts.append(f"{items} of {counted(planned, 'item')}")
-    if assertions:
-        parts.append(counted(assertions, "assertion"))
-    return f"{' and '.join(parts)} {'is' if items + assertions == 1 else 'are'} in error"
 
 
 @dataclass(frozen=True)
@@ -301,16 +286,12 @@ class LatencyUnder(_MaximumGate, example="2000"):
         if slowest is None or summary.unmeasured_latency:
             return self.latency_is_unmeasured(summary)
         passed = is_below(slowest.value, self.max_ms)
+        item = {"variant": slowest.variant, "case": slowest.case}
         message = (
             f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
             f"{number(self.max_ms)} ms (variant '{slowest.variant}', case '{slowest.case}')"
         )
-        details = {
-            "value": slowest.value,
-            "max": self.max_ms,
-            "variant": slowest.variant,
-            "case": slowest.case,
-        }
+        details = {"value": slowest.value, "max": self.max_ms, **item}
         return self.passes_if(passed, message, details)
 
 
@@ -356,16 +337,15 @@ class CostUnder(_MaximumGate, example="0.5"):
         if value is None:
             return self.fails(f"the cost{payer} was not measured")
         result = self.below(amount, value, self.max_usd, unmeasured)
-        message = result.message
+        message, outcome = result.message, result.outcome
         if judged_usd is not None and not self.include_judges:
             message += f"; {number(judged_usd)} USD of judges not counted"
-        details = {**result.details, "include_judges": self.include_judges}
-        result = replace(result, message=message, details=details)
         # What has no price may have cost anything; fixtures cost nothing.
         if result.passed and summary.unpriced and (unmeasured or self.include_judges):
             message += f"; no price is known for {', '.join(summary.unpriced)}"
-            return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message)
-        return result
+            outcome = GateOutcome.INCONCLUSIVE
+        details = {**result.details, "include_judges": self.include_judges}
+        return replace(result, outcome=outcome, message=message, details=details)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
@@ -45,79 +45,91 @@ class GateVerdict(NamedTuple):
 
 
 class PairedSample(NamedTuple):
-    """The moments of paired differences, and what of them is noise of the `iterations`.
+    """The moments of a variant's paired differences, and what of them is noise of the `iterations`.
 
-    `lost` says why the differences do not stand for all cases: then they are no pass.
+    `unmeasured` says why there are no moments, `lost` why they do not stand for all cases: then
+    they are no pass.
     """
 
-    moments: Moments
+    details: Mapping[str, Any]
+    moments: Moments | None
+    unmeasured: str | None = None
     lost: str | None = None
     noise: float | None = None
     iterations: int = 1
 
 
-def judge_difference(
-    subject: str, sample: PairedSample, margin: float, alpha: float
-) -> GateVerdict:
-    """Return the verdict on a mean difference by its interval of the level 1 − `alpha`.
+class MarginGate(Gate):
+    """A gate on differences of scores that are surely above −`margin`, in every variant."""
 
-    An interval above −`margin` passes, one below it fails, any other is inconclusive.
-    """
-    moments = sample.moments
-    low, high, method = bounded_interval(moments, DIFFERENCES, alpha)
-    details: dict[str, Any] = {
-        "difference": moments.mean,
-        "low": low,
-        "high": high,
-        "method": method,
-        "cases": moments.n,
-    }
-    text = (
-        f"{subject}: score difference {number(moments.mean)} "
-        f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
-    )
-    if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
-        text += f", only {moments.clusters} clusters"
-    if not reaches(-margin, low) and sample.lost is not None:
-        return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
-    if not reaches(-margin, low):
-        return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
-    if not reaches(high, -margin):
-        return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
-    from evalcore.statistics.power import iterations_to_decide, remedy
+    threshold_key: ClassVar[str] = "margin"
+    margin: float
+    alpha: float
 
-    more = details["more_cases"] = cases_to_decide(moments, -margin, alpha)
-    repeats = iterations_to_decide(
-        moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations
-    )
-    if repeats is not None:
-        details["iterations_each"] = repeats
-    message = f"{text}, which holds −{number(margin)}"
-    if sample.lost is not None:
-        message += f"; {sample.lost}"
-    advice = remedy(more, repeats, clustered=moments.clusters is not None)
-    return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, advice)
+    def judge(self, samples: Sequence[PairedSample], **details: Any) -> GateResult:
+        """Return the worst verdict. Of several variants only those fail that Holm rejects."""
+        from evalcore.statistics.tests import holm
 
+        verdicts = []
+        # The one-sided p of "the difference is at least −margin".
+        p_values = [
+            1.0 if each.moments is None else p_below(each.moments, -self.margin) for each in samples
+        ]
+        rejected = holm([(p, 1) for p in p_values], self.alpha / 2)
+        for sample, rejects in zip(samples, rejected, strict=True):
+            verdict = self._judge_sample(sample)
+            if verdict.outcome is GateOutcome.FAIL and not rejects:
+                chance = f"{verdict.message}, which may be chance among {len(samples)} variants"
+                verdict = verdict._replace(outcome=GateOutcome.INCONCLUSIVE, message=chance)
+            verdicts.append(verdict)
+        listed = [verdict.details for verdict in verdicts]
+        settings = {"margin": self.margin, "alpha": self.alpha}
+        return joined(self.gate, verdicts, settings | details | {"variants": listed})
 
-def held_together(
-    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
-) -> list[GateVerdict]:
-    """Return the verdicts of several variants; only those fail that Holm rejects at `alpha`.
+    def _judge_sample(self, sample: PairedSample) -> GateVerdict:
+        """Return the verdict by the interval of the level 1 − `alpha`.
 
-    `p_values` are the one-sided p of "the difference is at least −margin".
-    """
-    from evalcore.statistics.tests import holm
-
-    rejected = holm([(p, 1) for p in p_values], alpha)
-    return [
-        verdict
-        if rejects or verdict.outcome is not GateOutcome.FAIL
-        else verdict._replace(
-            outcome=GateOutcome.INCONCLUSIVE,
-            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
+        An interval above −`margin` passes, one below it fails, any other is inconclusive.
+        """
+        moments, margin = sample.moments, self.margin
+        if moments is None:
+            return GateVerdict(
+                GateOutcome.INCONCLUSIVE, sample.unmeasured or "", dict(sample.details)
+            )
+        low, high, method = bounded_interval(moments, DIFFERENCES, self.alpha)
+        details: dict[str, Any] = {
+            **sample.details,
+            "difference": moments.mean,
+            "low": low,
+            "high": high,
+            "method": method,
+            "cases": moments.n,
+        }
+        text = (
+            f"variant '{sample.details['variant']}': score difference {number(moments.mean)} "
+            f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
         )
-        for verdict, rejects in zip(verdicts, rejected, strict=True)
-    ]
+        if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
+            text += f", only {moments.clusters} clusters"
+        if not reaches(-margin, low):
+            if sample.lost is not None:
+                return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
+            return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
+        if not reaches(high, -margin):
+            return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
+        from evalcore.statistics.power import iterations_to_decide, remedy
+
+        more = details["more_cases"] = cases_to_decide(moments, -margin, self.alpha)
+        repeats = iterations_to_decide(
+            moments, -margin, self.alpha, noise=sample.noise, iterations=sample.iterations
+        )
+        if repeats is not None:
+            details["iterations_each"] = repeats
+        message = f"{text}, which holds −{number(margin)}"
+        if sample.lost is not None:
+            message += f"; {sample.lost}"
+        advice = remedy(more, repeats, clustered=moments.clusters is not None)
+        return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, advice)
 
 
 _MAX_EXAMPLES = 3
@@ -171,7 +183,11 @@ class NoRegressions(Gate, compares=True):
             },
         }
         if hard:
-            details["allowed"] = _allowed(compared)
+            details["allowed"] = {
+                str(kind): sum(each.regression_kinds.get(kind, 0) for each in compared)
+                for kind in DifferenceKind
+                if kind not in HARD_KINDS
+            }
         unmeasured = [*dict.fromkeys(filter(None, map(_unmeasured, comparison.variants)))]
         if unmeasured:
             details["unmeasured"] = unmeasured
@@ -188,13 +204,14 @@ class NoRegressions(Gate, compares=True):
             what = counted(total, "regression")
             if 0 < cases < total:  # a case may regress in several kinds
                 what += f" in {counted(cases, 'case')}"
-            messages.append(f"{what}: {_examples(entries, hard=hard)}")
+            texts = [_entry_text(each) for each in entries if not hard or each.kind in HARD_KINDS]
+            more = ", …" if len(texts) > _MAX_EXAMPLES else ""
+            messages.append(f"{what}: {', '.join(texts[:_MAX_EXAMPLES])}{more}")
             if total > unsettled:
                 return self.fails(messages[0], **details)
             messages.append(_chance(compared))
         if messages or unmeasured:
-            message = "; ".join([*messages, *unmeasured])
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+            return self.inconclusive("; ".join([*messages, *unmeasured]), **details)
         if comparison.unavailable:
             message = f"no regression where a baseline is, but {'; '.join(comparison.unavailable)}"
             return GateResult(self.gate, first_run, message, details)
@@ -255,19 +272,6 @@ def _regressions(candidate: VariantComparison, *, hard: bool) -> tuple[int, int]
     )
 
 
-def _allowed(compared: Sequence[VariantComparison]) -> dict[str, int]:
-    """Return how many regressions of each kind do not count, for every such kind."""
-    kinds = [kind for kind in DifferenceKind if kind not in HARD_KINDS]
-    return {
-        str(kind): sum(each.regression_kinds.get(kind, 0) for each in compared) for kind in kinds
-    }
-
-
-def _examples(entries: Iterable[Difference], *, hard: bool) -> str:
-    texts = [_entry_text(entry) for entry in entries if not hard or entry.kind in HARD_KINDS]
-    return ", ".join(texts if len(texts) <= _MAX_EXAMPLES else [*texts[:_MAX_EXAMPLES], "…"])
-
-
 def _entry_text(entry: Difference) -> str:
     text = f"{entry.case} [{entry.variant}] {entry.kind}"
     if entry.was is None or entry.now is None or entry.kind in HARD_KINDS:
@@ -317,13 +321,13 @@ class NoMetricRegressions(Gate, compares=True):
         # The cases that both sides measured: cases of one side only would look dearer or cheaper.
         comparison = summary.comparison
         if comparison is None or not comparison.variants:
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
+            return self.inconclusive(_why_no_baseline(summary))
         judged = [self._judge(candidate) for candidate in comparison.variants]
         details = {
             "worse": sum(len(verdict.details["worse"]) for verdict in judged),
             "variants": [verdict.details for verdict in judged],
         }
-        return joined(self.gate, judged, details, comparison.unavailable)
+        return with_unavailable(joined(self.gate, judged, details), comparison.unavailable)
 
     def _judge(self, candidate: VariantComparison) -> GateVerdict:
         measures = [each for each in candidate.measures if self.params[each.kind] is not None]
@@ -368,12 +372,11 @@ def _measure_text(measure: Measure) -> str:
 
 
 @dataclass(frozen=True)
-class NoSignificantRegression(Gate, compares=True, outcomes=True):
+class NoSignificantRegression(MarginGate, compares=True, outcomes=True):
     """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
     above −`margin`, for every candidate.
     """
 
-    threshold_key: ClassVar[str] = "margin"
     margin: Share = 0.02
     alpha: Level = 0.05
 
@@ -387,50 +390,37 @@ class NoSignificantRegression(Gate, compares=True, outcomes=True):
         # inconclusive, also a case that is measured in the baseline only.
         comparison = summary.comparison
         if comparison is None or not comparison.variants:
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
-        moments = [paired_moments(each.paired) for each in comparison.variants]
-        judged = held_together(
-            [_judge(each, self.margin, self.alpha) for each in comparison.variants],
-            [1.0 if each is None else p_below(each, -self.margin) for each in moments],
-            self.alpha / 2,
-        )
-        details = {
-            "margin": self.margin,
-            "alpha": self.alpha,
-            "variants": [verdict.details for verdict in judged],
-        }
-        return joined(self.gate, judged, details, comparison.unavailable)
+            return self.inconclusive(_why_no_baseline(summary))
+        result = self.judge(list(map(_paired_sample, comparison.variants)))
+        return with_unavailable(result, comparison.unavailable)
 
 
-def joined(
-    gate: str,
-    verdicts: Sequence[GateVerdict],
-    details: Mapping[str, Any],
-    unavailable: Sequence[str] = (),
-) -> GateResult:
-    """Return the result of a gate that has a verdict for each variant: the worst of them."""
-    outcomes = [verdict.outcome for verdict in verdicts]
-    outcome = GateOutcome.PASS
-    if GateOutcome.FAIL in outcomes:
-        outcome = GateOutcome.FAIL
-        verdicts = [verdict for verdict in verdicts if verdict.outcome is outcome]
-        unavailable = ()
-    elif GateOutcome.INCONCLUSIVE in outcomes or unavailable:
-        outcome = GateOutcome.INCONCLUSIVE
-    messages = [*(verdict.message for verdict in verdicts), *unavailable]
-    remedies = list(dict.fromkeys(filter(None, (verdict.remedy for verdict in verdicts))))
-    return GateResult(gate, outcome, "; ".join(messages), details, "; ".join(remedies) or None)
-
-
-def _judge(candidate: VariantComparison, margin: float, alpha: float) -> GateVerdict:
-    details: dict[str, Any] = {"variant": candidate.variant, "baseline": candidate.baseline}
-    if (unmeasured := _unmeasured(candidate)) is not None:
-        return GateVerdict(GateOutcome.INCONCLUSIVE, unmeasured, details)
-    moments, paired = paired_moments(candidate.paired), candidate.paired
-    subject = f"variant '{candidate.variant}'"
+def _paired_sample(candidate: VariantComparison) -> PairedSample:
+    details = {"variant": candidate.variant, "baseline": candidate.baseline}
+    unmeasured, paired = _unmeasured(candidate), candidate.paired
+    moments = None if unmeasured else paired_moments(paired)
     if moments is None or paired is None:
         few = "no interval from fewer than two shared cases (or clusters)"
-        return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
-    sample = PairedSample(moments, _lost(candidate), paired.noise, paired.iterations)
-    verdict = judge_difference(subject, sample, margin, alpha)
-    return verdict._replace(details=details | dict(verdict.details))
+        return PairedSample(details, None, unmeasured or f"variant '{candidate.variant}': {few}")
+    lost = _lost(candidate)
+    return PairedSample(details, moments, None, lost, paired.noise, paired.iterations)
+
+
+def joined(gate: str, verdicts: Sequence[GateVerdict], details: Mapping[str, Any]) -> GateResult:
+    """Return the result of a gate that has a verdict for each variant: the worst of them."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    worst = (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
+    outcome = next((each for each in worst if each in outcomes), GateOutcome.PASS)
+    if outcome is GateOutcome.FAIL:
+        verdicts = [verdict for verdict in verdicts if verdict.outcome is outcome]
+    message = "; ".join(verdict.message for verdict in verdicts)
+    remedies = dict.fromkeys(filter(None, (verdict.remedy for verdict in verdicts)))
+    return GateResult(gate, outcome, message, details, "; ".join(remedies) or None)
+
+
+def with_unavailable(result: GateResult, unavailable: Sequence[str]) -> GateResult:
+    """Return the result where some variants were not compared: a pass is inconclusive."""
+    if result.outcome is GateOutcome.FAIL or not unavailable:
+        return result
+    message = "; ".join((result.message, *unavailable))
+    return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message)

@@ -47,23 +47,21 @@ class Gate:
 
     `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its one
     required parameter, for messages and the help of `--gate`; of several required ones it is
-    `key=value,key=value`. A gate that `compares` needs a
-    baseline. The docstring says when the gate passes: it is the row in docs/reference/gates.md.
-    `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
-    hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's
-    parameters as `$key`.
-    `rows` returns its rows. `value_key` and `threshold_key` are the keys of its details that hold
-    the number it looks at and the bound of that number, for the history.
-    `about_errors`: it is decided also if nothing was evaluated; `about_outcomes` (the argument
-    `outcomes`): by passes or scores. `defaults_before` are parameters
-    whose default was another one when plans without them were made.
-    `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
+    `key=value,key=value`. A gate that `compares` needs a baseline. The docstring says when the gate
+    passes: it is the row in docs/reference/gates.md. `define_suite` checks the gates that Python
+    makes. A gate with a `query` reads what the summary does not hold: `rows` returns the rows of
+    analytics/queries/gate_NAME.sql over the tables `items` and `cases` of the run, with the gate's
+    parameters as `$key`. `value_key` and `threshold_key` are the keys of its details that hold the
+    number it looks at and the bound of that number, for the history. `about_errors`: it is decided
+    also if nothing was evaluated; `about_outcomes` (the argument `outcomes`): by passes or scores.
+    `defaults_before` are parameters whose default was another one when plans without them were
+    made. `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]
     example: ClassVar[str] = ""
     compares: ClassVar[bool] = False
-    query: ClassVar[str] = ""
+    query: ClassVar[bool] = False
     value_key: ClassVar[str] = "value"
     threshold_key: ClassVar[str] = "threshold"
     about_errors: ClassVar[bool] = False
@@ -78,7 +76,12 @@ class Gate:
         return self.gate
 
     def __init_subclass__(
-        cls, *, example: str = "", compares: bool = False, query: str = "", outcomes: bool = False
+        cls,
+        *,
+        example: str = "",
+        compares: bool = False,
+        query: bool = False,
+        outcomes: bool = False,
     ) -> None:
         name = cls.__name__.removesuffix("Gate")
         cls.gate = snake_case(name[0].lower() + name[1:])
@@ -143,6 +146,10 @@ class Gate:
     def fails(self, message: str, **details: Any) -> GateResult:
         """Return the result that fails."""
         return self.passes_if(False, message, details)
+
+    def inconclusive(self, message: str, **details: Any) -> GateResult:
+        """Return the result that decides nothing."""
+        return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
 
 
 _Kind = TypeVar("_Kind", bound=Gate)

@@ -12,20 +12,14 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount, Count, Level, Share
-from evalcore.gates.comparing import (
-    GateVerdict,
-    PairedSample,
-    held_together,
-    joined,
-    judge_difference,
-)
+from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.run import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.intervals import Moments, moments_of_units, p_below
+from evalcore.statistics.intervals import moments_of_units
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
@@ -50,82 +44,19 @@ class PastGate(Gate):
 
     def undecided(self, message: str, past: PastRuns) -> GateResult:
         """Return the inconclusive result, with the runs in its details."""
-        details = {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
-        return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+        return self.inconclusive(message, **_facts(past))
 
 
-class _PairedRow(NamedTuple):
-    """A row of `NoDropFromHistory.query`: one variant's differences, now − mean of the past."""
-
-    variant: str
-    cases: int
-    lost: int
-    mean: float | None
-    clustered: bool
-    sums: UnitSums
-
-    @property
-    def moments(self) -> Moments | None:
-        if self.mean is None:
-            return None
-        return moments_of_units(self.cases, self.mean, self.sums, clustered=self.clustered)
+def _facts(past: PastRuns) -> dict[str, Any]:
+    return {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
 
 
 @dataclass(frozen=True)
-class NoDropFromHistory(
-    PastGate,
-    outcomes=True,
-    query="""
-WITH past AS (
-    SELECT
-        variant, case_id,
-        fsum(score ORDER BY number) / count(*) AS score,
-        any_value(cluster) AS cluster
-    FROM past_cases
-    WHERE number > (SELECT max(number) FROM past_runs) - $runs
-    GROUP BY variant, case_id
-),
-pairs AS (
-    SELECT
-        variant_number, variant, case_number,
-        CASE WHEN measured THEN now_score - score END AS d,
-        CASE WHEN cluster IS NULL THEN case_id ELSE cluster END AS unit, cluster
-    FROM measured_cases LEFT JOIN past USING (variant, case_id)
-    UNION ALL
-    SELECT variant_number, variant, NULL, NULL, NULL, NULL
-    FROM past SEMI JOIN vanished_cases USING (variant, case_id)
-    JOIN (SELECT DISTINCT variant_number, variant FROM measured_cases) USING (variant)
-),
-means AS (
-    SELECT variant_number, fsum(d ORDER BY case_number) / nullif(count(d), 0) AS mean
-    FROM pairs GROUP BY variant_number
-),
-units AS (
-    SELECT variant_number, unit, fsum(d - mean ORDER BY case_number) AS total
-    FROM pairs JOIN means USING (variant_number)
-    WHERE d IS NOT NULL
-    GROUP BY variant_number, unit, cluster IS NULL
-),
-totals AS (
-    SELECT
-        variant_number, count(*) AS clusters, fsum(total * total ORDER BY unit) AS squares,
-        min(total) AS least, max(total) AS most, fsum(pow(total, 4) ORDER BY unit) AS fourth_powers
-    FROM units GROUP BY variant_number
-)
-SELECT
-    any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
-    count(cluster) > 0, any_value(clusters), any_value(squares), any_value(least), any_value(most),
-    any_value(fourth_powers)
-FROM pairs JOIN means USING (variant_number) LEFT JOIN totals USING (variant_number)
-GROUP BY variant_number
-ORDER BY variant_number
-""",
-):
+class NoDropFromHistory(MarginGate, PastGate, outcomes=True, query=True):
     """The lower end of the interval of the [difference from the last `runs` runs](#over-time) with
     the same cases, paired by case, is above −`margin`, in every variant.
     """
 
-    threshold_key: ClassVar[str] = "margin"
     runs: Count = 20
     margin: Share = 0.02
     alpha: Level = 0.05
@@ -143,43 +74,24 @@ ORDER BY variant_number
         )
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        past = self.past(summary)
-        rows = [
-            _PairedRow(variant, cases, lost, mean, clustered, UnitSums(*sums))
-            for variant, cases, lost, mean, clustered, *sums in self.rows(summary)
-        ]
+        past, rows = self.past(summary), self.rows(summary)
         if not past.run_ids or not rows:
             why = f"no earlier run to compare with{past.absent}"
             return self.undecided(why if rows else "no case was evaluated", past)
-        verdicts = held_together(
-            [self._judge(row) for row in rows],
-            [1.0 if row.moments is None else p_below(row.moments, -self.margin) for row in rows],
-            self.alpha / 2,
-        )
-        details = {
-            "margin": self.margin,
-            "alpha": self.alpha,
-            "runs": list(past.run_ids),
-            "left_out": dict(past.left_out),
-            "variants": [verdict.details for verdict in verdicts],
-        }
-        result = joined(self.gate, verdicts, details)
-        message = f"against {past.named}: {result.message}"
-        return GateResult(self.gate, result.outcome, message, details, result.remedy)
+        result = self.judge([_paired_sample(*row) for row in rows], **_facts(past))
+        return replace(result, message=f"against {past.named}: {result.message}")
 
-    def _judge(self, row: _PairedRow) -> GateVerdict:
-        subject = f"variant '{row.variant}'"
-        details = {"variant": row.variant, "lost": row.lost}
-        if row.moments is None:
-            few = "no interval from fewer than two cases (or clusters) measured now and before"
-            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
-        lost = None
-        if row.lost:
-            lost = f"{counted(row.lost, 'case')} not measured now or before"
-        verdict = judge_difference(
-            subject, PairedSample(row.moments, lost), self.margin, self.alpha
-        )
-        return verdict._replace(details=details | dict(verdict.details))
+
+def _paired_sample(
+    variant: str, cases: int, lost: int, mean: float | None, clustered: bool, *sums: Any
+) -> PairedSample:
+    """Return a row of gate_no_drop_from_history.sql: a variant's differences, now − the past."""
+    details, moments = {"variant": variant, "lost": lost}, None
+    if mean is not None:
+        moments = moments_of_units(cases, mean, UnitSums(*sums), clustered=clustered)
+    few = "no interval from fewer than two cases (or clusters) measured now and before"
+    why_lost = f"{counted(lost, 'case')} not measured now or before" if lost else None
+    return PairedSample(details, moments, f"variant '{variant}': {few}", why_lost)
 
 
 def _listed(names: list[str]) -> str:
@@ -205,41 +117,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
 class NoNewFailures(
     PastGate,
     outcomes=True,
-    query="""
-WITH recent AS (
-    SELECT *, row_number() OVER (PARTITION BY variant, case_id ORDER BY number DESC) AS back
-    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
-    WHERE number > latest - greatest($runs, 20)
-),
-past AS (
-    SELECT
-        variant, case_id, bool_or(wavered) AS wavered,
-        count(*) AS seen, bool_and(passed) FILTER (back <= $runs) AS passed,
-        count(*) FILTER (NOT passed) AS failed_runs,
-        count(*) FILTER (NOT passed AND score = 0) AS lost_runs
-    FROM recent
-    GROUP BY variant, case_id
-),
-once AS (
-    SELECT count(*) AS failed_once
-    FROM measured_cases JOIN past USING (variant, case_id)
-    WHERE measured AND now_passed AND NOT now_wavered AND wavered AND failed_runs = 1
-        AND (attempts = 1 OR lost_runs = 1)
-)
-SELECT
-    variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(past.passed, false),
-    coalesce(seen < $runs AND NOT (past.passed OR wavered), true), (SELECT failed_once FROM once)
-FROM (
-    SELECT variant_number, case_number, variant, case_id, measured, now_passed, now_wavered
-    FROM measured_cases
-    UNION ALL
-    SELECT DISTINCT NULL::BIGINT, NULL::BIGINT, variant, case_id, false, false, false
-    FROM vanished_cases
-) LEFT JOIN past USING (variant, case_id)
-WHERE NOT (measured AND now_passed)
-ORDER BY variant_number, case_number, variant, case_id
-""",
+    query=True,
 ):
     """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one
     that differed between iterations or between runs of the same work) never counts. Fewer runs are
@@ -275,8 +153,7 @@ ORDER BY variant_number, case_number, variant, case_id
             "new_and_failing": new[:100],
             "flaky": flaky,
             "unmeasured": unmeasured,
-            "runs": list(used.run_ids),
-            "left_out": dict(past.left_out),
+            **_facts(used),
         }
         ignored = f"; {counted(flaky, 'flaky case')} not counted" if flaky else ""
         if new:
@@ -295,14 +172,13 @@ ORDER BY variant_number, case_number, variant, case_id
             )
             details["failed_once"] = failed_once
             remedy = "undecided: several iterations of each case would decide this gate"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)
+            return replace(self.inconclusive(chance, **details), remedy=remedy)
         if unmeasured:
             message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)
-        if new:
-            message = f"no case fails that passed in {used.named}{ignored}"
-            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+            return self.inconclusive(message + ignored, **details)
         message = f"no case fails that passed in {used.named}{ignored}"
+        if new:
+            return self.inconclusive(message, **details)
         return self.passes_if(True, message, details)
 
 
@@ -324,24 +200,10 @@ class _DriftRow(NamedTuple):
     number: int | None
 
 
-def _run_number(row: _DriftRow) -> int:
-    """Return the run's number, 0 for the run that is decided: its variants stay in their order."""
-    return row.number or 0
-
-
 @dataclass(frozen=True)
 class NoDrift(
     PastGate,
-    query="""
-SELECT variant, run_id, cases, score, pass_rate, latency, cost, 0 AS vanished, number
-FROM past_runs SEMI JOIN past_cases USING (number, variant)
-WHERE number > (SELECT max(number) FROM past_runs) - 100
-UNION ALL
-SELECT
-    variant, NULL, cases, score, pass_rate, latency, cost,
-    (SELECT count(DISTINCT case_id) FROM vanished_cases AS v WHERE v.variant = m.variant), NULL
-FROM variant_measures AS m
-""",
+    query=True,
 ):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
     has not moved `sigmas` standard deviations in the bad direction, in any variant. Fewer than 8
@@ -362,7 +224,9 @@ FROM variant_measures AS m
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
-        rows = sorted((_DriftRow(*row) for row in self.rows(summary)), key=_run_number)
+        rows = sorted(
+            (_DriftRow(*row) for row in self.rows(summary)), key=lambda row: row.number or 0
+        )
         current = [row for row in rows if row.run_id is None]
         if not any(row.cases for row in current):
             return self.undecided("no case was evaluated", past)
@@ -376,13 +240,11 @@ FROM variant_measures AS m
         details = {
             "metric": self.metric,
             "sigmas": self.sigmas,
-            "runs": list(past.run_ids),
-            "left_out": dict(past.left_out),
+            **_facts(past),
             "variants": [verdict.details for verdict in verdicts],
         }
         result = joined(self.gate, verdicts, details)
-        message = f"over {past.named}: {result.message}"
-        return GateResult(self.gate, result.outcome, message, details)
+        return replace(result, message=f"over {past.named}: {result.message}")
 
     def _judge(self, now: _DriftRow, before: Sequence[_DriftRow]) -> GateVerdict:
         subject, last = f"variant '{now.variant}'", getattr(now, self.metric)
@@ -418,46 +280,7 @@ class Reliable(
     Gate,
     example="3",
     outcomes=True,
-    query="""
-WITH tried AS (
-    SELECT
-        case_number, variant_number, count(*) AS n, count(*) FILTER (passed) AS c
-    FROM items
-    WHERE counted AND status IN ('completed', 'error')
-    GROUP BY case_number, variant_number
-),
-attempts AS (
-    SELECT
-        case_number, variant_number, coalesce(n, 0) AS n, coalesce(c, 0) AS c,
-        coalesce(unit, -1 - case_number) AS unit
-    FROM cases
-    LEFT JOIN tried USING (case_number, variant_number)
-    LEFT JOIN case_units USING (case_id)
-    WHERE counted
-),
-known AS (
-    SELECT
-        case_number, variant_number, unit,
-        CASE WHEN c < $k THEN 0.0
-            ELSE list_product(list_transform(range(0, $k), i -> (c - i) / (n - i)))
-        END AS value
-    FROM attempts
-    WHERE n >= $k
-),
-means AS (
-    SELECT fsum(value ORDER BY case_number, variant_number) / count(*) AS mean, count(*) AS cases
-    FROM known
-),
-totals AS (
-    SELECT unit, fsum(value - mean ORDER BY case_number, variant_number) AS total
-    FROM known CROSS JOIN means
-    GROUP BY unit
-)
-SELECT
-    (SELECT count(*) FROM attempts), any_value(cases), any_value(mean), count(*),
-    fsum(total * total ORDER BY unit), min(total), max(total), fsum(pow(total, 4) ORDER BY unit)
-FROM totals CROSS JOIN means
-""",
+    query=True,
 ):
     """The mean over the cases of [pass^k](#over-time), the probability that all of `k` attempts
     pass, is at least `threshold`. Fewer than `k` iterations of a case are inconclusive.
@@ -480,9 +303,7 @@ FROM totals CROSS JOIN means
         if short := planned - (measured or 0):
             few = f"{counted(short, 'case')} with fewer than {k} iterations"
             remedy = f"undecided: {k} iterations each would decide this gate"
-            return GateResult(
-                self.gate, GateOutcome.INCONCLUSIVE, few, {"k": k, "short": short}, remedy
-            )
+            return replace(self.inconclusive(few, k=k, short=short), remedy=remedy)
         passed = reaches(mean, self.threshold)
         sign = "≥" if passed else "<"
         cases = counted(planned, "case")

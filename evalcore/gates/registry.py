@@ -63,10 +63,8 @@ def restore_gate(spec: GateSpec) -> Gate:
 def parse_gate_option(text: str) -> GateSpec:
     """Return the gate of `--gate NAME`, `--gate NAME=VALUE` or `--gate NAME:key=value,…`.
 
-    `NAME(VALUE)` and `NAME(key=value, …)`, as in Python, mean the same. In a list of ids the
-    commas stay: `required_cases=a,b`. Raises `GateSyntaxError`.
+    In a list of ids the commas stay: `required_cases=a,b`. Raises `GateSyntaxError`.
     """
-    text = _without_parentheses(text)
     name, separator, rest = [*re.split("([=:])", text, maxsplit=1), "", ""][:3]
     name = name.strip()
     kind = _kind(name)
@@ -88,16 +86,6 @@ def parse_gate_option(text: str) -> GateSpec:
         verb = "is" if len(missing) == 1 else "are"
         raise GateSyntaxError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")
     return parse_gate(raw)
-
-
-def _without_parentheses(text: str) -> str:
-    call = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text, re.DOTALL)
-    if call is None:
-        return text
-    name, inside = call[1], call[2].strip()
-    if not inside:
-        return name
-    return f"{name}:{inside}" if re.match(r"\w+\s*=", inside) else f"{name}={inside}"
 
 
 def parse_gate_options(texts: Iterable[str], option: str) -> tuple[GateSpec, ...]:

@@ -10,7 +10,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule
 from evalcore.model.gate import GateOutcome
@@ -102,44 +102,61 @@ def _outcome(tests: Sequence[_Test | RoundMeanTest], alpha: float) -> GateOutcom
     return GateOutcome.PASS if passed else None
 
 
-class SequentialGates:
-    """The gates of a run that may be decided early, by their place in the policy."""
+class _Gates:
+    """The gates of a run that may be decided early, by their place in the policy.
+
+    `beside_failed` is set where a gate beside them has failed.
+    """
 
     def __init__(
         self,
         rules: Mapping[int, SequentialRule],
         variants: Sequence[str],
         baseline: str | None,
-        cases: int,
+        most: int,
     ) -> None:
-        compared = [name for name in variants if name != baseline]
-        self.gates = {
-            index: SequentialGate(
-                rule, compared if rule.value is CaseValue.DIFFERENCE else variants, cases
-            )
-            for index, rule in rules.items()
-        }
-        self.cases = 0
+        self._rules = rules
+        self._most = most
+        self._variants = tuple(variants)
+        self._compared = tuple(name for name in variants if name != baseline)
+        self.gates: dict[int, Any] = {}
+        self.beside_failed = False
+
+    def _variants_of(self, rule: SequentialRule) -> Sequence[str]:
+        return self._compared if rule.value is CaseValue.DIFFERENCE else self._variants
 
     @property
     def failed(self) -> bool:
-        """Whether one of them has failed."""
-        return any(gate.outcome is GateOutcome.FAIL for gate in self.gates.values())
+        """Whether one of them has failed, or a gate beside them."""
+        return self.beside_failed or any(
+            gate.outcome is GateOutcome.FAIL for gate in self.gates.values()
+        )
 
     @property
     def decided(self) -> bool:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
         passed = bool(outcomes) and None not in outcomes
-        return GateOutcome.FAIL in outcomes or passed
+        return self.failed or passed
+
+
+class SequentialGates(_Gates):
+    """The gates that are looked at after each of `most` cases."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.gates: dict[int, SequentialGate] = {
+            index: SequentialGate(rule, self._variants_of(rule), self._most)
+            for index, rule in self._rules.items()
+        }
+        self.cases = 0
 
     def add(self, values: Sequence[SeenValue]) -> None:
         """Take the values of the next case, unless all is decided."""
-        if self.decided:
-            return
-        self.cases += 1
-        for gate in self.gates.values():
-            gate.add(values)
+        if not self.decided:
+            self.cases += 1
+            for gate in self.gates.values():
+                gate.add(values)
 
 
 # Most runs are decided by their first round, or by none.
@@ -249,46 +266,19 @@ class RoundGate:
         return _FIRST_ROUND if self.rounds == 1 else (1 - _FIRST_ROUND) / (self._most - 1)
 
 
-class RoundGates:
-    """The gates of a run that are looked at after each round, by their place in the policy.
+class RoundGates(_Gates):
+    """The gates that are looked at after each of `most` iterations of all cases."""
 
-    `failed` is set where a gate beside them has failed.
-    """
-
-    def __init__(
-        self,
-        rules: Mapping[int, SequentialRule],
-        variants: Sequence[str],
-        baseline: str | None,
-        rounds: int,
-    ) -> None:
-        self._rules = rules
-        self._variants = tuple(variants)
-        self._compared = tuple(name for name in variants if name != baseline)
-        self._most = rounds
-        self._first: dict[tuple[int, str], float | None] = {}
-        self.gates: dict[int, RoundGate] = {}
-        self.rounds = 0
-        self.varied = False
-        self.failed = False
-
-    @property
-    def decided(self) -> bool:
-        """Whether each of them is decided, or one has failed: then the run fails."""
-        outcomes = [gate.outcome for gate in self.gates.values()]
-        failed = self.failed or GateOutcome.FAIL in outcomes
-        return failed or (bool(outcomes) and None not in outcomes)
+    gates: dict[int, RoundGate]
+    rounds = 0
+    varied = False
 
     @property
     def futile(self) -> bool:
         """Whether only differences are open, and no iteration of any case has differed."""
         undecided = [gate for gate in self.gates.values() if gate.outcome is None]
-        return (
-            self.rounds > 1
-            and not self.varied
-            and bool(undecided)
-            and all(gate.rule.value in DIFFERENCES for gate in undecided)
-        )
+        differ = bool(undecided) and all(gate.rule.value in DIFFERENCES for gate in undecided)
+        return self.rounds > 1 and not self.varied and differ
 
     @property
     def ended(self) -> bool:
@@ -299,17 +289,15 @@ class RoundGates:
         """Take the next round of all cases, unless all is decided."""
         if self.ended:
             return
+        scores = {(item.case_number, item.variant): item.score for item in items}
         if not self.rounds:
-            self.gates = {index: self._gate(rule, items) for index, rule in self._rules.items()}
-            self._first = {(item.case_number, item.variant): item.score for item in items}
-        self.varied = self.varied or any(
-            self._first.get((item.case_number, item.variant)) != item.score for item in items
-        )
+            self.gates = {
+                index: RoundGate(rule, self._variants_of(rule), self._most, items)
+                for index, rule in self._rules.items()
+            }
+            self._first = scores
+        self.varied = self.varied or any(self._first.get(key) != scores[key] for key in scores)
         self.rounds += 1
         measured = list(values)
         for gate in self.gates.values():
             gate.add(items, measured)
-
-    def _gate(self, rule: SequentialRule, items: Sequence[RoundItem]) -> RoundGate:
-        variants = self._compared if rule.value is CaseValue.DIFFERENCE else self._variants
-        return RoundGate(rule, variants, self._most, items)

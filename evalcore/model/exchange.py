@@ -304,10 +304,7 @@ class ProviderError(TargetError):
     """A call failed. `kind` is an `ErrorKind`; `status` the HTTP status where there was one.
 
     `retry_after_s` is what the provider asked for. `attempts` counts the calls made until then.
-    `named` are the parameters that the provider's words name (`providers.additions`).
     """
-
-    named: frozenset[str] = frozenset()
 
     def __init__(
         self,

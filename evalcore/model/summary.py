@@ -328,7 +328,7 @@ class Summary:
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected, and `is_first_run` is false where
     one is named but was left out, deleted or damaged. `gate_rows` are the rows of the
-    gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
+    gates' own queries, `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, and of latency, cost and tokens (means
     and totals) are computed from; `…_ends_ms` are the 95 % intervals of the percentiles.
     `quarantined` are the cases that are left out of every other value here: the summary that gates

@@ -348,7 +348,7 @@ def _take_rounds(
             tables = open_tables(stack, run, manifest, own)
             gates.add(*tables.read_round(rules, plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
-            gates.failed = has_failed(run.definition, tables, repeats=repeats)
+            gates.beside_failed = has_failed(run.definition, tables, repeats=repeats)
 
 
 def _why(gates: RoundGates, most: int) -> str:

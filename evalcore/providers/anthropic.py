@@ -17,7 +17,6 @@ from evalcore.model.exchange import (
     Request,
 )
 from evalcore.providers.failures import (
-    check_key,
     nonsense,
     parsed_answer,
 )
@@ -25,14 +24,11 @@ from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
     AnswerStream,
     Received,
-    Sent,
     ServerSent,
     ShapeError,
-    exchange,
+    ask,
     joined_url,
-    json_body,
     parsed_arguments,
-    wire_headers,
 )
 
 if TYPE_CHECKING:
@@ -62,19 +58,11 @@ _UNKNOWN: Final = frozenset(
 
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the model's answer; raise `ProviderError`."""
-    url = messages_url(request.endpoint.address)
-    check_key(request.endpoint, url)
-    headers = {"anthropic-version": _VERSION, **wire_headers(request)}
+    answer = AnthropicStream(request, messages_url(request.endpoint.address))
+    headers = {"anthropic-version": _VERSION}
     if request.endpoint.api_key:
-        headers = {"x-api-key": request.endpoint.api_key, **headers}
-    sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
-    if not request.stream:
-        return whole_reply(request, url, await exchange(session, request, sent))
-    stream = AnthropicStream(request, url)
-    received = await exchange(session, request, sent, stream.take)
-    if received.body:
-        return whole_reply(request, url, received)
-    return stream.reply(received.latency_ms)
+        headers["x-api-key"] = request.endpoint.api_key
+    return await ask(session, answer, payload_of(request), headers)
 
 
 def messages_url(base_url: str) -> str:
@@ -134,23 +122,6 @@ def _tool_choice(value: Any) -> Any:
     return value
 
 
-def whole_reply(request: Request, url: str, received: Received) -> Reply:
-    """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
-    body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
-    blocks = data.get("content") if isinstance(data, dict) else None
-    if not isinstance(blocks, list):
-        raise nonsense(request.endpoint, url, "the answer has no content", body)
-    if not all(isinstance(block, dict) and _is_text(block.get("text")) for block in blocks):
-        raise nonsense(request.endpoint, url, "the answer's content is no list of blocks", body)
-    stream = AnthropicStream(request, url, model=str(data.get("model") or ""))
-    stream.blocks = dict(enumerate(blocks))
-    stream.has_begun = stream.complete = True
-    stream.take_usage(data.get("usage"))
-    stream.reason = data.get("stop_reason")
-    return stream.reply(received.latency_ms, received.status)
-
-
 @dataclass(slots=True)
 class AnthropicStream(AnswerStream):
     """Puts an answer together from its blocks, streamed or not."""
@@ -202,6 +173,22 @@ class AnthropicStream(AnswerStream):
         if calls and answers_by_tool(self.request):
             text, calls = orjson.dumps(calls[0]["arguments"]).decode(), []
         return self.whole(text, calls, latency_ms, status)
+
+    def whole_reply(self, received: Received) -> Reply:
+        """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
+        endpoint, body = self.request.endpoint, received.body
+        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+        blocks = data.get("content") if isinstance(data, dict) else None
+        if not isinstance(blocks, list):
+            raise nonsense(endpoint, self.url, "the answer has no content", body)
+        if not all(isinstance(block, dict) and _is_text(block.get("text")) for block in blocks):
+            what = "the answer's content is no list of blocks"
+            raise nonsense(endpoint, self.url, what, body)
+        self.model, self.reason = str(data.get("model") or ""), data.get("stop_reason")
+        self.blocks = dict(enumerate(blocks))
+        self.has_begun = self.complete = True
+        self.take_usage(data.get("usage"))
+        return self.reply(received.latency_ms, received.status)
 
 
 def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:

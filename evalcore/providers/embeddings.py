@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import check_key, nonsense, parsed_answer
+from evalcore.providers.failures import nonsense, parsed_answer
 from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
+    AnswerStream,
     Received,
-    Sent,
-    exchange,
+    ask,
+    bearer,
     joined_url,
-    json_body,
-    wire_headers,
 )
 
 if TYPE_CHECKING:
@@ -32,33 +31,23 @@ _PATH: Final = "/embeddings"
 
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the vectors; raise `ProviderError`."""
-    url = joined_url(request.endpoint.base_url, _PATH)
-    check_key(request.endpoint, url)
-    headers = wire_headers(request)
-    if request.endpoint.api_key:
-        headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
+    answer = _Vectors(request, joined_url(request.endpoint.base_url, _PATH))
     parameters = {key: value for key, value in request.parameters.items() if key != "extra_headers"}
     if "encoding_format" not in request.refused:
         parameters = {"encoding_format": "float", **parameters}
-    payload = {"model": request.model, **parameters}
-    sent = Sent("POST", url, headers, json_body(request, url, payload))
-    return _reply(request, url, await exchange(session, request, sent))
+    return await ask(session, answer, {"model": request.model, **parameters}, bearer(request))
 
 
-def _reply(request: Request, url: str, received: Received) -> Reply:
-    body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
-    vectors = _vectors(data, len(request.parameters.get("input") or ()))
-    if vectors is None:
-        what = "the answer has no embedding of numbers for each text"
-        raise nonsense(request.endpoint, url, what, received.body)
-    return Reply(
-        text=orjson.dumps(vectors).decode(),
-        model=str(data.get("model") or request.model),
-        usage=usage_of(data.get("usage")),
-        latency_ms=received.latency_ms,
-        status=received.status,
-    )
+class _Vectors(AnswerStream):
+    def whole_reply(self, received: Received) -> Reply:
+        endpoint, body = self.request.endpoint, received.body
+        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+        vectors = _vectors(data, len(self.request.parameters.get("input") or ()))
+        if vectors is None:
+            what = "the answer has no embedding of numbers for each text"
+            raise nonsense(endpoint, self.url, what, body)
+        self.model, self.usage = str(data.get("model") or ""), usage_of(data.get("usage"))
+        return self.whole(orjson.dumps(vectors).decode(), (), received.latency_ms, received.status)
 
 
 def _vectors(data: Any, count: int) -> list[list[float]] | None:

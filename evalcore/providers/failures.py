@@ -108,34 +108,10 @@ SCHEMA: Final = "response_schema"
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 # These models refuse `max_tokens`.
 _REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
-_NAMED: Final = re.compile(
-    r"(?<!\w)(?:temperature|stream_?options|encoding_?format|max_(?:completion_)?tokens|response_?format"
-    r"|response_?schema|json_?schema|schema|structured|tool_?choice|tools?)(?!\w)",
-    re.IGNORECASE,
-)
-_SCHEMA_WORDS: Final = frozenset(
-    {"responseformat", "responseschema", "jsonschema", "schema", "structured"}
-)
+# What a refusal may call a parameter, where it is not its name.
+_SCHEMA_WORDS: Final = ("response_format", "json_schema", "schema", "structured")
 # Anthropic is asked for a schema by a tool that the answer has to call.
-_TOOL_WORDS: Final = frozenset({"toolchoice", "tools", "tool"})
-# A limit that is too large is the author's mistake.
-_UNKNOWN: Final = re.compile(
-    r"unsupported|(?:not|n't) (?:be )?(?:supported?|permitted|allowed|recognized|valid)|unknown"
-    r"|unrecognized|unexpected|extra|deprecated|instead|cannot find",
-    re.IGNORECASE,
-)
-# An error of pydantic repeats what was sent.
-_ECHOES: Final = ("input", "ctx", "url")
-
-
-def named_in(body: bytes) -> frozenset[str]:
-    """Return the parameters that a provider's answer names, in lower case without underscores."""
-    try:
-        text = "\n".join(_texts(orjson.loads(body)))
-    except ValueError:
-        text = body.decode(errors="replace")
-    names = {name.lower().replace("_", "") for name in _NAMED.findall(text)}
-    return frozenset(names if _UNKNOWN.search(text) else names - set(map(_plain, _LIMITS)))
+_TOOL_WORDS: Final = (*_SCHEMA_WORDS, "tool_choice", "tools", "tool")
 
 
 def limit_name(request: Request) -> str:
@@ -159,8 +135,11 @@ class Refusals:
         """Return the request without what the provider refuses by name; None if that is nothing."""
         if error.kind != ErrorKind.REQUEST:
             return None
+        said = error.message.lower()
         refused = frozenset(
-            name for name in _additions(request) if error.named & _words(request, name)
+            name
+            for name in _additions(request)
+            if any(word in said for word in _words(request, name))
         )
         return _without(request, refused) if refused else None
 
@@ -191,11 +170,10 @@ def _additions(request: Request) -> frozenset[str]:
     return frozenset(names) - request.refused
 
 
-def _words(request: Request, name: str) -> frozenset[str]:
+def _words(request: Request, name: str) -> tuple[str, ...]:
     if name != SCHEMA:
-        return frozenset({_plain(name)})
-    by_tool = request.endpoint.protocol == "anthropic"
-    return _SCHEMA_WORDS | _TOOL_WORDS if by_tool else _SCHEMA_WORDS
+        return (name, name.replace("_", ""), name.replace("_", " "))
+    return _TOOL_WORDS if request.endpoint.protocol == "anthropic" else _SCHEMA_WORDS
 
 
 def _without(request: Request, names: frozenset[str]) -> Request:
@@ -209,20 +187,6 @@ def _without(request: Request, names: frozenset[str]) -> Request:
         added=request.added - names,
         refused=request.refused | names,
     )
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "")
-
-
-def _texts(value: Any) -> list[str]:
-    """Return the texts of an answer, without what it repeats of the request."""
-    if isinstance(value, Mapping):
-        pairs = [[str(name), inner] for name, inner in value.items() if name not in _ECHOES]
-        return _texts(pairs)
-    if isinstance(value, list):
-        return [text for inner in value for text in _texts(inner)]
-    return [value] if isinstance(value, str) else []
 
 
 # The host of a URL in which `${{ NAME }}` may stand.
@@ -300,7 +264,6 @@ def refused(
     error.retry_after_s = retry_after_s(headers, time.time())
     if error.retry_after_s is None and kind is ErrorKind.RATE:
         error.retry_after_s = _come_back_s(body)
-    error.named = named_in(body)
     return error
 
 
@@ -349,9 +312,7 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
         kind = ErrorKind.CREDIT
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
-    failure = failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
-    failure.named = named_in(body)
-    return failure
+    return failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
@@ -451,7 +412,11 @@ def _error_of(body: bytes) -> Any:
 def _reason(endpoint: Endpoint, body: bytes) -> str:
     """Return what the provider says is wrong: its message, else the start of the body."""
     error = _error_of(body)
-    message = error.get("message") if isinstance(error, Mapping) else error
+    message, named = error, None
+    if isinstance(error, Mapping):
+        message, named = error.get("message"), error.get("param")
+    if isinstance(message, str) and isinstance(named, str) and named not in message:
+        message = f"{message} ({named})"
     text = message.encode(errors="replace") if isinstance(message, str) and message else body
     return excerpt(text, secrets_of(endpoint))
 

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import check_key, limit_name, nonsense, parsed_answer
+from evalcore.providers.failures import limit_name, nonsense, parsed_answer
 from evalcore.providers.prices import charged, usage_of
 from evalcore.providers.transport import (
     AnswerStream,
     Received,
-    Sent,
     ServerSent,
     ShapeError,
-    exchange,
+    ask,
+    bearer,
     joined_url,
-    json_body,
     parsed_arguments,
-    wire_headers,
 )
 
 if TYPE_CHECKING:
@@ -35,18 +33,8 @@ _OWN: Final = ("extra_headers",)
 
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the model's answer; raise `ProviderError`."""
-    url = joined_url(request.endpoint.address, _PATH)
-    check_key(request.endpoint, url)
-    headers = wire_headers(request)
-    if request.endpoint.api_key:
-        headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
-    sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
-    if not request.stream:
-        return reply_of(request, url, await exchange(session, request, sent))
-    stream = OpenAIStream(request, url)
-    received = await exchange(session, request, sent, stream.take)
-    # A server without streams answers whole.
-    return reply_of(request, url, received) if received.body else stream.reply(received.latency_ms)
+    answer = OpenAIStream(request, joined_url(request.endpoint.address, _PATH))
+    return await ask(session, answer, payload_of(request), bearer(request))
 
 
 def payload_of(request: Request) -> dict[str, Any]:
@@ -90,26 +78,6 @@ def _is_closed(schema: Any) -> bool:
         if set(schema.get("required") or ()) != set(named):
             return False
     return all(_is_closed(value) for value in schema.values())
-
-
-def reply_of(request: Request, url: str, received: Received) -> Reply:
-    """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
-    body = received.body
-    data = parsed_answer(request.endpoint, url, body, "the answer", received.charset)
-    choice = _first_choice(data)
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise nonsense(request.endpoint, url, "the answer has no choices[0].message", body)
-    try:
-        calls = _calls_in(message)
-        text = _text_in(message, "content") or _text_in(message, "refusal")
-    except ShapeError as error:
-        raise nonsense(request.endpoint, url, f"the answer {error}", body) from error
-    answer = OpenAIStream(request, url, str(data.get("model") or ""))
-    answer.take_usage(data)
-    answer.reason = choice.get("finish_reason")
-    calls = [_call_of(call) for call in calls]
-    return answer.whole(text, calls, received.latency_ms, received.status)
 
 
 def _first_choice(data: Any) -> Any:
@@ -224,6 +192,24 @@ class OpenAIStream(AnswerStream):
             for _, call in sorted(self.calls, key=itemgetter(0))
         ]
         return self.whole("".join(self.texts) or "".join(self.refusals), calls, latency_ms)
+
+    def whole_reply(self, received: Received) -> Reply:
+        """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
+        endpoint, body = self.request.endpoint, received.body
+        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+        choice = _first_choice(data)
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(message, dict):
+            raise nonsense(endpoint, self.url, "the answer has no choices[0].message", body)
+        try:
+            calls = [_call_of(call) for call in _calls_in(message)]
+            text = _text_in(message, "content") or _text_in(message, "refusal")
+        except ShapeError as error:
+            raise nonsense(endpoint, self.url, f"the answer {error}", body) from error
+        self.model = str(data.get("model") or "")
+        self.take_usage(data)
+        self.reason = choice.get("finish_reason")
+        return self.whole(text, calls, received.latency_ms, received.status)
 
 
 def openai_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

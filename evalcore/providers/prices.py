@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from itertools import product
 from math import isfinite
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from evalcore.model.evidence import (
     NOTHING,
@@ -17,7 +17,6 @@ from evalcore.model.evidence import (
     not_an_amount,
 )
 from evalcore.model.exchange import BATCH, NO_USAGE, ProviderError, Usage
-from evalcore.settings import PRICES
 
 METRICS: Final = "metrics"
 """The kind of the error."""
@@ -143,15 +142,17 @@ _MILLION = 1_000_000
 _Prices: TypeAlias = Mapping[str, float]
 
 
-class _Step(NamedTuple):
-    """Dollars per million tokens by kind, of calls with more than `above` input tokens."""
-
-    above: float
-    prices: _Prices
-
-
-_Rule: TypeAlias = tuple[_Step, ...]
-"""The prices of a model, from the shortest input to the longest."""
+# How genai-prices calls the parts of a usage.
+_PARTS: Final = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_tokens": "cache_read_tokens",
+    "cache_write_tokens": "cache_write_tokens",
+    "cache_write_1h_tokens": "cache_write_1h_tokens",
+    "input_audio_tokens": "input_audio_tokens",
+    "reasoning_tokens": "output_reasoning_tokens",
+    "output_audio_tokens": "output_audio_tokens",
+}
 
 
 def cost_of(
@@ -173,8 +174,15 @@ def cost_of(
     rule = _bundled(model, provider, usage.tier)
     if rule is None:
         return None
-    length = usage.input_tokens or 0
-    return _sum(next(step.prices for step in reversed(rule) if length > step.above), usage)
+    from genai_prices import Usage as Counts
+
+    counts = {part: getattr(usage, name) for name, part in _PARTS.items()}
+    try:
+        price = rule.calc_price(Counts(**counts))
+    except ValueError:  # a part that is more than the whole
+        whole = Counts(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+        price = rule.calc_price(whole)
+    return float(price["total_price"])
 
 
 def _sum(prices: _Prices, usage: Usage) -> float:
@@ -191,44 +199,19 @@ def _sum(prices: _Prices, usage: Usage) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _bundled(model: str, provider: str, tier: str | None) -> _Rule | None:
-    """Return the rule of genai-prices for this model, None if it has none."""
+def _bundled(model: str, provider: str, tier: str | None) -> Any:
+    """Return the prices of genai-prices for this model, None if it has none."""
     import genai_prices
 
     # No look for newer prices: runs have to be repeatable, and may have no network.
     ids = dict.fromkeys((provider.lower(), None))
-    # Of an adapter's `azureopenai:gpt-4o` the table knows the second part.
-    names = dict.fromkeys((model, model.partition(":")[2] or model))
     context = None if tier is None else {"processing": tier, "service_tier": tier}
-    for name, provider_id in product(names, ids):
-        try:
-            price: Any = genai_prices.calc_price(
+    for provider_id in ids:
+        with suppress(LookupError):
+            return genai_prices.calc_price(
                 genai_prices.Usage(input_tokens=1, output_tokens=1),
-                model_ref=name,
+                model_ref=model,
                 provider_id=provider_id,
                 price_context=context,
-            )
-        except LookupError:
-            continue
-        return _steps(price.model_price)
+            ).model_price
     return None
-
-
-def _steps(model_price: Any) -> _Rule:
-    """Return what the table says of a model, tier by tier."""
-    names = {name: f"{name}_mtok" for name in PRICES} | {"reasoning": "output_reasoning_mtok"}
-    sides = {name: getattr(model_price, key) for name, key in names.items()}
-    if sides["cache_write"] is None:
-        sides["cache_write"] = model_price.cache_write_5m_mtok
-    sides = {name: side for name, side in sides.items() if side is not None}
-    sides = {"input": 0, "output": 0, **sides}
-    starts = {tier.start for side in sides.values() for tier in getattr(side, "tiers", ())}
-    return tuple(
-        _Step(above, {name: _price_above(side, above) for name, side in sides.items()})
-        for above in (-1, *sorted(starts))
-    )
-
-
-def _price_above(side: Any, above: float) -> float:
-    tiers = [tier.price for tier in getattr(side, "tiers", ()) if tier.start <= above]
-    return float(tiers[-1] if tiers else getattr(side, "base", side))

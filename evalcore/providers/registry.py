@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import UsageError
 from evalcore.jsonvalues import storable
@@ -30,36 +29,21 @@ PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-class WireClient(Protocol):
-    """A protocol's module: its function `call` makes one attempt."""
-
-    async def call(self, session: Connections, request: Request) -> Reply:
-        """Return the reply; raise `ProviderError`."""
-
-
-@cache
-def client_of(protocol: str) -> WireClient:
-    """Return the client of `protocol`; raise `UsageError` that names the known ones."""
-    module = PROTOCOLS.get(protocol)
-    if module is None:
-        raise UsageError(f"unknown protocol '{protocol}'.{suggest(protocol, PROTOCOLS)}")
-    return cast("WireClient", import_module(module))
-
-
 async def send(session: Connections, request: Request) -> Reply:
     """Make one attempt and return the reply; its cost is set only if the provider told it.
 
     Raise `ProviderError` whose kind says why there is none. Neither holds a secret of the
     endpoint, even where the provider repeats it.
     """
-    secrets = secrets_of(request.endpoint)
+    protocol, secrets = request.endpoint.protocol, secrets_of(request.endpoint)
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"unknown protocol '{protocol}'.{suggest(protocol, PROTOCOLS)}")
+    client: Any = import_module(PROTOCOLS[protocol])
     try:
-        reply = await client_of(request.endpoint.protocol).call(session, request)
+        reply: Reply = await client.call(session, request)
     except ProviderError as error:
         message = cleaned_text(error.message, secrets)
-        clean = ProviderError(error.kind, message, error.status, error.retry_after_s)
-        clean.named = error.named
-        raise clean from None
+        raise ProviderError(error.kind, message, error.status, error.retry_after_s) from None
     return cleaned_reply(_storable(reply), secrets)
 
 
@@ -95,12 +79,11 @@ def open_session(**connector_options: Any) -> Connections:
     """
     import aiohttp
 
-    from evalcore.providers.transport import TimedConnector, sending_times
+    from evalcore.providers.transport import sending_times
 
     options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
-    connector = TimedConnector(**(connector_options or options))
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=aiohttp.TCPConnector(**(connector_options or options)),
         trace_configs=[sending_times()],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-import struct
-import sys
 import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
-from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import LineTooLong
 
 from evalcore.errors import SettingsError
 from evalcore.jsonvalues import parse
@@ -32,94 +28,32 @@ from evalcore.model.exchange import (
     StreamEvent,
     Usage,
 )
-from evalcore.providers.failures import failed, nonsense, parsed_answer, refused
+from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer, refused
 from evalcore.trust.network import CERTIFICATES, proxy_for, tls_context
-
-# Of `struct tcp_info`: eight bytes, ten numbers of 32 bits, then what is wanted.
-_LAST_RECEIVED: Final = struct.Struct("=52xI")
-# The kernel counts whole steps of its clock: up to one of them may not have passed.
-_STEP_MS: Final = 4
-_TELLS_LAG: Final = sys.platform == "linux" and hasattr(socket, "TCP_INFO")
 
 
 class WireTimes:
-    """The times of one exchange, in seconds of `time.perf_counter`."""
+    """When the last byte of an exchange was sent, in seconds of `time.perf_counter`."""
 
     def __init__(self) -> None:
         self.sent_at = time.perf_counter()
-        self.protocol: Any = None
 
     @property
     def elapsed_ms(self) -> float:
-        """From the last byte sent to the last one that has been read until now, to 0.1 ms."""
-        received_at = getattr(self.protocol, "received_at", 0.0) or time.perf_counter()
-        return round(max(0.0, received_at - self.sent_at) * 1000, 1)
-
-
-_CURRENT: ContextVar[WireTimes | None] = ContextVar("exchange", default=None)
-
-
-def begin_exchange() -> WireTimes:
-    """Return the times of the exchange that the running task makes next."""
-    times = WireTimes()
-    _CURRENT.set(times)
-    return times
-
-
-class _TimedProtocol(ResponseHandler):
-    """Notes when the bytes came that were read last."""
-
-    received_at = 0.0
-
-    def data_received(self, data: bytes) -> None:
-        if data:
-            self.received_at = time.perf_counter() - _lag_s(self.transport)
-        super().data_received(data)
-
-
-class TimedConnector(aiohttp.TCPConnector):
-    """A connector whose connections note when bytes come in."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._factory: Any = partial(_TimedProtocol, loop=self._loop)
-
-    async def connect(self, *args: Any, **options: Any) -> Any:
-        """Return a connection; the exchange of the running task learns its protocol."""
-        connection = await super().connect(*args, **options)
-        times = _CURRENT.get()
-        if times is not None:
-            protocol: Any = connection.protocol
-            protocol.received_at = 0.0
-            times.protocol = protocol
-        return connection
+        """The time since then, to 0.1 ms."""
+        return round((time.perf_counter() - self.sent_at) * 1000, 1)
 
 
 def sending_times() -> aiohttp.TraceConfig:
     """Return what notes when the parts of a request go out."""
 
-    async def sent(_: aiohttp.ClientSession, __: SimpleNamespace, ___: object) -> None:
-        times = _CURRENT.get()
-        if times is not None:
-            times.sent_at = time.perf_counter()
+    async def sent(_: object, request: SimpleNamespace, __: object) -> None:
+        request.trace_request_ctx.sent_at = time.perf_counter()
 
     trace = aiohttp.TraceConfig()
     trace.on_request_headers_sent.append(sent)
     trace.on_request_chunk_sent.append(sent)
     return trace
-
-
-def _lag_s(transport: Any) -> float:
-    """Return how long ago (seconds) the kernel received what is read now, or less: never more."""
-    if not _TELLS_LAG or transport is None:
-        return 0.0
-    try:
-        raw = transport.get_extra_info("socket")
-        information = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size)
-        (lag_ms,) = _LAST_RECEIVED.unpack(information)
-    except (AttributeError, OSError, struct.error):  # no TCP, or a kernel that does not tell
-        return 0.0
-    return max(0, int(lag_ms) - _STEP_MS) / 1000
 
 
 _MOST_BYTES: Final = 64 << 20
@@ -216,8 +150,8 @@ async def _exchanged(
     on_event: OnEvent | None,
     admit: Admit | None,
 ) -> Received:
-    times = begin_exchange()
-    async with await _answered(session, sent, admit) as response:
+    times = WireTimes()
+    async with await _answered(session, sent, times, admit) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
@@ -231,7 +165,7 @@ async def _exchanged(
 
 
 async def _answered(
-    session: aiohttp.ClientSession, sent: Sent, admit: Admit | None
+    session: aiohttp.ClientSession, sent: Sent, times: WireTimes, admit: Admit | None
 ) -> aiohttp.ClientResponse:
     """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
@@ -246,6 +180,7 @@ async def _answered(
             allow_redirects=False,
             proxy=proxy and proxy.url,
             ssl=tls_context() or True,
+            trace_request_ctx=times,
         )
         try:
             onward = redirected(sent, response.status, response.headers.get("Location"))
@@ -412,27 +347,17 @@ async def _read_events(
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, the last one even if it does not end.
-
-    A part without a line's end is put aside, so that a long line is put together once.
-    """
-    rest: list[bytes] = []
-    size = line_size = 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        line_size += len(part)
+    """Yield the lines of a stream, the last one even if it does not end."""
+    size = 0
+    while not response.content.at_eof():
+        try:
+            line = await response.content.readuntil(max_size=_LONGEST_LINE)
+        except LineTooLong as error:
+            raise _too_long(response, f"a line of more than {_LONGEST_LINE >> 20} MiB") from error
+        size += len(line)
         if size > _MOST_BYTES:
             raise _too_long(response, f"more than {_MOST_BYTES >> 20} MiB")
-        if b"\n" not in part:
-            if line_size > _LONGEST_LINE:
-                raise _too_long(response, f"a line of more than {_LONGEST_LINE >> 20} MiB")
-            rest.append(part)
-            continue
-        *lines, last = b"".join((*rest, part)).split(b"\n")
-        rest, line_size = [last], len(last)
-        for line in lines:
-            yield line
-    yield b"".join(rest)
+        yield line.removesuffix(b"\n")
 
 
 def _too_long(response: aiohttp.ClientResponse, message: str) -> aiohttp.ClientResponseError:
@@ -455,6 +380,27 @@ def parsed_arguments(raw: Any) -> Any:
         return parse(raw)
     except ValueError:
         return raw
+
+
+def bearer(request: Request) -> dict[str, str]:
+    """Return the header that has the key in OpenAI's protocol, none without a key."""
+    key = request.endpoint.api_key
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+async def ask(
+    session: aiohttp.ClientSession, answer: AnswerStream, payload: Any, headers: Mapping[str, str]
+) -> Reply:
+    """Send a request to a model and return its answer, streamed or not; raise `ProviderError`."""
+    request, url = answer.request, answer.url
+    check_key(request.endpoint, url)
+    body = json_body(request, url, payload)
+    sent = Sent("POST", url, {**headers, **wire_headers(request)}, body)
+    received = await exchange(session, request, sent, answer.take if request.stream else None)
+    # A server without streams answers whole.
+    if request.stream and not received.body:
+        return answer.reply(received.latency_ms)
+    return answer.whole_reply(received)
 
 
 class ShapeError(Exception):
@@ -491,6 +437,14 @@ class AnswerStream:
 
     def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
         """Take what an event holds; raise `ShapeError`."""
+        raise NotImplementedError
+
+    def reply(self, latency_ms: float) -> Reply:
+        """Return the whole answer; raise `ProviderError` if it was cut off."""
+        raise NotImplementedError
+
+    def whole_reply(self, received: Received) -> Reply:
+        """Return the reply that an answer without events is; raise `ProviderError`."""
         raise NotImplementedError
 
     def whole(

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -27,9 +26,6 @@ _MOST_NAME = 40
 _MOST_BARS: Final = 60
 # More labels than these would cover each other.
 _MOST_LABELS: Final = 6
-_LABEL_LINES, _LABEL_HEIGHT = 3, 12
-# From this share of the time on a text would leave the chart.
-_LEFTWARD_FROM: Final = 0.6
 _DAY_S: Final = 86_400
 # Of each form the span up to which ticks are too close for the next one: their labels differ.
 _TIME_FORMS: Final = (
@@ -39,11 +35,19 @@ _TIME_FORMS: Final = (
 )
 _LONG_TIME_FORM: Final = "%b %Y"
 _DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
+_TOOLTIPS: Final = {
+    "run": "run",
+    "started": "started (UTC)",
+    "variant": "variant",
+    "shown": "value",
+    "interval": "95 %",
+    "decision": "decision",
+    "changes": "changed",
+}
 _SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
 
 
-@dataclass(frozen=True, slots=True)
-class ChartTheme:
+class ChartTheme(NamedTuple):
     """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
 
     ground: str
@@ -51,27 +55,19 @@ class ChartTheme:
     soft: str
     line: str
     grid: str
-    decisions: tuple[str, ...]
-    variants: tuple[str, ...]
+    decisions: str
+    variants: str
 
 
 LIGHT: Final = ChartTheme(
-    ground="white",
-    text="#24292f",
-    soft="#57606a",
-    line="#8c959f",
-    grid="#eaeef2",
-    decisions=("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a"),
-    variants=("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989"),
+    *("white", "#24292f", "#57606a", "#8c959f", "#eaeef2"),
+    decisions="#1a7f37 #cf222e #9a6700 #8250df #57606a",
+    variants="#0969da #bc4c00 #1b7c83 #8250df #57606a #bf3989",
 )
 DARK: Final = ChartTheme(
-    ground="#111418",
-    text="#e3e6ea",
-    soft="#a3adb9",
-    line="#6b7583",
-    grid="#2a3037",
-    decisions=("#5cc98a", "#ff8a83", "#e0b455", "#d295ee", "#a3adb9"),
-    variants=("#79b0ff", "#ffa657", "#56d4dd", "#d295ee", "#a3adb9", "#ff9bce"),
+    *("#111418", "#e3e6ea", "#a3adb9", "#6b7583", "#2a3037"),
+    decisions="#5cc98a #ff8a83 #e0b455 #d295ee #a3adb9",
+    variants="#79b0ff #ffa657 #56d4dd #d295ee #a3adb9 #ff9bce",
 )
 THEMES: Final[Mapping[str, ChartTheme]] = {"light": LIGHT, "dark": DARK}
 
@@ -86,7 +82,7 @@ def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
     time, base = _time(trend), _chart(rows)
     bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
     band = bounds.mark_area(opacity=0.16, line=False)
-    colours = alt.Color("variant:N", scale=alt.Scale(range=list(theme.variants)), sort=None)
+    colours = alt.Color("variant:N", scale=alt.Scale(range=theme.variants.split()), sort=None)
     legend = alt.Legend(title="variant", orient="right") if len(points) > 1 else None
     axis = alt.Axis(
         title=trend.metric.heading, tickCount=6, format=".2~f" if trend.metric.is_share else "~s"
@@ -128,8 +124,7 @@ def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
         .configure_legend(labelLimit=260, **texts)
     )
     # The check against Vega-Lite's schema takes seconds for a year of runs.
-    spec: Spec = chart.to_dict(validate=False)
-    return spec
+    return dict(chart.to_dict(validate=False))
 
 
 def _name(text: str) -> str:
@@ -139,8 +134,7 @@ def _name(text: str) -> str:
 def _chart(rows: list[dict[str, Any]]) -> Any:
     import altair as alt
 
-    data: Any = alt.Data
-    return alt.Chart(data(values=rows))
+    return alt.Chart({"values": rows})
 
 
 def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
@@ -153,21 +147,18 @@ def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
         "low": point.low,
         "high": point.high,
         "decision": decision,
+        "started": f"{point.started_at:%Y-%m-%d %H:%M}",
         "shown": trend.metric.text(point.value),
+        "interval": interval_text(trend.metric, point),
         "changes": _name("; ".join(point.changes)),
     }
-
-
-def _span(trend: Trend) -> tuple[datetime, float]:
-    """Return the first point's time, and the seconds from it to the last one."""
-    times = [point.started_at for point in trend.points] or [datetime.min]
-    return min(times), (max(times) - min(times)).total_seconds()
 
 
 def _time(trend: Trend) -> Any:
     import altair as alt
 
-    _, span_s = _span(trend)
+    times = [point.started_at for point in trend.points] or [datetime.min]
+    span_s = (max(times) - min(times)).total_seconds()
     form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
     axis = alt.Axis(
         title="UTC", labelOverlap=True, labelSeparation=8, tickCount=8, grid=False, format=form
@@ -180,25 +171,15 @@ def _marks(base: Any, shown: Collection[str], theme: ChartTheme, *, dense: bool)
     import altair as alt
 
     marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
-    kinds = [
-        kind for kind in zip(_DECISIONS, theme.decisions, _SHAPES, strict=True) if kind[0] in shown
-    ]
-    names, colours, shapes = ([kind[n] for kind in kinds] for n in range(3))
+    kinds = zip(_DECISIONS, theme.decisions.split(), _SHAPES, strict=True)
+    listed = [kind for kind in kinds if kind[0] in shown]
+    names, colours, shapes = ([kind[n] for kind in listed] for n in range(3))
     legend = alt.Legend(title="decision of the run", orient="right")
     return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
         y=alt.Y("value:Q"),
         color=alt.Color("decision:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
         shape=alt.Shape("decision:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-        tooltip=[
-            alt.Tooltip("run:N", title="run"),
-            alt.Tooltip("time:T", title="started (UTC)", format="%Y-%m-%d %H:%M"),
-            alt.Tooltip("variant:N", title="variant"),
-            alt.Tooltip("shown:N", title="value"),
-            alt.Tooltip("low:Q", title="95 % from", format=".4~f"),
-            alt.Tooltip("high:Q", title="95 % to", format=".4~f"),
-            alt.Tooltip("decision:N", title="decision"),
-            alt.Tooltip("changes:N", title="changed"),
-        ],
+        tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _TOOLTIPS.items()],
     )
 
 
@@ -221,40 +202,28 @@ def _changes(trend: Trend, theme: ChartTheme, time: Any) -> Iterator[Any]:
         return
     rules = _chart(rows).mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1)
     yield rules.encode(x=time, tooltip=[alt.Tooltip("changes:N", title="changed")])
-    if len(rows) > _MOST_LABELS:
-        return
-    first, span_s = _span(trend)
+    times = [point.started_at for point in trend.points]
+    turn = min(times) + 0.6 * (max(times) - min(times))
     for number, (row, at) in enumerate(zip(rows, changed, strict=True)):
-        leftward = (at - first).total_seconds() > _LEFTWARD_FROM * span_s
-        text = _chart([row]).mark_text(
-            align="right" if leftward else "left",
-            baseline="top",
-            dx=-3 if leftward else 3,
-            fontSize=10,
-            color=theme.soft,
-            limit=200,
-        )
-        top = alt.value(number % _LABEL_LINES * _LABEL_HEIGHT)
-        yield text.encode(x=time, y=top, text="changes:N")
-
-
-_SCALE: Final = 2.0
+        if len(rows) <= _MOST_LABELS:
+            align, dx = ("right", -3) if at > turn else ("left", 3)
+            style = {"baseline": "top", "fontSize": 10, "limit": 200, "color": theme.soft}
+            text = _chart([row]).mark_text(align=align, dx=dx, **style)
+            yield text.encode(x=time, y=alt.value(number % 3 * 12), text="changes:N")
 
 
 def chart_svg(spec: Spec) -> bytes:
     """Return the chart as SVG."""
     import vl_convert
 
-    text: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    return text.encode()
+    return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])).encode()
 
 
 def chart_png(spec: Spec) -> bytes:
     """Return the chart as PNG, at twice its size for screens of today."""
     import vl_convert
 
-    data: bytes = vl_convert.vegalite_to_png(spec, scale=_SCALE, allowed_base_urls=[])
-    return data
+    return bytes(vl_convert.vegalite_to_png(spec, scale=2.0, allowed_base_urls=[]))
 
 
 def chart_html(spec: Spec) -> bytes:
@@ -298,9 +267,8 @@ def check_chart_path(path: Path) -> None:
     """Raise `UsageError` unless a chart can be written to the file."""
     if path.suffix.lower() not in CHART_FORMS:
         raise UsageError(f"--chart: '{path}' ends in none of {', '.join(CHART_FORMS)}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UsageError(f"--chart: {path}: {reason}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--chart: {path}: there is no folder {path.parent}")
 
 
 def draw_chart(spec: Spec, path: Path) -> None:
@@ -341,27 +309,23 @@ def interval_text(metric: Metric, point: TrendPoint) -> str:
 
 def trend_summaries(trend: Trend) -> Iterator[str]:
     """Yield a text for each variant: its last, least and largest value; for pictures of a trend."""
+    metric, several = trend.metric, len(trend.variants) > 1
     for variant in trend.variants:
-        name = f"{variant}: " if len(trend.variants) > 1 else ""
-        yield f"{name}{_summary(trend, variant)}"
-
-
-def _summary(trend: Trend, variant: str) -> str:
-    metric = trend.metric
-    values = [point.value for point in trend.points if point.variant == variant]
-    measured = [value for value in values if value is not None]
-    if not measured:
-        return f"{metric.heading}: not measured"
-    return (
-        f"{metric.text(measured[-1])} last, {metric.text(min(measured))} least, "
-        f"{metric.text(max(measured))} most"
-    )
+        name = f"{variant}: " if several else ""
+        values = [point.value for point in trend.points if point.variant == variant]
+        if not (measured := [value for value in values if value is not None]):
+            yield f"{name}{metric.heading}: not measured"
+            continue
+        yield (
+            f"{name}{metric.text(measured[-1])} last, {metric.text(min(measured))} least, "
+            f"{metric.text(max(measured))} most"
+        )
 
 
 def trend_headings(trend: Trend) -> Iterator[str]:
     """Yield a line for each variant: its sparkline, its least, largest and last value."""
-    for variant in trend.variants:
+    for variant, summary in zip(trend.variants, trend_summaries(trend), strict=True):
         values = [point.value for point in trend.points if point.variant == variant]
-        name = f"{variant}  " if len(trend.variants) > 1 else ""
         bars = "" if all(value is None for value in values) else f"{sparkline(values)}  "
-        yield f"{name}{bars}{_summary(trend, variant)}"
+        own = summary.removeprefix(f"{variant}: ")
+        yield f"{variant}  {bars}{own}" if len(trend.variants) > 1 else f"{bars}{own}"

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from functools import cached_property
-from itertools import groupby
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from evalcore.model.gate import Decision, GateResult
 from evalcore.model.summary import (
     HARD_KINDS,
     MEASURE_KINDS,
-    Comparison,
     Difference,
     DifferenceKind,
-    Failure,
-    Summary,
-    Trend,
     VariantComparison,
-    VariantSummary,
     latency_text,
 )
 from evalcore.report.document import Report
 from evalcore.report.figures import usd_text
-from evalcore.report.view import ListedCase, ReportView, SourceLine
 from evalcore.wording import counted
 
 REGRESSION = "regression"
@@ -228,156 +216,3 @@ def _value(kind: DifferenceKind, value: float | None) -> str:
         case _:
             text = f"{value:.4g}"
     return text
-
-
-_CaseKey = tuple[str, str | None]
-
-
-@dataclass(frozen=True)
-class ComparedView:
-    """A run with the variants of its baseline beside its own; `gate` decides.
-
-    `summary` is the candidate's with the comparison. A variant of the baseline has the name of
-    `baseline_name`; those that are not compared are left out.
-    """
-
-    baseline: ReportView
-    candidate: ReportView
-    summary: Summary
-    gate: GateResult
-
-    @cached_property
-    def report(self) -> Report:
-        """The candidate's run, decided by the gate, with the variants of both runs."""
-        run = self.candidate.report
-        return replace(
-            run,
-            decision=Decision(self.gate.outcome.value),
-            gates=(self.gate,),
-            summary=replace(self.summary, variants=tuple(self._variants())),
-            cases_complete=run.cases_complete and self.baseline.report.cases_complete,
-        )
-
-    def failures(self, most: int) -> Sequence[Failure]:
-        """Return the candidate's first items that did not pass."""
-        return self.candidate.failures(most)
-
-    def reasons(self) -> Sequence[tuple[str, int]]:
-        """Return why items of the candidate were skipped."""
-        return self.candidate.reasons()
-
-    def listed(self) -> Iterator[ListedCase]:
-        """Yield the candidate's cases in the order of its plan, each after the baseline's.
-
-        Cases of the baseline only come last.
-        """
-        names = self._baseline_names
-        earlier: dict[_CaseKey, list[ListedCase]] = {}
-        for case in self.baseline.listed():
-            if (name := names.get(case.record["variant"])) is not None:
-                renamed = case._replace(record={**case.record, "variant": name})
-                earlier.setdefault(_case_key(case), []).append(renamed)
-        for key, cases in groupby(self.candidate.listed(), key=_case_key):
-            own = list(cases)
-            for case in earlier.pop(key, ()):
-                yield case._replace(facts=own[0].facts)
-            yield from own
-        for left in earlier.values():
-            yield from left
-
-    def trend(self) -> Trend | None:
-        """Return the suite's scores up to the candidate."""
-        return self.candidate.trend()
-
-    def source_line(self, case: str) -> SourceLine:
-        """Return where a case stands in the candidate's suite."""
-        return self.candidate.source_line(case)
-
-    @cached_property
-    def _baseline_names(self) -> Mapping[str, str]:
-        """The baseline's variants that are compared, each with its name in this view."""
-        comparison = self.summary.comparison or Comparison()
-        return {each.baseline: baseline_name(each) for each in comparison.variants}
-
-    def _variants(self) -> Iterator[VariantSummary]:
-        comparison = self.summary.comparison or Comparison()
-        baselines = {each.variant: each.baseline for each in comparison.variants}
-        earlier = {each.variant: each for each in self.baseline.report.summary.variants}
-        for variant in self.summary.variants:
-            was = earlier.get(baselines.get(variant.variant, ""))
-            if was is not None:
-                yield replace(was, variant=self._baseline_names[was.variant])
-            yield variant
-
-
-def _case_key(case: ListedCase) -> _CaseKey:
-    return case.record["id"], case.record["group"]
-
-
-SAME: Final = "same"
-REMOVED: Final = "removed"
-ADDED: Final = "added"
-# The comparison of a word takes longer the more words there are: beyond these it takes seconds.
-_MOST_WORDS: Final = 1_500
-_WORD: Final = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
-
-
-class Piece(NamedTuple):
-    """Part of a text: `same` in both, `removed` from the first, or `added` in the second."""
-
-    kind: str
-    text: str
-
-
-class WordDifference(NamedTuple):
-    """The pieces that make the second text of the first, in order.
-
-    `shared` is the share of the words that both have, from 0 to 1. `compared_all` says whether
-    all words were compared; otherwise the rest of both texts is not in `pieces`.
-    """
-
-    pieces: tuple[Piece, ...]
-    shared: float
-    compared_all: bool = True
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether nothing differs in what was compared."""
-        return all(piece.kind == SAME for piece in self.pieces)
-
-
-def word_difference(was: str, now: str) -> WordDifference:
-    """Return what differs between two texts; at most their first 1 500 words are compared.
-
-    `same` and `removed` pieces make the first text, `same` and `added` ones the second, but for
-    white space between words, which is the second text's where only that differs.
-    """
-    words = [_words(was), _words(now)]
-    before, after = (each[:_MOST_WORDS] for each in words)
-    bare_before, bare_after = (tuple(word.strip() for word in each) for each in (before, after))
-    matcher = SequenceMatcher(None, bare_before, bare_after)
-    pieces = tuple(_pieces(matcher, before, after))
-    return WordDifference(pieces, matcher.ratio(), max(map(len, words)) <= _MOST_WORDS)
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text, each with the white space before it; of a long text the first."""
-    words: list[str] = []
-    for match in _WORD.finditer(text):
-        words.append(match[0])
-        if len(words) > _MOST_WORDS:
-            break
-    return words
-
-
-def _pieces(
-    matcher: SequenceMatcher[str], before: Sequence[str], after: Sequence[str]
-) -> Iterator[Piece]:
-    for tag, start, stop, new_start, new_stop in matcher.get_opcodes():
-        if tag == "equal":
-            yield Piece(SAME, "".join(after[new_start:new_stop]))
-            continue
-        if stop > start:
-            yield Piece(REMOVED, "".join(before[start:stop]))
-        if new_stop > new_start:
-            yield Piece(ADDED, "".join(after[new_start:new_stop]))

@@ -23,6 +23,7 @@ from evalcore.model.summary import (
     DifferenceKind,
     Summary,
     VariantComparison,
+    VariantSummary,
 )
 from evalcore.statistics.intervals import (
     DIFFERENCES,
@@ -125,50 +126,46 @@ def report_head(report: Report) -> dict[str, Any]:
         ],
         "cases_complete": report.cases_complete,
         **({} if report.iterations is None else {"iterations": dict(report.iterations)}),
-        **_of_people(summary),
+        **({} if summary.awaiting is None else {"awaiting": asdict(summary.awaiting)}),
+        **({"agreement": list(map(asdict, summary.agreement))} if summary.agreement else {}),
         **({"quarantine": report.quarantine.settings()} if report.quarantine else {}),
     }
 
 
 def interval_entries(summary: Summary) -> dict[str, Any]:
     """Return the intervals by the name of the number, and those of each variant."""
+    unmeasured = Estimate(reason="nothing is measured")
+
+    def mean(value: float | None, sample: Sample) -> dict[str, Any]:
+        if value is None:
+            return _interval(unmeasured)
+        return _interval(estimate_amount(sample._replace(mean=value)))
+
+    def total(value: float | None, sample: Sample) -> dict[str, Any]:
+        return _interval(unmeasured if value is None else estimate_total(sample, value))
+
+    def percentile(ends: tuple[float, float] | None, sample: Sample) -> dict[str, Any]:
+        if ends is None:
+            return _interval(Estimate(reason=sample.reason or unmeasured.reason))
+        return _interval(Estimate(*ends, method="woodruff"))
+
+    def rates(each: Summary | VariantSummary) -> dict[str, Any]:
+        return {
+            "pass_rate": _interval(estimate_rate(each.pass_sample)),
+            "score": _interval(estimate_mean(each.score_sample)),
+        }
+
     latency, cost = summary.latency_sample, summary.cost_sample
     return {
-        "pass_rate": _interval(estimate_rate(summary.pass_sample)),
-        "score": _interval(estimate_mean(summary.score_sample)),
-        "avg_latency_ms": _mean(summary.avg_latency_ms, latency),
-        "avg_cost_usd": _mean(summary.avg_cost_usd, cost),
-        "p50_latency_ms": _percentile(summary.p50_latency_ends_ms, latency),
-        "p95_latency_ms": _percentile(summary.p95_latency_ends_ms, latency),
-        "total_cost_usd": _total(summary.total_cost_usd, cost),
-        "total_tokens": _total(summary.total_tokens, summary.token_sample),
-        "variants": {
-            variant.variant: {
-                "pass_rate": _interval(estimate_rate(variant.pass_sample)),
-                "score": _interval(estimate_mean(variant.score_sample)),
-            }
-            for variant in summary.variants
-        },
+        **rates(summary),
+        "avg_latency_ms": mean(summary.avg_latency_ms, latency),
+        "avg_cost_usd": mean(summary.avg_cost_usd, cost),
+        "p50_latency_ms": percentile(summary.p50_latency_ends_ms, latency),
+        "p95_latency_ms": percentile(summary.p95_latency_ends_ms, latency),
+        "total_cost_usd": total(summary.total_cost_usd, cost),
+        "total_tokens": total(summary.total_tokens, summary.token_sample),
+        "variants": {each.variant: rates(each) for each in summary.variants},
     }
-
-
-_UNMEASURED = Estimate(reason="nothing is measured")
-
-
-def _mean(mean: float | None, sample: Sample) -> dict[str, Any]:
-    if mean is None:
-        return _interval(_UNMEASURED)
-    return _interval(estimate_amount(sample._replace(mean=mean)))
-
-
-def _total(total: float | None, sample: Sample) -> dict[str, Any]:
-    return _interval(_UNMEASURED if total is None else estimate_total(sample, total))
-
-
-def _percentile(ends: tuple[float, float] | None, sample: Sample) -> dict[str, Any]:
-    if ends is None:
-        return _interval(Estimate(reason=sample.reason or _UNMEASURED.reason))
-    return _interval(Estimate(*ends, method="woodruff"))
 
 
 def _interval(estimate: Estimate) -> dict[str, Any]:
@@ -181,15 +178,6 @@ def _interval(estimate: Estimate) -> dict[str, Any]:
         "method": f"{estimate.method}, 95 %",
         **({} if estimate.warning is None else {"warning": estimate.warning}),
     }
-
-
-def _of_people(summary: Summary) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if summary.awaiting is not None:
-        values["awaiting"] = asdict(summary.awaiting)
-    if summary.agreement:
-        values["agreement"] = [asdict(each) for each in summary.agreement]
-    return values
 
 
 def undecided_head(report: Report) -> dict[str, Any]:

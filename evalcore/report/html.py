@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.model.summary import Counts, VariantComparison, cut_mark
+from evalcore.model.summary import cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     CaseChange,
-    ComparedView,
     baseline_name,
     changed_cases,
     changes,
@@ -30,7 +29,7 @@ from evalcore.report.comparison import (
     measure_changes,
     no_comparison,
 )
-from evalcore.report.document import Report, comparison_entries
+from evalcore.report.document import Report
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.figures import (
     MARKS,
@@ -43,7 +42,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.view import CaseFacts, ListedCase, ReportView, item_reasons
-from evalcore.wording import plural, shorten
+from evalcore.wording import one_line, plural, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -58,8 +57,8 @@ _MOST_CASES = 1_000
 _ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
 
 
-def render(view: ReportView, **replaced: Any) -> Iterator[str]:
-    """Yield the page in pieces; values of its template are `replaced` by their names."""
+def render(view: ReportView) -> Iterator[str]:
+    """Yield the page in pieces."""
     report = view.report
     css, script = _joined(_STYLES), _joined(_SCRIPTS)
     variants = [variant.variant for variant in report.summary.variants]
@@ -70,7 +69,7 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         "tags": data.tags,
         "changes": [change._asdict() | {"hard": change.is_hard} for change in differences],
     }
-    values = dict(
+    yield from _template().generate(
         policy=_policy(css, script),
         css=css,
         script=script,
@@ -78,10 +77,8 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         data=data,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
-        causes=sorted(data.causes.values(), key=lambda each: -each.answers)[:_MOST_REASONS],
+        causes=sorted(data.causes.items(), key=lambda cause: -len(cause[1]))[:_MOST_REASONS],
         trend=_trend_images(view),
-        against=None,
-        differences=(),
         report=report,
         run=report.run,
         source=view.source_line("").file,
@@ -89,58 +86,10 @@ def render(view: ReportView, **replaced: Any) -> Iterator[str]:
         duration=duration_text(report.run.duration_s).replace(" ", "\u00a0"),
         marks=MARKS | CHANGE_MARKS,
         figures=list(_figures(report)),
-        shares=list(_shares(report.summary.counts)),
-        shares_text=_shares_text(report.summary.counts),
+        shares=[(name, n) for name in _ENDS if (n := getattr(report.summary.counts, name))],
         notes=[*note_lines(report), *quarantine_lines(report.quarantine)],
         **_changes(report, differences),
     )
-    yield from _template().generate({**values, **replaced})
-
-
-def render_comparison(view: ComparedView) -> Iterator[str]:
-    """Yield the page of two compared runs in pieces, with the components of the report."""
-    earlier = view.baseline.report
-    notes = []
-    if earlier.suite != view.report.suite:
-        notes.append(f"the baseline is of another suite, {earlier.suite}")
-    comparison = view.report.summary.comparison
-    figures = {
-        candidate.variant: list(_compared_figures(candidate, entry))
-        for candidate, entry in zip(
-            compared(view.report), comparison_entries(comparison), strict=True
-        )
-    }
-    names = dict.fromkeys(each.name for listed in figures.values() for each in listed)
-    differences = []
-    for variant, listed in figures.items():
-        own = {each.name: each for each in listed}
-        filled = [own.get(name) or Figure(name, "–") for name in names]
-        differences.append({"variant": variant, "figures": filled})
-    # The figures of one variant stand side by side, those of several are a table.
-    yield from render(
-        view,
-        against=earlier.run.id,
-        notes=notes,
-        figures=differences[0]["figures"] if len(differences) == 1 else (),
-        differences=differences if len(differences) > 1 else (),
-        causes=(),
-    )
-
-
-def _compared_figures(candidate: VariantComparison, entry: dict[str, Any]) -> Iterator[Figure]:
-    yield Figure("Cases in both", f"{candidate.compared:,}")
-    score, passed = entry["score"], entry["passed"]
-    if score["difference"] is not None:
-        interval = ""
-        if score["low"] is not None:
-            interval = f"95 %: {score['low']:+.4f} to {score['high']:+.4f}"
-        yield Figure("Score difference", f"{score['difference']:+.4f}", interval)
-    if passed["p"] is not None:
-        tone = "failed" if candidate.worse else ""
-        yield Figure("Passed before only", f"{candidate.worse:,}", tone=tone)
-        tone = "passed" if candidate.better else ""
-        p = f"p = {passed['p']:.4f}"
-        yield Figure("Passed now only", f"{candidate.better:,}", p, tone=tone)
 
 
 def _trend_images(view: ReportView) -> dict[str, str] | None:
@@ -215,21 +164,6 @@ def _figures(report: Report) -> Iterator[Figure]:
         yield Figure("Tokens", f"{tokens:,}", tokens_text(report.summary))
 
 
-def _shares(counts: Counts) -> Iterator[dict[str, Any]]:
-    """Yield the parts of the bar under the figures, whose width is 1 000."""
-    start = 0.0
-    for name in _ENDS:
-        width = 1000 * getattr(counts, name) / max(1, counts.planned)
-        if width:
-            yield {"name": name, "start": round(start, 2), "width": round(width, 2)}
-        start += width
-
-
-def _shares_text(counts: Counts) -> str:
-    parts = [f"{number} {name}" for name in _ENDS if (number := getattr(counts, name))]
-    return ", ".join(parts) or "no items"
-
-
 def _changes(report: Report, differences: Sequence[CaseChange]) -> dict[str, Any]:
     comparisons = {candidate.variant: candidate for candidate in compared(report)}
     heads, rows = variant_cells(report.summary.variants)
@@ -266,30 +200,19 @@ _MAX_QUESTION = 160
 _PASSED_BYTES = 8 * 1024 * 1024
 _ALL_BYTES = 32 * 1024 * 1024
 _MOST_TAGS = 500
-_MOST_CAUSES = 1_000
-_CAUSE_CASES = 5
-
-
-@dataclass
-class Cause:
-    """Why answers did not pass: how many of them, and the ids of the first cases.
-
-    One case more than the page shows is listed, so that it says that there are more.
-    """
-
-    reason: str
-    answers: int = 0
-    cases: list[str] = field(default_factory=list)
 
 
 @dataclass
 class PageData:
-    """What report.js reads. `rows` is one JSON array, in pieces; `details` has a line a case."""
+    """What report.js reads. `rows` is one JSON array, in pieces; `details` has a line a case.
+
+    `causes` has the ids of the cases of the answers that did not pass by each reason.
+    """
 
     rows: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    causes: dict[str, Cause] = field(default_factory=dict)
+    causes: dict[str, list[str]] = field(default_factory=dict)
 
 
 def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
@@ -306,7 +229,8 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
         for answer in answers:
             records[indices[answer.record["variant"]]] = answer.record
             if not answer.record["passed"]:
-                _count(data.causes, case_id, answer.record)
+                for reason in dict.fromkeys(map(one_line, _reasons(answer.record))):
+                    data.causes.setdefault(shorten(reason, _MAX_WHY), []).append(case_id)
         cells = [None if record is None else _cell(record) for record in records]
         known = (tag for tag in facts.tags if tag in tags or len(tags) < _MOST_TAGS)
         tag_indices = [tags.setdefault(tag, len(tags)) for tag in known]
@@ -322,17 +246,6 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
     data.rows.append("\n]")
     data.tags = list(tags)
     return data
-
-
-def _count(causes: dict[str, Cause], case_id: str, record: Mapping[str, Any]) -> None:
-    """Count the reasons why an answer did not pass, each once; of at most `_MOST_CAUSES`."""
-    for reason in dict.fromkeys(_reasons(record)):
-        text = shorten(" ".join(reason.split()), _MAX_WHY)
-        if text in causes or len(causes) < _MOST_CAUSES:
-            cause = causes.setdefault(text, Cause(text))
-            cause.answers += 1
-            if case_id not in cause.cases and len(cause.cases) <= _CAUSE_CASES:
-                cause.cases.append(case_id)
 
 
 def _reasons(record: Mapping[str, Any]) -> Iterator[str]:
@@ -363,57 +276,21 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> list[Any]:
-    answers = [
-        None if record is None else [_item(item) for item in record["items"]] for record in records
-    ]
+    answers = [None if record is None else list(map(_item, record["items"])) for record in records]
     return [_text(facts.input), _text(facts.expected), answers]
 
 
-def _item(item: Mapping[str, Any]) -> list[Any]:
-    metrics, error = item["metrics"], item["error"] or {}
-    cut = cut_mark(item.get("finish_reason"))
-    counted = [metrics["input_tokens"], metrics["output_tokens"]]
-    return [
-        item["iteration"],
-        item["outcome"] or item["status"],
-        item["score"],
-        error.get("kind") or ("cut" if cut else None),
-        _text(error.get("message") or item["reason"] or cut.removeprefix(", ") or None),
-        _text(item["output"]),
-        metrics["latency_ms"],
-        metrics["cost_usd"],
-        None if counted == [None, None] else sum(value or 0 for value in counted),
-        [[score["name"], score["value"], score.get("error")] for score in item["scores"]],
-        [_assertion(assertion) for assertion in item["assertions"]],
-        [
-            [name, _text(text)]
-            for name, text in (item.get("outputs") or {}).items()
-            if text is not None
-        ],
-    ]
+def _item(item: Mapping[str, Any]) -> Any:
+    """Return an item of report.json as details.js reads it: long texts cut, without nulls."""
+    return _bounded({**item, "cut": cut_mark(item.get("finish_reason")).removeprefix(", ")})
 
 
-def _assertion(assertion: Mapping[str, Any]) -> list[Any]:
-    names = ("name", "type", "block", "outcome", "score", "weight", "required")
-    texts = ("expected", "actual", "message")
-    values = [assertion[name] for name in names] + [_text(assertion[name]) for name in texts]
-    return [*values, _grader(assertion.get("details") or {})]
-
-
-def _grader(details: Mapping[str, Any]) -> list[Any] | None:
-    """Return what a judge or a program gave as reasons: the reasoning, its points, its votes."""
-
-    def entries(name: str) -> list[Mapping[str, Any]]:
-        return [each for each in details.get(name) or () if isinstance(each, Mapping)]
-
-    points = [
-        [point.get("passed"), _text(point.get("text")), _text(point.get("evidence"))]
-        for point in entries("assertions")
-    ]
-    votes = [[vote.get("judge"), vote.get("score")] for vote in entries("votes")]
-    reasoning = details.get("reasoning")
-    reasoning = _text(reasoning) if isinstance(reasoning, str) else None
-    return [reasoning, points, votes] if reasoning or points or len(votes) > 1 else None
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {key: _bounded(each) for key, each in value.items() if each is not None}
+    return list(map(_bounded, value)) if isinstance(value, list | tuple) else value
 
 
 def _text(text: str | None) -> str | None:

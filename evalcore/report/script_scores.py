@@ -41,16 +41,12 @@ def _nested(scores: ScriptScores, variant: str, final: float | None) -> dict[str
     for index, test in enumerate(scores.tests):
         if test.variant != variant or test.placeholder or test.group is None:
             continue
-        suite, name = per_suite[test.group], _test_name(test)
+        # The suite's name has no slash in a case's id.
+        suite, name = per_suite[test.group], test.case.partition("/")[2]
         suite["per_test"][name] = test.score
         if scores.details is not None:
             suite.setdefault("details", {})[name] = _detail(scores.details[index], test.score)
     return {"final_score": 0.0 if final is None else final, "per_suite": per_suite}
-
-
-def _test_name(test: TestScore) -> str:
-    """Return the test's name in its suite; the suite's name has no slash in a case's id."""
-    return test.case if test.group is None else test.case.partition("/")[2]
 
 
 def _detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
@@ -62,22 +58,17 @@ def _detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
         interval = mean_interval(moments)
         document["standard_error"] = moments.standard_error
         document["confidence_95"] = [interval.low, interval.high]
-    errors = _errors(detail)
-    if errors:
+    numbered = zip(detail.iterations, detail.errors, strict=True)
+    if errors := {number: error for number, error in numbered if error is not None}:
         document["errors"] = errors
     return document
 
 
 def _moments(detail: TestDetail, score: float | None) -> Moments | None:
-    counted = sum(value is not None for value in detail.scores)
+    measured = sum(value is not None for value in detail.scores)
     if detail.square_sum is None or score is None:
         return None
-    return plain_moments(counted, score, detail.square_sum)
-
-
-def _errors(detail: TestDetail) -> dict[int, str]:
-    pairs = zip(detail.iterations, detail.errors, strict=True)
-    return {iteration: error for iteration, error in pairs if error is not None}
+    return plain_moments(measured, score, detail.square_sum)
 
 
 def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, Any]:
@@ -91,7 +82,17 @@ def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, 
     details = [] if scores.details is None else [scores.details[index] for index in indices]
     document |= _interval(_iteration_moments(details))
     if scores.tokens:
-        document["usage"] = _usage(scores.tokens)
+        document["usage"] = {
+            "total_tokens": sum(usage.total for usage in scores.tokens),
+            "per_model": {
+                each.model: {
+                    "total": each.total,
+                    "in": each.input_tokens,
+                    "out": each.output_tokens,
+                }
+                for each in scores.tokens
+            },
+        }
     tests = [scores.tests[index] for index in indices]
     document["tests"] = {test.case: {"mean_score": test.score} for test in tests}
     for test, detail in zip(tests, details, strict=bool(details)):
@@ -104,8 +105,9 @@ def _flat_detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
     numbers = [str(iteration) for iteration in detail.iterations]
     document = _interval(_moments(detail, score))
     document["scores"] = dict(zip(numbers, detail.scores, strict=True))
-    if errors := _errors(detail):
-        document["errors"] = {str(iteration): error for iteration, error in errors.items()}
+    numbered = zip(numbers, detail.errors, strict=True)
+    if errors := {number: error for number, error in numbered if error is not None}:
+        document["errors"] = errors
     return document
 
 
@@ -131,35 +133,13 @@ def _interval(moments: Moments | None) -> dict[str, Any]:
     return {"CI_95": {"min": interval.low, "max": interval.high}}
 
 
-def _usage(tokens: tuple[ModelTokens, ...]) -> dict[str, Any]:
-    return {
-        "total_tokens": sum(usage.total for usage in tokens),
-        "per_model": {
-            usage.model: {
-                "total": usage.total,
-                "in": usage.input_tokens,
-                "out": usage.output_tokens,
-            }
-            for usage in tokens
-        },
-    }
-
-
 def as_yaml(document: Mapping[str, Any]) -> str:
     """Return the document as YAML, its keys in their order."""
     import yaml
 
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(
-        yaml.dump(
-            document,
-            Dumper=dumper,
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=False,
-            width=2**20,
-        )
-    )
+    style: Any = {"sort_keys": False, "allow_unicode": True, "default_flow_style": False}
+    return str(yaml.dump(document, Dumper=dumper, width=2**20, **style))
 
 
 def token_lines(tokens: tuple[ModelTokens, ...]) -> Iterator[str]:

@@ -8,37 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
-from unicodedata import combining, east_asian_width
 
 import orjson
+from rich.cells import cell_len, chop_cells
 
 from evalcore.report.document import on_one_line
 from evalcore.report.escape import inert_cell
 
 
-def width_of(text: str) -> int:
-    """Return how many cells a terminal needs for a line of printable text."""
-    if text.isascii():
-        return len(text)
-    return sum(_cells(character) for character in text)
-
-
 def cut(text: str, width: int) -> str:
     """Return `text` if it fits into `width` cells, else its beginning and `…`."""
-    # A character has at most two cells.
-    if len(text) * 2 <= width or width_of(text) <= width:
+    if cell_len(text) <= width:
         return text
-    return f"{_head(text, width - 1)}…"
-
-
-def _head(text: str, width: int) -> str:
-    """Return the longest beginning of `text` that fits into `width` cells."""
-    used = 0
-    for index, character in enumerate(text):
-        used += _cells(character)
-        if used > width:
-            return text[:index]
-    return text
+    head = chop_cells(text[: 4 * width], width - 1)[0] if width > 1 else ""
+    return f"{head}…"
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
@@ -49,16 +32,13 @@ def wrap(text: str, width: int) -> Iterator[str]:
     line = ""
     for word in text.split(" "):
         joined = f"{line} {word}" if line else word
-        if width_of(joined) <= width:
+        if cell_len(joined) <= width:
             line = joined
             continue
         if line:
             yield line
-        line = word
-        while width_of(line) > width:
-            head = _head(line, width) or line[0]
-            yield head
-            line = line[len(head) :]
+        *full, line = chop_cells(word, width) or [word]
+        yield from full
     yield line
 
 
@@ -67,7 +47,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
     The first one is cut as far as its texts stay different.
     """
-    widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
     names = {row[0] for row in rows}
     while len({cut(name, widths[0]) for name in names}) < len(names):
@@ -75,12 +55,6 @@ def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     right = [number > 0 for number in range(len(widths))]
     for row in rows:
         yield _padded([cut(row[0], widths[0]), *row[1:]], widths, right)
-
-
-def _cells(character: str) -> int:
-    if combining(character):
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1
 
 
 Rows = Iterable[Sequence[tuple[Any, ...]]]
@@ -138,7 +112,7 @@ def render_table(
     values = [row for batch in rows for row in batch]
     cells = [[clean(name) for name in columns]]
     cells += [[cut(clean(_cell(value)), widest) for value in row] for row in values]
-    widths = [max(map(width_of, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     numeric = [
         {_is_number(row[index]) for row in values if row[index] is not None} == {True}
         for index in range(len(columns))
@@ -150,7 +124,7 @@ def render_table(
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    gaps = [" " * (width - width_of(cell)) for cell, width in zip(cells, widths, strict=True)]
+    gaps = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
     padded = [
         gap + cell if is_right else cell + gap
         for cell, gap, is_right in zip(cells, gaps, right, strict=True)

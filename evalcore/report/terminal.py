@@ -125,27 +125,24 @@ def iterations_line(iterations: Mapping[str, Any]) -> str:
 def budget_line(budget: Mapping[str, Any]) -> str:
     """Return what a run has spent of its budget, over all its attempts."""
     parts = []
-    for what, share in (
-        ("billed", budget["billed"]),
-        ("reserved, not settled", budget["unsettled"]),
-    ):
-        amounts = []
+    for what, share in (("billed", "billed"), ("reserved, not settled", "unsettled")):
+        spent, amounts = budget[share], []
         if (most := budget["max_cost_usd"]) is not None:
-            amounts.append(f"{usd_text(share['cost_usd'])} of {usd_text(most)} USD")
+            amounts.append(f"{usd_text(spent['cost_usd'])} of {usd_text(most)} USD")
         if (most := budget["max_tokens"]) is not None:
-            amounts.append(f"{share['tokens']} of {most} tokens")
-        if what == "billed" or any(share.values()):
+            amounts.append(f"{spent['tokens']} of {most} tokens")
+        if what == "billed" or any(spent.values()):
             parts.append(f"{', '.join(amounts)} {what}")
     return f"budget: {'; '.join(parts)}"
 
 
 def _reused(report: Report) -> str:
     """Return how many items were not executed, and which runs their evidence is of."""
-    sources = [(entry["run"], int(entry["items"])) for entry in report.run.reused]
-    total = counted(sum(items for _, items in sources), "item")
-    if len(sources) == 1:
-        return f"{total} reused from run {sources[0][0]}"
-    return f"{total} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
+    reused = report.run.reused
+    total = counted(sum(int(entry["items"]) for entry in reused), "item")
+    if len(reused) == 1:
+        return f"{total} reused from run {reused[0]['run']}"
+    return f"{total} reused: " + ", ".join(f"{each['items']} from {each['run']}" for each in reused)
 
 
 def _variants(report: Report, style: Style) -> Iterator[Line]:

@@ -2,28 +2,312 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
+import json
+import math
 import os
+import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
 from functools import partial
-from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import Any, Final, TypedDict, Unpack
 
-from evalcore.errors import LoadError, Problem
+import orjson
+
+from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_objects, names_stored_cases
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.gates.gate import Gate
+from evalcore.jsonvalues import has_equal_keys, has_infinite
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.problems import Problems
-from evalcore.suites.json_parts import json_values, places_beyond_json
-from evalcore.suites.local_names import LocalNames
 from evalcore.targets.function_context import FlowVariant
+from evalcore.trust.imports import LOCAL, ImportPolicy
 from evalcore.wording import path_text
+
+_PLAIN: Final = (str, int, float, bool, type(None))
+# Values whose `repr` is what they are.
+_WRITTEN: Final = (
+    bytes,
+    bytearray,
+    complex,
+    range,
+    date,
+    time,
+    Decimal,
+    Enum,
+    PurePath,
+    re.Pattern,
+)
+_DEEPEST: Final = 4
+
+
+def name_of(value: Any) -> str:
+    """Return what a function, class or instance is called in a plan."""
+    if isinstance(value, functools.partial):
+        return name_of(value.func)
+    name = getattr(value, "__qualname__", None) or type(value).__qualname__
+    return str(name).rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+
+
+class Behaviours:
+    """Digests of the code of functions and objects; files are read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str | None] = {}
+
+    def of(self, value: Any) -> str:
+        """Return a SHA-256 (hex) that changes when the code of a callable does.
+
+        Of the module's file and what it imports from below its root, the place in it, the values
+        that it closes over and its defaults, as far as they are plain. Without a file, of the code
+        itself and of what that uses of its module. No address and no id is in it.
+        """
+        described = json.dumps(self._described(value, 0), sort_keys=True)
+        return hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
+
+    def _described(self, value: Any, depth: int) -> Any:
+        if isinstance(value, _PLAIN):
+            return repr(value) if isinstance(value, float) else value
+        if isinstance(value, _WRITTEN):
+            return [type(value).__qualname__, repr(value)]
+        if depth >= _DEEPEST:
+            return type(value).__qualname__
+        parts = _parts_of(value)
+        if parts is not None:
+            return [self._described(part, depth + 1) for part in parts]
+        if isinstance(value, set | frozenset):
+            members = [self._described(item, depth + 1) for item in value]
+            return sorted(members, key=lambda member: json.dumps(member, sort_keys=True))
+        if isinstance(value, Mapping):
+            return {str(key): self._described(item, depth + 1) for key, item in value.items()}
+        if inspect.isfunction(value):
+            return self._function(value, depth + 1)
+        if inspect.isclass(value) or inspect.isbuiltin(value) or inspect.ismodule(value):
+            return self._named(value, depth + 1)
+        fields = self._described(_fields(value), depth + 1)
+        return [*self._named(type(value), depth + 1), fields]
+
+    def _function(self, function: Any, depth: int) -> list[Any]:
+        cells = [_cell(cell) for cell in function.__closure__ or ()]
+        bound = (function.__defaults__, function.__kwdefaults__, cells)
+        line = function.__code__.co_firstlineno
+        named = self._named(function, depth)
+        return [*named, line, *(self._described(value, depth) for value in bound)]
+
+    def _named(self, value: Any, depth: int) -> list[Any]:
+        module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+        digest = self._file_digest(value)
+        source: Any = digest
+        if digest is None and inspect.isfunction(value):
+            source = [_code(value.__code__), self._used(value, depth)]
+        elif digest is None and inspect.isclass(value) and module == "__main__":
+            members = {
+                key: member for key, member in vars(value).items() if inspect.isfunction(member)
+            }
+            source = self._described(members, depth)
+        return [str(module), str(name), source]
+
+    def _used(self, function: Any, depth: int) -> Any:
+        """Return what a function without a file uses of its module: a notebook's other cells."""
+        namespace = function.__globals__
+        names = sorted(set(_names_in(function.__code__)) & set(namespace))
+        used = {name: namespace[name] for name in names if namespace[name] is not function}
+        return self._described(used, depth)
+
+    def _file_digest(self, value: Any) -> str | None:
+        code = getattr(value, "__code__", None)
+        name = getattr(code, "co_filename", None)
+        if name is None:
+            module = sys.modules.get(str(getattr(value, "__module__", "")))
+            name = getattr(module, "__file__", None)
+        if not isinstance(name, str):
+            return None
+        if name not in self._files:
+            from evalcore.trust.code_digests import digest_of_file
+
+            self._files[name] = digest_of_file(Path(name))
+        return self._files[name]
+
+
+def _parts_of(value: Any) -> Sequence[Any] | None:
+    """Return what a list, a partial function or a method is made of."""
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return [value.__func__, value.__self__] if inspect.ismethod(value) else None
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return what an instance holds: its attributes, those in slots too."""
+    slots = [name for base in type(value).__mro__ for name in _slots(base)]
+    in_slots = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**in_slots, **getattr(value, "__dict__", {})}
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    slots = base.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if not name.startswith("__"))
+
+
+def _code(code: types.CodeType) -> list[Any]:
+    """Return what a code object does, as JSON; where it stands in a file is no part of it."""
+    return [
+        code.co_code.hex(),
+        list(code.co_names),
+        [_constant(constant) for constant in code.co_consts],
+    ]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, tuple):
+        return [_constant(member) for member in value]
+    if isinstance(value, frozenset):
+        return sorted(repr(member) for member in value)
+    return f"{type(value).__qualname__} {value!r}"
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, types.CodeType):
+            yield from _names_in(value)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+class LocalNames:
+    """Gives each object a reference `local:NAME`; `objects` has them by it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self._behaviours = Behaviours()
+
+    def refer(self, value: Any, name: str | None = None) -> str:
+        """Return the reference of an object; the same object has the same one."""
+        stem = re.sub(r"[^\w.]+", "_", name or name_of(value)).strip("._") or "function"
+        base = reference = f"{LOCAL}{stem}"
+        number = 2
+        while reference in self.objects and self.objects[reference] is not value:
+            reference = f"{base}_{number}"
+            number += 1
+        self.objects[reference] = value
+        return reference
+
+    def describe(self, value: Any, name: str | None = None) -> dict[str, str]:
+        """Return `{callable, behaviour}` of an object."""
+        return {"callable": self.refer(value, name), "behaviour": self._behaviours.of(value)}
+
+
+Loc = tuple[str | int, ...]
+
+# The values of cases and of variants are looked at where the loader stores them.
+_LOOKED_THROUGH: Final = ("flow", "assertions", "scorers", "targets")
+
+
+class NanOrInfinity:
+    """In the place of a number that JSON does not have: the loader refuses it by this name."""
+
+
+class TwoKeysOfOneText:
+    """In the place of a mapping with keys such as 1 and '1', of which JSON would lose one."""
+
+
+def json_values(value: Any) -> Any:
+    """Return a value as JSON holds it; what JSON cannot hold stays, and is found by the loader."""
+    try:
+        data = orjson.dumps(value, default=_dumped)
+    except orjson.JSONEncodeError:
+        if not _is_dumped(value):
+            return value
+        if has_equal_keys(value):
+            return TwoKeysOfOneText()
+        data = orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+    # orjson writes null for NaN and infinite numbers.
+    if b"null" in data and has_infinite(value):
+        return _marked(value)
+    return orjson.loads(data)
+
+
+def places_beyond_json(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    """Yield the places of values that JSON cannot hold, and why, in what checks and scores."""
+    for key in _LOOKED_THROUGH:
+        yield from _refused_values(raw.get(key), (key,))
+    cases = raw.get("cases")
+    for index, case in enumerate(cases if isinstance(cases, list) else ()):
+        if isinstance(case, Mapping):
+            yield from _refused_values(case.get("assertions"), ("cases", index, "assertions"))
+
+
+def _refused_values(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    try:
+        if b"null" not in orjson.dumps(value):
+            return
+    except orjson.JSONEncodeError:
+        pass
+    if isinstance(value, Mapping):
+        if has_equal_keys(dict.fromkeys(value)):
+            yield loc, TwoKeysOfOneText.__name__
+        for key, member in value.items():
+            yield from _refused_values(member, (*loc, key))
+    elif isinstance(value, list | tuple):
+        for index, member in enumerate(value):
+            yield from _refused_values(member, (*loc, index))
+    elif has_infinite(value):
+        yield loc, NanOrInfinity.__name__
+    else:
+        try:
+            orjson.dumps(value)
+        except orjson.JSONEncodeError as error:
+            yield loc, str(error)
+
+
+def _dumped(member: Any) -> Any:
+    if hasattr(member, "model_dump"):  # a pydantic model
+        return member.model_dump(mode="json")
+    if isinstance(member, Mapping):
+        return dict(member)
+    raise TypeError(type(member).__name__)
+
+
+def _is_dumped(value: Any) -> bool:
+    try:
+        orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _marked(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(member) for member in value]
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return value if is_finite and not has_infinite(value) else NanOrInfinity()
+
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -194,12 +478,11 @@ def _flow(flow: Any, names: LocalNames) -> Any:
         return os.fspath(flow)
     if callable(flow):
         return names.describe(flow)
-    from evalcore.targets.nodes import as_nodes, as_wrapper
+    from evalcore.targets.nodes import is_node_flow
 
-    wrapper = as_wrapper(flow)
-    if wrapper is not None and as_nodes(wrapper["flow"]) is not None:
-        return names.describe(partial(_same_nodes, flow), "flow")
     if isinstance(flow, Mapping):
+        if is_node_flow(flow.get("flow")):
+            return names.describe(partial(_same_nodes, flow), "flow")
         inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
         return {**flow, **inner}
     return flow
@@ -299,3 +582,72 @@ def _scorer(scorer: Any, names: LocalNames) -> Any:
     name = getattr(scorer, "name", None)
     named = {"name": name} if isinstance(name, str) and name else {}
     return {**named, **names.describe(scorer)}
+
+
+_LISTS: Final = ("scorers", "gates")
+
+
+def with_importable_names(
+    suite: EvalSuite, module: ModuleType, name: str, imports: ImportPolicy
+) -> EvalSuite:
+    """Return the suite with every function named by its module, as far as that can be imported.
+
+    `name` is what `imports` finds `module`, the suite's own, by. Lambdas, closures and objects
+    without a name in it stay in `objects` and keep their local names.
+    """
+    references: dict[str, str] = {}
+    for local, value in suite.objects.items():
+        reference = _reference(value, module, name, imports)
+        if reference is not None:
+            references[local] = reference
+    if not references:
+        return suite
+    objects = {local: value for local, value in suite.objects.items() if local not in references}
+    return replace(suite, raw=_renamed(suite.raw, references), objects=objects)
+
+
+def _reference(value: Any, module: ModuleType, name: str, imports: ImportPolicy) -> str | None:
+    """Return the name under which the same object is imported; None if there is none."""
+    candidates = []
+    home, inner = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if isinstance(home, str) and isinstance(inner, str) and "<" not in inner:
+        candidates.append(f"{home}:{inner}")
+    bound = (key for key, member in vars(module).items() if member is value)
+    candidates.extend(f"{name}:{key}" for key in bound if not key.startswith("__"))
+    return next((text for text in candidates if _is_imported_as(text, value, imports)), None)
+
+
+def _is_imported_as(reference: str, value: Any, imports: ImportPolicy) -> bool:
+    method = "" if callable(value) else "score"
+    try:
+        return imports.load(reference, method) is value
+    except EvalError:
+        return False
+
+
+def _renamed(raw: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a suite file would say, its functions by their references."""
+
+    def renamed(entry: Any) -> Any:
+        if not isinstance(entry, Mapping) or entry.get("callable") not in references:
+            return entry
+        written = {key: value for key, value in entry.items() if key != "behaviour"}
+        return {**written, "callable": references[entry["callable"]]}
+
+    changed = {**raw, **{key: _each(raw[key], renamed) for key in _LISTS if key in raw}}
+    flow = raw.get("flow")
+    if isinstance(flow, Mapping):
+        changed["flow"] = {key: renamed(value) for key, value in renamed(flow).items()}
+    if isinstance(raw.get("cases"), list):
+        changed["cases"] = [_renamed_case(case, renamed) for case in raw["cases"]]
+    return changed
+
+
+def _renamed_case(case: Any, renamed: Callable[[Any], Any]) -> Any:
+    if not isinstance(case, Mapping) or "assertions" not in case:
+        return case
+    return {**case, "assertions": _each(case["assertions"], renamed)}
+
+
+def _each(entries: Any, renamed: Callable[[Any], Any]) -> Any:
+    return [renamed(entry) for entry in entries] if isinstance(entries, list) else entries

@@ -19,7 +19,7 @@ from evalcore.pipeline.plan import PlanOptions, load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
-from evalcore.suites.local_names import LocalNames
+from evalcore.suites.define import LocalNames
 from evalcore.suites.report import CheckResult, SuiteReport
 from evalcore.suites.run import (
     Store,

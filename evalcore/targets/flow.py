@@ -49,8 +49,7 @@ from evalcore.targets.nodes import (
     NodeQuestion,
     NodeRegistry,
     TargetAnswer,
-    as_nodes,
-    as_wrapper,
+    is_node_flow,
     names_one,
     read_node_flow,
 )
@@ -58,7 +57,8 @@ from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
 from evalcore.targets.work import Answering, TargetOptions, Work, input_messages, prompt_of
 from evalcore.trust.imports import find_callable
-from evalcore.workflow.events import Event, ProviderCall, Snapshot
+from evalcore.workflow.context import EngineServices, SoulAnswer
+from evalcore.workflow.events import Event, NoExecutorError, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
@@ -215,9 +215,8 @@ class FlowTarget(Answering):
         """Return the evidence of a flow of any form, which may return another flow."""
         if depth > _DEEPEST:
             raise AnswerError(f"a flow that returns a flow, {_DEEPEST} times over")
-        wrapper = as_wrapper(flow)
-        if wrapper is not None:
-            return await self._wrapped(wrapper, context, work, depth)
+        if isinstance(flow, Mapping) and "flow" in flow:
+            return await self._wrapped(flow, context, work, depth)
         target = _target_in(flow)
         if target is not None:
             return await self.answered(target, work)
@@ -244,10 +243,9 @@ class FlowTarget(Answering):
             raise AnswerError(f"unknown key '{unknown[0]}' beside 'flow'; known: {keys}")
         flow = wrapper["flow"]
         primary = next((wrapper[key] for key in PRIMARY_KEYS if wrapper.get(key) is not None), None)
-        nodes = as_nodes(flow)
-        if nodes is not None:
+        if is_node_flow(flow):
             named = None if primary is None else str(primary)
-            return await self._nodes(read_node_flow(nodes), named, wrapper, context, work)
+            return await self._nodes(read_node_flow(flow), named, wrapper, context, work)
         if wrapper.get("register") is not None:
             raise AnswerError("'register' belongs to a flow of nodes: {name, nodes, edges}")
         if flow is None or isinstance(flow, str | int | float | list | tuple):
@@ -282,7 +280,8 @@ class FlowTarget(Answering):
             return await self.answered_node(question, work)
 
         store = work.run_store or MemoryRunStore()
-        return await NodeExecution(flow, registry, context, ask, store).run(primary)
+        services = EngineServices(_no_souls, work.complete, work.folder, store=store)
+        return await NodeExecution(flow, registry, context, ask).run(services, primary)
 
     async def answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
         """Return the answer of the target that a node's type names; None if there is none.
@@ -321,6 +320,10 @@ class FlowTarget(Answering):
         what = f"target '{target.name}'"
         runnable = build_within(self._context, target, what=what, error_kind=_KIND)
         return await runnable.answer(work)
+
+
+async def _no_souls(*_: object) -> SoulAnswer:
+    raise NoExecutorError("flow", "nodes have no souls")
 
 
 def is_definition(value: Any) -> bool:

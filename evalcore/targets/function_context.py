@@ -1,12 +1,10 @@
-"""What functions of suites are called with: the item's values, and how to call models and log."""
+"""What functions of suites are called with: the item's values, and how to call models."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 from time import perf_counter
@@ -27,37 +25,6 @@ from evalcore.wording import did_you_mean
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine
-
-
-NAME: Final = "evalcore.target"
-FunctionLogger = logging.LoggerAdapter[logging.Logger]
-
-
-def function_logger(ids: Mapping[str, object]) -> FunctionLogger:
-    """Return the logger `evalcore.target` with these ids in each line.
-
-    A process that has set up no logging writes lines of level `info` and above to standard error.
-    """
-    logger = logging.getLogger(NAME)
-    if not logger.hasHandlers():
-        logger.addHandler(_StderrHandler())
-        logger.setLevel(logging.INFO)
-    return logging.LoggerAdapter(logger, {"item": dict(ids)})
-
-
-class _StderrHandler(logging.Handler):
-    """Writes each record as a line of evalcore's own log: secrets masked, long texts cut."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; a stream that is closed loses it."""
-        from evalcore.observability.log import log_line
-
-        try:
-            fields = {**getattr(record, "item", {}), "message": self.format(record)}
-            line = log_line(record.levelname.lower(), "target.log", fields, as_json=False)
-            sys.stderr.write(f"{line}\n")
-        except (OSError, ValueError, TypeError):
-            self.handleError(record)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +84,12 @@ class LiveCall:
     complete: Complete
     models: ChatModels
     loop: asyncio.AbstractEventLoop
-    logger: FunctionLogger
     cancel: Event = field(default_factory=Event)
 
 
 @dataclass(frozen=True, slots=True)
-class FlowContext(Mapping[str, Any]):
-    """One call of a function: of a `flow`, of a target `python`. Its values are its items, too.
+class FlowContext:
+    """One call of a function: of a `flow`, of a target `python`.
 
     `complete` and `chat` call models: recorded, limited and counted by the engine. `iteration`
     counts from 0. `live` is None outside of a call.
@@ -139,17 +105,6 @@ class FlowContext(Mapping[str, Any]):
     messages: tuple[Mapping[str, Any], ...] = ()
     workspace: str | None = None
     live: LiveCall | None = field(default=None, repr=False, compare=False)
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in _ITEMS:
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_ITEMS)
-
-    def __len__(self) -> int:
-        return len(_ITEMS)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -176,11 +131,6 @@ class FlowContext(Mapping[str, Any]):
     def complete(self) -> Complete:
         """Calls a provider with a whole `Request`; raises `ProviderError`."""
         return self._alive().complete
-
-    @property
-    def logger(self) -> FunctionLogger:
-        """A logger of the standard library whose lines name the item, on standard error."""
-        return self._alive().logger
 
     @property
     def cancel(self) -> Event:
@@ -221,20 +171,6 @@ class FlowContext(Mapping[str, Any]):
         """Ask a model from a function that is not async, as `chat` does."""
         chat = self.chat(**arguments)
         return asyncio.run_coroutine_threadsafe(chat, self._alive().loop).result()
-
-
-_ITEMS: Final = (
-    "case_id",
-    "variant",
-    "iteration",
-    "mode",
-    "input",
-    "expected_output",
-    "metadata",
-    "messages",
-    "config",
-    "workspace",
-)
 
 
 # What parameters of a flow's functions are called, and which value of the context each is.
@@ -321,8 +257,7 @@ def context_of(
 
 def alive(context: FlowContext, complete: Complete, models: ChatModels) -> FlowContext:
     """Return the context as a function is called with it, from within the engine's loop."""
-    ids = {"case": context.case_id, "variant": str(context.variant), "iteration": context.iteration}
-    live = LiveCall(complete, models, asyncio.get_running_loop(), function_logger(ids))
+    live = LiveCall(complete, models, asyncio.get_running_loop())
     return replace(context, live=live)
 
 

@@ -178,7 +178,6 @@ class _ProgramTarget(Answering):
         cwd: Path,
         timeout_s: float,
         stdin: bytes = b"",
-        memory_mb: int | None = None,
     ) -> CommandResult:
         """Return how the program ended, which is with exit code 0; raise `TargetError`."""
         try:
@@ -199,7 +198,6 @@ class _ProgramTarget(Answering):
             timeout_s=timeout_s,
             env=env,
             output_limit=OUTPUT_LIMIT,
-            memory_limit=None if memory_mb is None else memory_mb << 20,
         )
         check_ending(result, timeout_s, self._env.values())
         return result
@@ -259,12 +257,6 @@ class CommandOptions(TargetOptions):
         "the suite's folder; by default that folder itself.",
     )
     env: ProgramVariables = Field(default_factory=dict)
-    memory_mb: int | None = Field(
-        default=None,
-        gt=0,
-        description="Address space that each process may use, in MiB. Some runtimes (Node, Java) "
-        "reserve far more than they use.",
-    )
 
 
 class CommandTarget(_ProgramTarget):
@@ -304,7 +296,6 @@ class CommandTarget(_ProgramTarget):
                 cwd=(work.workspace or work.folder) / (options.cwd or ""),
                 timeout_s=min(options.timeout, work.item_timeout_s or options.timeout),
                 stdin=prompt.encode(errors="replace") if reads_input else b"",
-                memory_mb=options.memory_mb,
             )
             latency_ms = round((time.perf_counter() - started) * 1000, 1)
             text = self._answer(result, folder / "output.txt")

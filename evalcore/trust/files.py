@@ -1,19 +1,18 @@
 """The files that a suite names: where they are looked for, and what lies out of its reach.
 
-Unlike `glob.glob`, patterns list nothing outside the root, `**` follows no symbolic link, and what
-a pattern may take is bounded: a suite may name `**/*.yaml` beside a link to `/`.
+Unlike `glob.glob`, patterns list nothing outside the root, and `**` follows no symbolic link: a
+suite may name `**/*.yaml` beside a link to `/`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from fnmatch import translate
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.settings import ancestors_within, repository_root
@@ -30,12 +29,12 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path:
     `root`, `UsageError` with the places where it was looked for if there is none. An absolute name
     that does not lie inside `root` starts at `root`.
     """
-    return _resolved(root, folder, name, _file_at, "file")
+    return _resolved(root, folder, name, "file")
 
 
 def resolve_folder(root: Path, folder: Path, name: str) -> Path:
     """Return the resolved path of a folder that a suite names; else as `resolve_inside`."""
-    return _resolved(root, folder, name, _folder_at, "folder")
+    return _resolved(root, folder, name, "folder")
 
 
 def place_inside(folder: Path, name: str, kind: str = "folder") -> Path:
@@ -54,15 +53,13 @@ def place_inside(folder: Path, name: str, kind: str = "folder") -> Path:
     return path
 
 
-def _resolved(
-    root: Path, folder: Path, name: str, entry_at: Callable[[Path], Path | None], kind: str
-) -> Path:
+def _resolved(root: Path, folder: Path, name: str, kind: str) -> Path:
     root, folder = root.resolve(), folder.resolve()
     if not folder.is_relative_to(root):
         raise ValueError(f"{folder} does not lie below {root}")
     candidates: list[Path] = []
     if name.startswith("/") and not Path(os.path.normpath(name)).is_relative_to(root):
-        rooted = entry_at(Path(os.path.normpath(f"{root}/{name.lstrip('/')}")))
+        rooted = _entry_at(Path(os.path.normpath(f"{root}/{name.lstrip('/')}")), kind)
         if rooted is not None and rooted.is_relative_to(root):
             return rooted
     for start in ancestors_within(folder, root):
@@ -70,7 +67,7 @@ def _resolved(
         if not candidate.is_relative_to(root):
             continue
         candidates.append(candidate)
-        entry = entry_at(candidate)
+        entry = _entry_at(candidate, kind)
         if entry is None:
             continue
         if not entry.is_relative_to(root):
@@ -84,27 +81,16 @@ def _resolved(
     raise UsageError(f"there is no {kind} {name!r}; looked for {looked}")
 
 
-def _file_at(path: Path) -> Path | None:
+def _entry_at(path: Path, kind: str) -> Path | None:
     try:
-        return path.resolve() if path.is_file() else None
+        exists = path.is_file() if kind == "file" else path.is_dir()
+        return path.resolve() if exists else None
     except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
-        return None
-
-
-def _folder_at(path: Path) -> Path | None:
-    try:
-        return path.resolve() if path.is_dir() else None
-    except (OSError, ValueError):
         return None
 
 
 _ANY_DEPTH: Final = "**"
 _MAGIC: Final = re.compile(r"[*?[]")
-_Part: TypeAlias = re.Pattern[str] | None
-_Parts: TypeAlias = tuple[_Part, ...]
-MOST_ENTRIES: Final = 500_000
-MOST_FILES: Final = 100_000
-MOST_SECONDS: Final = 30.0
 
 
 def has_magic(pattern: str) -> bool:
@@ -112,99 +98,43 @@ def has_magic(pattern: str) -> bool:
     return _MAGIC.search(pattern) is not None
 
 
-def matching_files(
-    pattern: str, folder: Path, root: Path, *, most_entries: int = MOST_ENTRIES
-) -> list[str]:
+def matching_files(pattern: str, folder: Path, root: Path) -> list[str]:
     """Return the names, relative to `folder`, of the files below `root` that match, sorted.
 
     `*`, `?` and `[…]` match within one name, `**` any number of folders; a name that begins with a
     dot is matched only where the pattern spells the dot. A folder that is a symbolic link is
     entered where a part of the pattern other than `**` matches it and it stays below `root`. Raise
-    `NotAllowedError` for a pattern that leads outside `root`, `UsageError` where there is too much
-    to look through.
+    `NotAllowedError` for a pattern that leads outside `root`.
     """
     folder, root = folder.resolve(), root.resolve()
     parts = PurePath(pattern).parts
     first = next((at for at, part in enumerate(parts) if has_magic(part)), len(parts))
     base = Path(os.path.normpath(folder.joinpath(*parts[:first])))
     if not base.resolve().is_relative_to(root) or ".." in parts[first:]:
-        message = f"'{pattern}' leads outside {root}"
-        raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
-    walk = _Walk(pattern, root, most_entries)
-    files = walk.files(base, tuple(map(_matcher, parts[first:])))
-    return sorted({os.path.relpath(path, folder) for path in files})
+        raise NotAllowedError(f"'{pattern}' leads outside {root}; {_RULE}")
+    return sorted({os.path.relpath(path, folder) for path in _matches(base, parts[first:], root)})
 
 
-def _matcher(part: str) -> _Part:
-    """Return what matches one name, None for any number of folders."""
-    if part == _ANY_DEPTH:
-        return None
-    hidden = "" if part.startswith(".") else r"(?!\.)"
-    return re.compile(hidden + translate(part))
-
-
-def _is_match(entry: os.DirEntry[str], part: _Part) -> bool:
-    """Whether a file's name matches; a link to nothing is left to who reads the file."""
-    named = not entry.name.startswith(".") if part is None else part.fullmatch(entry.name)
-    return bool(named) and not entry.is_dir()
-
-
-@dataclass
-class _Walk:
-    """One look through the folders below `root`; counts what it sees."""
-
-    pattern: str
-    root: Path
-    most_entries: int
-    entries: int = 0
-    ends_at: float = field(default_factory=lambda: time.monotonic() + MOST_SECONDS)
-
-    def files(self, base: Path, parts: _Parts) -> list[str]:
-        """Return the paths of the files that match below `base`; each may come twice."""
-        matches: list[str] = []
-        open_folders = [(os.fspath(base), parts)]
-        while open_folders:
-            folder, left = open_folders.pop()
-            part, rest = left[0], left[1:]
-            if part is None and rest:
-                # `**` also stands for no folder at all.
-                open_folders.append((folder, rest))
-            for entry in self._entries(folder):
-                below = self._below(entry, part, left)
-                if below is not None:
-                    open_folders.append((entry.path, below))
-                elif not rest and _is_match(entry, part):
-                    matches.append(entry.path)
-            if len(matches) > MOST_FILES:
-                raise self._too_much(f"more than {MOST_FILES} files match")
-        return matches
-
-    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    self.entries += 1
-                    if self.entries > self.most_entries:
-                        raise self._too_much(f"more than {self.most_entries} files and folders")
-                    yield entry
-        except OSError:  # gone meanwhile, or not ours to read
-            return
-        if time.monotonic() > self.ends_at:
-            raise self._too_much(f"it took longer than {MOST_SECONDS:g} s")
-
-    def _below(self, entry: os.DirEntry[str], part: _Part, left: _Parts) -> _Parts | None:
-        """Return what is to match below a folder; None for what is not to be entered."""
-        if part is None:
-            enters = not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
-            return left if enters else None
-        if len(left) == 1 or part.fullmatch(entry.name) is None or not entry.is_dir():
-            return None
-        linked = entry.is_symlink()
-        inside = not linked or Path(entry.path).resolve().is_relative_to(self.root)
-        return left[1:] if inside else None
-
-    def _too_much(self, what: str) -> UsageError:
-        return UsageError(f"'{self.pattern}' is too wide: {what}; name a folder in it")
+def _matches(folder: str | Path, parts: Sequence[str], root: Path) -> Iterator[str]:
+    """Yield the files below a folder that the parts of a pattern match; some come twice."""
+    part, *rest = parts
+    if part == _ANY_DEPTH:  # also stands for no folder at all
+        yield from _matches(folder, rest or ["*"], root)
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # gone meanwhile, or not ours to read
+        return
+    for entry in entries:
+        if entry.name.startswith(".") and not part.startswith("."):
+            continue
+        if part == _ANY_DEPTH:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _matches(entry.path, parts, root)
+        elif fnmatchcase(entry.name, part):
+            if not rest and not entry.is_dir():
+                yield entry.path
+            elif rest and entry.is_dir() and Path(entry.path).resolve().is_relative_to(root):
+                yield from _matches(entry.path, rest, root)
 
 
 LARGEST_TEXT: Final = 64 << 10
@@ -217,7 +147,7 @@ def attached_paths(value: Any, folder: Path) -> list[Path]:
     Raise `EvalError` for one that is not there or lies outside the repository of `folder`.
     """
     root = repository_root(folder)
-    names = (_name_of(segment) for segment in _segments(value))
+    names = (_name_of(part) for message in _with_parts(value) for part in message["content"])
     return list(dict.fromkeys(resolve_inside(root, folder, name) for name in names if name))
 
 
@@ -227,83 +157,73 @@ def with_file_texts(value: Any, folder: Path) -> Any:
     A file of more than 64 KiB, one that is no UTF-8 text and one that cannot be read stand as
     their names with a note. Images and what is no message stay as they are.
     """
-    if not any(_name_of(segment) for segment in _segments(value)):
+
+    def shown(_: Any, name: str) -> dict[str, str]:
+        try:
+            path = resolve_inside(repository_root(folder), folder, name)
+            note = f"{path.stat().st_size:,} bytes"
+            text = f"[file: {name}, {note}: too large to be shown here]"
+            if path.stat().st_size <= LARGEST_TEXT:
+                text = f'<file name="{name}">\n{path.read_text("utf-8-sig")}\n</file>'
+        except UnicodeDecodeError:
+            text = f"[file: {name}, {note}: no text]"
+        except (EvalError, OSError) as error:
+            text = f"[file: {name}: {error}]"
+        return {"type": "text", "value": text}
+
+    return _replaced(value, shown)
+
+
+def with_files(messages: list[Any], folder: Path) -> Any:
+    """Return messages whose file segments also have `path`, `resolved_path` and `text`.
+
+    `text` is there for a file that `with_file_texts` shows, the paths for one that is there.
+    """
+
+    def located(segment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        with suppress(EvalError, OSError, UnicodeDecodeError):  # removed since the suite was loaded
+            path = resolve_inside(repository_root(folder), folder, name)
+            segment = {**segment, "path": name, "resolved_path": str(path)}
+            if path.stat().st_size <= LARGEST_TEXT:
+                segment = {**segment, "text": path.read_text("utf-8-sig")}
+        return segment
+
+    return _replaced(messages, located)
+
+
+def _replaced(value: Any, change: Callable[[Mapping[str, Any], str], Mapping[str, Any]]) -> Any:
+    """Return messages with what `change` makes of each segment that attaches a file, and its name;
+    what is no message as it is.
+    """
+    if not _with_parts(value):
         return value
     return [
-        {**message, "content": [_with_text(segment, folder) for segment in message["content"]]}
-        if _has_segments(message)
+        {
+            **message,
+            "content": [
+                change(part, name) if (name := _name_of(part)) else part
+                for part in message["content"]
+            ],
+        }
+        if _with_parts([message])
         else message
         for message in value
     ]
 
 
-def with_files(messages: list[Any], folder: Path) -> list[Any]:
-    """Return messages whose file segments also have `path`, `resolved_path` and `text`.
-
-    `text` is there for a file that `with_file_texts` shows, the paths for one that is there.
-    """
-    if not any(_name_of(segment) for segment in _segments(messages)):
-        return messages
+def _with_parts(value: Any) -> list[Mapping[str, Any]]:
+    """Return the messages whose content is a list of segments."""
+    messages = value if isinstance(value, list | tuple) else ()
     return [
-        {**message, "content": [_with_path(segment, folder) for segment in message["content"]]}
-        if _has_segments(message)
-        else message
+        message
         for message in messages
+        if isinstance(message, Mapping) and isinstance(message.get("content"), list | tuple)
     ]
 
 
-def _segments(value: Any) -> Iterator[Mapping[str, Any]]:
-    for message in value if isinstance(value, list | tuple) else ():
-        if _has_segments(message):
-            yield from (part for part in message["content"] if isinstance(part, Mapping))
-
-
-def _has_segments(message: Any) -> bool:
-    return isinstance(message, Mapping) and isinstance(message.get("content"), list | tuple)
-
-
-def _name_of(segment: Mapping[str, Any]) -> str | None:
+def _name_of(segment: Any) -> str | None:
     """Return the name of the file that a segment attaches; None if it attaches none."""
-    name = segment.get("value")
-    if segment.get("type") != "file" or not isinstance(name, str) or name.startswith(ELSEWHERE):
+    name = segment.get("value") if isinstance(segment, Mapping) else None
+    if not isinstance(name, str) or segment.get("type") != "file" or name.startswith(ELSEWHERE):
         return None
     return name.removeprefix("file://")
-
-
-def _with_path(segment: Any, folder: Path) -> Any:
-    name = _name_of(segment) if isinstance(segment, Mapping) else None
-    if not name:
-        return segment
-    try:
-        path = resolve_inside(repository_root(folder), folder, name)
-        located = {**segment, "path": name, "resolved_path": str(path)}
-        return {**located, "text": path.read_text("utf-8-sig")} if _is_short(path) else located
-    except UnicodeDecodeError:
-        return located
-    except (EvalError, OSError):  # removed since the suite was loaded
-        return segment
-
-
-def _with_text(segment: Any, folder: Path) -> Any:
-    name = _name_of(segment) if isinstance(segment, Mapping) else None
-    if not name:
-        return segment
-    try:
-        path = resolve_inside(repository_root(folder), folder, name)
-        note = f"{path.stat().st_size:,} bytes"
-        if not _is_short(path):
-            return _text(f"[file: {name}, {note}: too large to be shown here]")
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        return _text(f"[file: {name}, {note}: no text]")
-    except (EvalError, OSError) as error:
-        return _text(f"[file: {name}: {error}]")
-    return _text(f'<file name="{name}">\n{text}\n</file>')
-
-
-def _is_short(path: Path) -> bool:
-    return path.stat().st_size <= LARGEST_TEXT
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "value": text}

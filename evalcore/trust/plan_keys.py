@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from evalcore.errors import SettingsError
@@ -98,12 +99,10 @@ def key_file(environment: Mapping[str, str]) -> Path | None:
 
 def _own_key(path: Path) -> bytes | None:
     """Return the key in the file, made if there is none; None if it cannot be kept secret there."""
-    with suppress(OSError):
-        key = _read(path)
-        if key is None and not os.path.lexists(path) and _is_own_place(path):
+    with suppress(OSError, UnicodeDecodeError):
+        if not os.path.lexists(path) and _is_own_place(path):
             _write(path)
-            key = _read(path)
-        return key
+        return _read(path)
     return None
 
 
@@ -118,18 +117,9 @@ def _is_own_place(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        status = os.fstat(file)
-        private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-        if not private or not stat.S_ISREG(status.st_mode):
-            return None
-        text = os.read(file, 1024).decode("ascii", "replace").strip()
-    finally:
-        os.close(file)
+    status = path.lstat()
+    private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    text = path.read_text("ascii") if private and stat.S_ISREG(status.st_mode) else ""
     with suppress(ValueError):
         return bytes.fromhex(text) if len(text) >= 2 * _LEAST_CHARACTERS else None
     return None
@@ -138,16 +128,11 @@ def _read(path: Path) -> bytes | None:
 def _write(path: Path) -> None:
     """Make the file with a new key, unless another process just has."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, f"{secrets.token_hex(32)}\n".encode())
-        os.fsync(file)
+    with NamedTemporaryFile("w", dir=path.parent) as file:
+        file.write(f"{secrets.token_hex(32)}\n")
+        file.flush()
         with suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        os.close(file)
-        temporary.unlink()
+            os.link(file.name, path)
 
 
 @cache

@@ -385,8 +385,11 @@ def _value_of(
 
 def _written(reference: str, option: str, folder: Path) -> str:
     """Return the text that the file holds, which the plan only refers to."""
+    import yaml
+
     lost = f"{option} is written literally in a file that is not here, or not as it was any more"
     error = TargetError(_KIND, f"{lost}; write it as ${{{{ NAME }}}} and set that variable")
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         file_path, target, *path = orjson.loads(reference)
         file = (folder / file_path).resolve()
@@ -395,29 +398,17 @@ def _written(reference: str, option: str, folder: Path) -> str:
         inside = file.is_relative_to(repository_root(folder))
         if not inside or not folder.resolve().is_relative_to(holder):
             raise error
-        value: Any = _entry(file, target)
+        written = yaml.load(file.read_bytes(), loader)  # noqa: S506 - makes texts, lists, mappings
+        entries = written["targets"] if isinstance(written, dict) else written
+        named = (each for each in entries if isinstance(each, dict) and each.get("name") == target)
+        value: Any = next(named)
         for key in path:
             value = value[key]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, yaml.YAMLError) as problem:
         raise error from problem
     if not isinstance(value, str):
         raise error
     return value
-
-
-def _entry(file: Path, target: str) -> Mapping[str, Any]:
-    """Return what the file writes of the target, every scalar as text."""
-    import yaml
-
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        written = yaml.load(file.read_bytes(), loader)  # noqa: S506 - makes texts, lists, mappings
-    except yaml.YAMLError as problem:
-        raise ValueError(str(file)) from problem
-    for entry in written["targets"] if isinstance(written, dict) else written:
-        if isinstance(entry, dict) and entry.get("name") == target:
-            return entry
-    raise KeyError(target)
 
 
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}")

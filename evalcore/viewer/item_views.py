@@ -11,10 +11,10 @@ from evalcore.analytics.cases import CaseItem
 from evalcore.errors import ObjectNotFoundError
 from evalcore.model.evidence import Evidence
 from evalcore.planning.codec import decode_evidence
-from evalcore.report.comparison import WordDifference, word_difference
 from evalcore.storage.layout import blob_key
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.texts import PageText, TextBudget
+from evalcore.viewer.word_differences import WordDifference, word_difference
 
 _MOST_ASSERTIONS: Final = 60
 _MOST_BLOCKS: Final = 40

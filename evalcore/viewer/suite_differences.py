@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.report.comparison import WordDifference, word_difference
 from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
+from evalcore.viewer.word_differences import WordDifference, word_difference
 
 MOST_DIFFERENCES: Final = 60
 _VALUE_CHARACTERS: Final = 4_000

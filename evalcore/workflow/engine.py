@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -391,8 +391,10 @@ async def run_workflow(
     inputs: Mapping[str, Any],
     services: EngineServices,
     fixtures: Fixtures | None = None,
+    *,
+    way: Callable[[WorkflowExecution], Awaitable[Any]] = WorkflowExecution.run,
 ) -> Finished:
-    """Run a workflow to its end.
+    """Run a workflow to its end; `way` runs its blocks and returns the primary output.
 
     Raise `WorkflowError` where it gives no output, `SkippedError` where a limit of the run
     prevented a call. In every case its events and a final snapshot are in the store afterwards.
@@ -403,7 +405,7 @@ async def run_workflow(
     )
     await log.add(EventType.WORKFLOW_STARTED, workflow=definition.name, entry=definition.entry)
     try:
-        value = await execution.run()
+        value = await way(execution)
     except (EvalError, asyncio.CancelledError) as error:
         if isinstance(error, SkippedError):
             reason = f"skipped: {error}"

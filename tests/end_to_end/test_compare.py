@@ -274,48 +274,6 @@ def test_two_runs_are_compared(two_runs: tuple[str, str], store: Path) -> None:
     assert entry["passed"] == {"worse": 1, "better": 0, "p": 1.0, "method": "mcnemar, exact"}
 
 
-@pytest.mark.parametrize("swapped", [False, True], ids=["regressed", "improved"])
-def test_verbose_shows_both_outputs_of_what_passed_once(
-    two_runs: tuple[str, str], store: Path, swapped: bool
-) -> None:
-    first, second = reversed(two_runs) if swapped else two_runs
-    said = ["bad answer", "good answer"] if swapped else ["good answer", "bad answer"]
-    ended = evalcore("compare", first, second, "--verbose", store=store)
-    lines = [line.strip() for line in ended.out.splitlines()]
-    index = next(number for number, line in enumerate(lines) if line.startswith("two: pass"))
-    assert lines[index + 1 : index + 3] == [f"before  {said[0]}", f"now     {said[1]}"]
-    assert "before  " not in evalcore("compare", first, second, store=store).out
-
-
-def test_a_comparison_is_written_as_one_page(
-    two_runs: tuple[str, str], tmp_path: Path, store: Path
-) -> None:
-    page = tmp_path / "page.html"
-    ended = evalcore("compare", *two_runs, "--html", "-o", page, store=store)
-    assert (ended.code, ended.out) == (1, "")
-    text = page.read_text("utf-8")
-    for run_id in two_runs:
-        assert f"<code>{run_id}</code>" in text
-    assert f"only of {two_runs[0]}" in text
-    assert text.endswith("</html>")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--html", "--json"], "one form at a time"),
-        (["-o", "page.html"], "--html -o FILE"),
-        (["--html", "-o", "absent/page.html"], "cannot be written"),
-    ],
-    ids=["two forms", "a file of no form", "no such folder"],
-)
-def test_a_page_that_cannot_be_written_is_a_mistake_of_usage(
-    two_runs: tuple[str, str], store: Path, flags: list[str], message: str
-) -> None:
-    ended = evalcore("compare", *two_runs, *flags, store=store)
-    assert (ended.code, message in ended.err) == (2, True)
-
-
 def test_the_better_run_has_no_regression(two_runs: tuple[str, str], store: Path) -> None:
     ended = evalcore("compare", *reversed(two_runs), store=store)
     assert ended.code == 0

@@ -50,7 +50,6 @@ def asks_named_sync(case_input, context):
     return f"said {context.chat_sync(messages=case_input, provider='named').text}"
 
 def waits(case_input, context):
-    context.logger.info("waiting for %s", context.case_id)
     stopped = context.cancel.wait(600)
     if stopped:
         open("cancelled", "w").close()
@@ -156,9 +155,7 @@ def test_a_model_that_a_function_asks_strips_its_reasoning(
     assert item["assertions"][0]["actual"] == said
 
 
-def test_a_function_is_told_that_nothing_waits_and_logs_with_the_ids_of_its_item(
-    folder: Path,
-) -> None:
+def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     text = json.dumps(
         {
             "targets": [{"name": "t", "provider": "python", "callable": "flows_here:waits"}],
@@ -170,9 +167,7 @@ def test_a_function_is_told_that_nothing_waits_and_logs_with_the_ids_of_its_item
         }
     )
     (folder / "waits.eval.yaml").write_text(text)
-    ended = evalcore("run", "waits.eval.yaml", store=folder / "store", cwd=folder)
-    line = 'target.log case=slow variant=default iteration=0 message="waiting for slow"'
-    assert line in ended.err
+    evalcore("run", "waits.eval.yaml", store=folder / "store", cwd=folder)
     written, until = folder / "cancelled", time.monotonic() + 60
     while not written.exists() and time.monotonic() < until:
         time.sleep(0.01)

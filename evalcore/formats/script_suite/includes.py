@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.documents import (
-    CoreLoader,
+    Dialect,
     Document,
+    Lines,
     RefusedError,
     decode,
-    join_surrogate_pairs,
     parse_document,
     read_bytes,
 )
@@ -29,36 +27,19 @@ _MOST: Final = 1_000
 
 @dataclass(slots=True)
 class _IncludedFile:
-    """A file that was read: its document, its text, and the files that its tags name."""
+    """A file that was read: its document, and the files that its tags name."""
 
     document: Document
-    text: str
     included: dict[str, _IncludedFile | None] = field(default_factory=dict)
     plain: bool = False
-    _root: yaml.Node | None = None
 
     def tag_at(self, loc: Loc) -> tuple[str, Loc] | None:
         """Return the file that a tag on the way to a path names, and the rest of the path."""
         if not self.included:
             return None
-        if self._root is None:
-            self._root = yaml.compose(self.text, Loader=CoreLoader)
-        node: Any = self._root
-        for end in range(len(loc) + 1):
-            if isinstance(node, yaml.ScalarNode):
-                return (str(node.value), loc[end:]) if node.tag in TAGS else None
-            node = None if end == len(loc) else _member(node, loc[end])
-        return None
-
-
-def _member(node: Any, part: str | int) -> Any:
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-        return node.value[part] if part < len(node.value) else None
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
-                return value
-    return None
+        _, node, rest = self.document.find(loc)
+        is_tagged = isinstance(node, Lines) and isinstance(node.members, str)
+        return (node.members, rest) if is_tagged else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,39 +117,35 @@ def _read(
     is_json = path.suffix.lower() == ".json"
     included: dict[str, _IncludedFile | None] = {}
     if is_json or not any(tag.encode() in data for tag in TAGS):
-        document = parse_document(data, name, is_json=is_json, loader=ScriptLoader)
+        dialect = Dialect(infinite=True)
+        document = parse_document(data, name, is_json=is_json, dialect=dialect)
         odd = data.lower()
-        return _IncludedFile(document, "", plain=is_json or not (b".inf" in odd or b".nan" in odd))
+        return _IncludedFile(document, plain=is_json or not (b".inf" in odd or b".nan" in odd))
     folder = path.resolve().parent
 
-    def include(loader: CoreLoader, node: yaml.Node) -> Any:  # noqa: ARG001
+    def include(tag: str, text: str | None, line: int) -> Any:
         budget[0] -= 1
-        line = node.start_mark.line + 1
         if depth >= _DEEPEST or budget[0] < 0:
-            raise RefusedError(line, f"{node.tag}: files include each other too often")
-        if not isinstance(node, yaml.ScalarNode) or not node.value:
-            raise RefusedError(line, f"{node.tag} is followed by the name of a file")
-        target = _inside(folder, str(node.value), node.tag, line)
+            raise RefusedError(line, f"{tag}: files include each other too often")
+        if not text:
+            raise RefusedError(line, f"{tag} is followed by the name of a file")
+        target = _inside(folder, text, tag, line)
         if not target.is_file():
-            message = f"{node.tag} {node.value}: no such file in {folder}"
-            if node.tag == "!require":
+            message = f"{tag} {text}: no such file in {folder}"
+            if tag == "!require":
                 raise RefusedError(line, message)
             warnings.append((line, f"{message}; it is taken as an empty text"))
             return ""
         if target.suffix.lower() not in _PARSED:
-            return decode(read_bytes(target, str(node.value)), shown_path(target))
-        inner = included.get(str(node.value))
+            return decode(read_bytes(target, text), shown_path(target))
+        inner = included.get(text)
         if inner is None:
             inner = _read(target, shown_path(target), budget, depth + 1, warnings)
-            included[str(node.value)] = inner
+            included[text] = inner
         return inner.document.value
 
-    loader: Any = type("_IncludingLoader", (ScriptLoader,), {})
-    for tag in TAGS:
-        loader.add_constructor(tag, include)
-    document = parse_document(data, name, loader=loader)
-    text = join_surrogate_pairs(decode(data, name), CoreLoader)
-    return _IncludedFile(document, text, included)
+    dialect = Dialect(infinite=True, tags=dict.fromkeys(TAGS, include))
+    return _IncludedFile(parse_document(data, name, dialect=dialect), included)
 
 
 def _inside(folder: Path, name: str, tag: str, line: int) -> Path:
@@ -181,20 +158,6 @@ def _inside(folder: Path, name: str, tag: str, line: int) -> Path:
         message = f"{tag} {name}: lies outside {folder}; only files below it may be named"
         raise RefusedError(line, message)
     return target
-
-
-class ScriptLoader(CoreLoader):
-    """YAML whose numbers may be infinite or none: a test may give such a value."""
-
-    def core_float(self, node: yaml.ScalarNode) -> float:
-        """Build a number as YAML 1.2 writes it."""
-        text = str(node.value).lower()
-        if text in {".inf", "-.inf", "+.inf", ".nan"}:
-            return float(text.replace(".", ""))
-        return super().core_float(node)
-
-
-ScriptLoader.add_constructor("tag:yaml.org,2002:float", ScriptLoader.core_float)
 
 
 def find_script(name: str) -> Path:

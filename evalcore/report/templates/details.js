@@ -22,35 +22,39 @@ function block(title, text) {
   return [element("h3", null, title), textElement("pre", { dir: "auto", tabindex: "0", "aria-label": title }, text)];
 }
 
-function measures([, , , , , , latency, cost, tokens, scores]) {
+// Items and assertions are those of report.json; what is null there is left out.
+function measures({ metrics, scores }) {
   const parts = [];
-  if (latency !== null) parts.push(milliseconds(latency, 1));
-  if (cost !== null) parts.push(usd(cost) + " USD");
-  if (tokens !== null) parts.push(number(tokens, 0) + " tokens");
-  for (const [name, value, error] of scores) parts.push(name + " " + (error ? "– (" + error + ")" : number(value, 4)));
+  if (metrics.latency_ms != null) parts.push(milliseconds(metrics.latency_ms, 1));
+  if (metrics.cost_usd != null) parts.push(usd(metrics.cost_usd) + " USD");
+  const tokens = [metrics.input_tokens, metrics.output_tokens].filter((count) => count != null);
+  if (tokens.length) parts.push(number(tokens.reduce((sum, count) => sum + count), 0) + " tokens");
+  for (const { name, value, error } of scores) parts.push(name + " " + (error ? "– (" + error + ")" : number(value, 4)));
   return parts.join(" · ");
 }
 
 // What a judge or a program gave as reasons: points that are met or not, and the votes of several.
-function graderElements([reasoning, points, votes], message) {
-  const made = [];
-  if (reasoning && !message.includes(reasoning)) made.push(textElement("p", { dir: "auto" }, reasoning));
-  if (points.length) made.push(element("ul", { class: "points" }, ...points.map(([passed, text, evidence]) => {
+function graderElements({ reasoning, assertions, votes }, message) {
+  const entries = (list) => (Array.isArray(list) ? list.filter((each) => each && typeof each === "object") : []);
+  const points = entries(assertions), voted = entries(votes), made = [];
+  if (typeof reasoning === "string" && !message.includes(reasoning)) made.push(textElement("p", { dir: "auto" }, reasoning));
+  if (points.length) made.push(element("ul", { class: "points" }, ...points.map(({ passed, text, evidence }) => {
     const point = element("li", null, element("b", { class: passed ? "o-passed" : "o-failed" }, passed ? "✓ " : "✗ "));
     appendText(point, text ?? "");
     if (evidence) point.append(textElement("small", { dir: "auto" }, evidence));
     return point;
   })));
-  if (votes.length > 1) made.push(textElement("p", { class: "fine" }, "votes: " + votes.map(([judge, score]) => (judge ?? "judge") + " " + number(score, 4)).join(", ")));
+  if (voted.length > 1) made.push(textElement("p", { class: "fine" }, "votes: " + voted.map(({ judge, score }) => (judge ?? "judge") + " " + number(score, 4)).join(", ")));
   return made;
 }
 
-function assertionElement([name, type, blockName, outcome, score, weight, required, expected, actual, message, grader]) {
+function assertionElement({ name, type, block: blockName, outcome, score, weight, required, expected = null, actual = null, message = "", details = {} }) {
   const title = (blockName ? blockName + ": " : "") + name;
   const about = [type, "score " + number(score, 4)];
-  if (weight !== null && weight !== 1) about.push("weight " + number(weight, 4));
-  if (required !== null) about.push("required ≥ " + number(required, 4));
-  if (outcome === "passed" && !message && grader === null) {
+  if (weight != null && weight !== 1) about.push("weight " + number(weight, 4));
+  if (required != null) about.push("required ≥ " + number(required, 4));
+  const reasons = graderElements(details, message);
+  if (outcome === "passed" && !message && !reasons.length) {
     const line = element(actual === null ? "p" : "summary", { class: "fine" }, element("span", { class: "o-passed" }, "✓ "));
     appendText(line, title);
     appendText(line, " — " + type + (expected === null ? "" : " " + expected));
@@ -61,7 +65,7 @@ function assertionElement([name, type, blockName, outcome, score, weight, requir
   head.append(element("small", null, outcome + " · " + about.join(" · ")));
   const made = element("div", { class: "assertion" }, head);
   if (message) made.append(textElement("p", { dir: "auto" }, message));
-  if (grader !== null) made.append(...graderElements(grader, message));
+  made.append(...reasons);
   if (outcome === "passed") {
     if (actual !== null) made.append(element("details", null, element("summary", { class: "fine" }, "What was graded"), comparison(null, actual)));
   } else if (expected !== null || actual !== null) made.append(comparison(expected, actual));
@@ -72,32 +76,34 @@ function assertionElement([name, type, blockName, outcome, score, weight, requir
 function sameIterations(items) {
   const groups = new Map();
   for (const item of items) {
-    const [iteration, outcome, score, kind, said, output, , , , scores, assertions, outputs] = item;
-    const key = JSON.stringify([outcome, score, kind, said, output, scores, assertions, outputs]);
+    const { status, outcome, score, error, reason, cut, output, scores, assertions, outputs } = item;
+    const key = JSON.stringify([status, outcome, score, error, reason, cut, output, scores, assertions, outputs]);
     if (!groups.has(key)) groups.set(key, [[], item]);
-    groups.get(key)[0].push(iteration);
+    groups.get(key)[0].push(item.iteration);
   }
   return groups.values();
 }
 
-function itemElement(packed, iterations, several) {
-  const [, outcome, score, kind, said, output, , , , , assertions, outputs] = packed;
+function itemElement(item, iterations, several) {
+  const { score, error, output, assertions, outputs } = item;
+  const outcome = item.outcome ?? item.status, kind = error?.kind ?? (item.cut ? "cut" : outcome);
+  const said = error?.message || item.reason || item.cut;
   const made = element("div");
-  const measured = iterations.length > 1 ? "" : measures(packed);
+  const measured = iterations.length > 1 ? "" : measures(item);
   const title = iterations.length > 1 ? iterations.length + " × " + outcome + ": iterations " + iterations.join(", ") : "iteration " + iterations[0] + ": " + outcome;
   if (several) {
     made.append(element("h4", null,
       element("span", { class: "o-" + outcome }, MARKS[outcome] + " " + title),
       element("small", null, "score " + number(score, 4) + (measured && " · ") + measured)));
   }
-  if (said !== null) made.append(...block(kind ?? outcome, said));
-  if (output !== null) made.append(...block("Output", output));
-  for (const [name, text] of outputs) {
+  if (said) made.append(...block(kind, said));
+  if (output != null) made.append(...block("Output", output));
+  for (const [name, text] of Object.entries(outputs ?? {})) {
     if (text !== output) made.append(...block(`Output of ${name}`, text));
   }
   if (assertions.length) made.append(element("h3", null, "Assertions"));
   // What did not pass comes first: it is why the details are opened.
-  const rank = (assertion) => (assertion[3] === "passed" ? 1 : 0);
+  const rank = (assertion) => (assertion.outcome === "passed" ? 1 : 0);
   for (const assertion of [...assertions].sort((a, b) => rank(a) - rank(b))) made.append(assertionElement(assertion));
   return made;
 }

@@ -337,20 +337,3 @@ def test_parameters_on_the_command_line(text: str, params: dict[str, Any]) -> No
 def test_a_gate_without_its_value_shows_how_to_give_it(text: str) -> None:
     with pytest.raises(GateSyntaxError, match=f"is required: {text}="):
         parse_gate_option(text)
-
-
-@pytest.mark.parametrize(
-    ("call", "option"),
-    [
-        ("no_regressions()", "no_regressions"),
-        ("pass_rate(0.9)", "pass_rate=0.9"),
-        ("required_cases(a, b)", "required_cases=a, b"),
-        (
-            "no_significant_regression(margin=0.1, alpha=0.01)",
-            "no_significant_regression:margin=0.1,alpha=0.01",
-        ),
-        (" no_drop_from_history( runs = 3 ) ", "no_drop_from_history:runs=3"),
-    ],
-)
-def test_an_option_may_be_written_as_in_python(call: str, option: str) -> None:
-    assert parse_gate_option(call) == parse_gate_option(option)

@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
-from evalcore.providers.anthropic import AnthropicStream, whole_reply
-from evalcore.providers.openai import OpenAIStream, reply_of
+from evalcore.providers.anthropic import AnthropicStream
+from evalcore.providers.openai import OpenAIStream
 from evalcore.providers.registry import open_session, send
 from evalcore.providers.transport import Received, ServerSent
 from tests.unit.providers.asking import HELLO, KEY
@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 def whole(message: dict[str, Any]) -> Reply:
     body = orjson.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
-    return reply_of(REQUEST, URL, Received(200, {}, body, None, 1.0))
+    return OpenAIStream(REQUEST, URL).whole_reply(Received(200, {}, body, None, 1.0))
 
 
 def streamed(*choices: dict[str, Any]) -> Reply:
@@ -150,7 +150,7 @@ def test_content_that_is_no_list_of_blocks_is_no_answer(content: list[Any]) -> N
     received = Received(200, {}, orjson.dumps({"content": content}), None, 1.0)
 
     with pytest.raises(ProviderError, match="content is no list of blocks") as caught:
-        whole_reply(REQUEST, URL, received)
+        AnthropicStream(REQUEST, URL).whole_reply(received)
 
     assert caught.value.kind == ErrorKind.SERVER
 

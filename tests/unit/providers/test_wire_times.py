@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
-
-import pytest
 
 from evalcore.model.exchange import Endpoint, Reply, Request
 from evalcore.providers.registry import open_session, send
@@ -15,28 +11,6 @@ from tests.unit.providers.asking import HELLO
 
 BLOCKED_S = 1.5
 LATENCY_S = 0.05
-
-
-async def _asked_in_a_blocked_loop(url: str, *, stream: bool) -> Reply:
-    request = Request(Endpoint("openai", "m", url), model="m", messages=HELLO, stream=stream)
-    async with open_session() as session:
-        await send(session, request)
-        call = asyncio.create_task(send(session, request))
-        await asyncio.sleep(LATENCY_S / 2)
-        time.sleep(BLOCKED_S)
-        return await call
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says when bytes came in")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_loop_that_is_busy_is_no_part_of_the_latency(stream: bool) -> None:
-    with model_server(latency_s=LATENCY_S) as server:
-        reply = asyncio.run(_asked_in_a_blocked_loop(server.base_url, stream=stream))
-    assert LATENCY_S * 1000 - 10 < reply.latency_ms < BLOCKED_S * 1000
-    assert round(reply.latency_ms, 1) == reply.latency_ms
-    if stream:
-        assert reply.ttft_ms is not None
-        assert reply.ttft_ms <= reply.latency_ms
 
 
 def test_the_connection_is_no_part_of_the_latency() -> None:

@@ -110,7 +110,8 @@ def test_the_data_is_what_was_given() -> None:
     ((text, expected, ((answer,),)),) = found.details()
     assert (case_id, group, tags, text, expected) == (EVIL, EVIL, [0], EVIL, EVIL)
     assert cells[0][:2] == [html_report.OUTCOMES.index("failed"), 0.0]
-    assert (answer[1], answer[5], answer[10][0][8]) == ("failed", EVIL, EVIL)
+    (check,) = answer["assertions"]
+    assert (answer["outcome"], answer["output"], check["actual"]) == ("failed", EVIL, EVIL)
     assert json.loads(found.scripts["head"])["tags"] == [EVIL]
 
 
@@ -253,17 +254,9 @@ def test_an_assertion_has_the_reasons_of_its_judges() -> None:
         "assertions": [{"text": "names the day", "passed": True, "evidence": "Wednesday"}],
         "votes": [{"judge": "a", "score": 1.0}, {"judge": "b", "score": 0.5}],
     }
-    checks = [assertion(details=judged), assertion(details=None), assertion(details={"votes": []})]
+    checks = [assertion(details=judged), assertion(details=None)]
     ((_, _, ((answer,),)),) = page(run_of(case("a", item(assertions=checks)))).details()
-    assert [check[10] for check in answer[10]] == [
-        [
-            "It names the day.",
-            [[True, "names the day", "Wednesday"]],
-            [["a", 1.0], ["b", 0.5]],
-        ],
-        None,
-        None,
-    ]
+    assert [check.get("details") for check in answer["assertions"]] == [judged, None]
 
 
 def test_controls_are_spelled_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.options import LoadOptions
 from evalcore.model.suite import Suite
-from evalcore.suites.suite_module import load_module_suites
+from evalcore.suites.run import load_module_suites
 from evalcore.trust.imports import ImportPolicy
 
 HEAD = """\

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.code_names import code_names
-from evalcore.suites.local_names import Behaviours, LocalNames
+from evalcore.suites.define import Behaviours, LocalNames
 from evalcore.trust.code_digests import CodeDigests
 
 
@@ -225,7 +225,7 @@ def test_closures_count_and_addresses_do_not() -> None:
 def test_two_processes_agree_on_the_digest_of_code(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from evalcore.suites.local_names import Behaviours\n"
+        "from evalcore.suites.define import Behaviours\n"
         "scope = {'__name__': 'notebook'}\n"
         'exec(compile(\'s = {"a", "b", "c"}\\ndef f(x): return x in {"p", "q", "r"} or s\','
         " '<cell>', 'exec'), scope)\n"

@@ -92,24 +92,6 @@ class StoreError(EvalError):
     under_item = False
 
 
-class UnreachableServerError(EvalError):
-    """A target's server takes no connection; the run was not begun."""
-
-    exit_code = ExitCode.ERRORS
-
-    def __init__(self, target: str, address: str, reason: str) -> None:
-        super().__init__(target, address, reason)
-        self.target = target
-        self.address = address
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"target '{self.target}': no connection to {self.address} ({self.reason}); nothing was "
-            "executed. Start the server, or correct the target's address"
-        )
-
-
 class MemoryLimitError(EvalError):
     """The machine has too little memory for what is asked; nothing stored is lost."""
 

@@ -26,6 +26,7 @@ from tests.support.prefect_server import (  # noqa: F401  (fixtures)
     signal_group,
 )
 from tests.support.servers import S3Server, s3_server
+from tests.support.service import Service, service
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -148,6 +149,13 @@ def _nothing_learned() -> Iterator[None]:
     PROCESS.forget()
     yield
     PROCESS.forget()
+
+
+@pytest.fixture(scope="session")
+def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One process of the service without tokens, for all modules of the group `service`."""
+    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ def _totals(query: str, parts: Sequence[Path]) -> tuple[Any, ...]:
     return read_rows(connect(), query, files=files)[0] if files else ()
 
 
-_REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT)
+_REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT, ErrorKind.CONNECTION)
 
 
 def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:

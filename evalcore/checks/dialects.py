@@ -116,13 +116,6 @@ class AssertionType:
         validated: Callable[[Any], dict[str, Any]] = adapter(self.shape).validate_python
         return validated
 
-    @cached_property
-    def text_field(self) -> str | None:
-        """The field that `value` means if it is a text and nothing else has to be written."""
-        field = self.keys.get("value")
-        is_text = field is not None and self._hints[field] is str
-        return field if is_text and self.word.reads is None else None
-
     @property
     def takes_texts(self) -> bool:
         """Whether `value` is a text or a list of texts."""

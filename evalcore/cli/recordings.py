@@ -61,13 +61,14 @@ def show_command(key: str, store: str | None, as_json: bool) -> None:
 
 @recordings.command("export")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-@click.option("--run", "run_id", metavar="RUN", help="Only what this run recorded or used.")
+@click.option("--run", "run_id", metavar="RUN", help="Only what this run recorded.")
 @store_option
 def export_command(folder: Path, run_id: str | None, store: str | None) -> None:
     """Write recordings as JSON files into FOLDER, to be committed."""
     opened = chosen_store(store)
-    keys = None if run_id is None else choose_run(opened, run_id).keys
-    exported = export_folder(Library(opened), folder, run=keys)
+    if run_id is not None:
+        run_id = choose_run(opened, run_id).run_id
+    exported = export_folder(Library(opened), folder, run_id=run_id)
     for digest in exported.damaged:
         click.echo(f"Warning: recording {digest} is damaged and was left out", err=True)
     click.echo(f"{_counted(exported.files)} exported to {one_line(str(folder))}")

@@ -23,7 +23,7 @@ from evalcore.errors import ExitCode, UsageError, resumable
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
-from evalcore.model.run import HISTORY, Manifest, Mode, State
+from evalcore.model.run import HISTORY, Mode, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
@@ -117,11 +117,6 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         folder = Path(suite.definition.source.folder)
         with reserved_stdout():
             check_imports([suite], options.policy((folder, Path.cwd())))
-        from evalcore.execution.readiness import check_ready
-
-        check_ready(
-            suite.definition, suite.cases, mode=options.mode, reuse=options.reuse is not None
-        )
     if options.prefect:
         from evalcore.pipeline.executors import find_runner
 
@@ -170,26 +165,8 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     # A plan in a store may have been written by another user.
     accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
     run = accepted.run
-    _check_servers_of_the_rest(run, manifest)
     decision = _execute(run, options, policy=accepted.imports, workers=options.workers or 1)
     return ExitCode.ERRORS if decision is None else exit_code([decision])
-
-
-def _check_servers_of_the_rest(run: StoredRun, manifest: Manifest) -> None:
-    """Raise as `check_ready` for the cases of a run's first shard that has no result yet."""
-    from evalcore.execution.readiness import check_ready
-    from evalcore.planning.expand import cases_of_shard
-    from evalcore.planning.shards import pending_shards
-
-    plan = manifest.plan
-    pending = pending_shards(plan, run.written_shards())
-    if not pending:
-        return
-    numbers = cases_of_shard(plan, pending[0])
-    part, first = divmod(numbers.start, plan.part_cases)
-    cases = run.cases(part, plan, opened=True)[first : first + len(numbers)]
-    reuse = run.definition.reuse or bool(manifest.settings.get("reuse"))
-    check_ready(run.definition, cases, mode=manifest.mode, reuse=reuse)
 
 
 def _execute(

@@ -37,8 +37,6 @@ _MORE_ROOM: Final = 2
 _EMBEDDING_MODEL: Final = "text-embedding-3-small"
 # Models that think before they answer take no temperature.
 _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
-_REFUSED: Final = frozenset({400, 404, 415, 422})
-_SCHEMA_WORDS: Final = ("response_format", "json_schema", "schema", "structured")
 
 
 class RunJudges:
@@ -197,8 +195,8 @@ def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:
 class _AsJudge:
     """Asks as a judge asks: at temperature 0, for JSON of a schema, where the target says nothing.
 
-    A provider that does not know schemas is asked again without; so is a judge whose reply was cut,
-    with more room.
+    A provider that refuses either is asked again without (`providers.failures.Refusals`); a judge
+    whose reply was cut is asked again with more room.
     """
 
     def __init__(self, complete: Complete, schema: Mapping[str, Any]) -> None:
@@ -235,12 +233,7 @@ class _AsJudge:
         if request.response_schema is not None or "response_format" in parameters or request.tools:
             return await self._complete(request)
         added = request.added | {"response_schema"}
-        try:
-            return await self._complete(replace(request, response_schema=self._schema, added=added))
-        except ProviderError as error:
-            if not _refuses_schema(error):
-                raise
-        return await self._complete(request)
+        return await self._complete(replace(request, response_schema=self._schema, added=added))
 
 
 def _with_more_room(request: Request) -> Request:
@@ -254,9 +247,3 @@ def _with_more_room(request: Request) -> Request:
 
 def _thinks(model: str) -> bool:
     return model.rpartition("/")[2].startswith(_NO_TEMPERATURE)
-
-
-def _refuses_schema(error: ProviderError) -> bool:
-    if error.kind != ErrorKind.REQUEST or error.status not in _REFUSED:
-        return False
-    return any(word in error.message.lower() for word in _SCHEMA_WORDS)

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -189,8 +189,10 @@ class ProviderGate:
         """Whether the provider may refuse every call for the reason of this one: key or credit.
 
         One that has answered may forbid a single question, and to an `http` target a 401 may be
-        the answer that a case asks for.
+        the answer that a case asks for. A server that nobody has heard of is not there.
         """
+        if error.kind == ErrorKind.CONNECTION:
+            return not self._is_heard
         if error.kind not in (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT):
             return False
         return not self.has_answered or (protocol != "http" and error.status != _FORBIDDEN)
@@ -269,16 +271,10 @@ class RunLimits:
         share: ConcurrencyShare = WHOLE,
         is_shared: bool = False,
         clock: Clock = time.monotonic,
-        warn: Callable[[str], None] | None = None,
     ) -> None:
         limits = definition.limits
-        wanted_calls = concurrency or limits.concurrency
-        self.window = AdaptiveConcurrency(wanted_calls, bounded_by_open_files)
-        if warn is not None and wanted_calls is not None and self.window.limit < wanted_calls:
-            warn(
-                f"{self.window.limit} calls at once instead of {wanted_calls}: this process may "
-                "open no more files (ulimit -n)"
-            )
+        self.window = AdaptiveConcurrency(concurrency or limits.concurrency)
+        allow_open_files()
         self.budget = (
             RunBudget(
                 max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared
@@ -428,29 +424,18 @@ def _no_price(model: str) -> str:
     )
 
 
-# What a process has open beside its calls: the interpreter, the store, a database.
-_OTHERS: Final = 64
-# A program that answers has pipes and files of its own.
-_OF_ONE_CALL: Final = 2
+# Shells give a process 1024 open files, of many more that it may take.
+_OPEN_FILES: Final = 65_536
 
 
-def bounded_by_open_files(calls: int) -> int:
-    """Return how many of so many calls may be made at once, at least 1.
-
-    Shells give a process 1024 open files, of many more that it may take: as many as the calls need
-    are taken.
-    """
+def allow_open_files() -> None:
+    """Let this process, and programs that it starts, open as many files as they may."""
     if sys.platform == "win32":
-        return calls
+        return
     import resource
 
-    needed_files = calls * _OF_ONE_CALL + _OTHERS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed_files:
-        return calls
-    most = needed_files if hard == resource.RLIM_INFINITY else min(needed_files, hard)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError):  # the system takes less than it names
-        most = soft
-    return max(1, min(calls, (most - _OTHERS) // _OF_ONE_CALL))
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft not in (resource.RLIM_INFINITY, most) and soft < most:
+        with suppress(OSError, ValueError):  # the system takes less than it names
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -150,14 +150,11 @@ class AdaptiveConcurrency:
 
     It rises, doubling, later by an eighth, as long as all slots are used and calls take no longer
     than before. It falls when providers refuse calls (429), at most once a second and once in a
-    round trip. It is never above what `most` gives of the number that is wanted.
+    round trip.
     """
 
-    def __init__(
-        self, concurrency: int | None = None, most: Callable[[int], int] = lambda number: number
-    ) -> None:
-        self.limit = most(concurrency or FIRST)
-        self._most = most
+    def __init__(self, concurrency: int | None = None) -> None:
+        self.limit = concurrency or FIRST
         self._rises = concurrency is None
         self._least = 1 if concurrency is None else max(1, self.limit // 16)
         self._doubles = True
@@ -205,7 +202,7 @@ class AdaptiveConcurrency:
         if latency_s <= _LATENCY_HOLDS * self._best_s:
             if self._used:
                 more = self.limit if self._doubles else max(1, self.limit // 8)
-                self._change(self._most(min(MOST, self.limit + more)), now)
+                self._change(min(MOST, self.limit + more), now)
             return
         self._doubles = False
         if latency_s > _LATENCY_BROKEN * self._best_s:

@@ -119,38 +119,6 @@ def storable_item(finished: FinishedItem) -> FinishedItem:
     )
 
 
-# What a row keeps if the rest of it cannot be written.
-_KEPT_FIELDS = (
-    "item",
-    "case_id",
-    "case_group",
-    "variant",
-    "target",
-    "iteration",
-    "exec_key",
-    "grade_key",
-    "threshold",
-    "started_at",
-    "ended_at",
-    "tags",
-    "metadata",
-)
-
-
-def error_row(line: bytes, reason: str) -> bytes:
-    """Return an encoded row as that of an item in error, without its evidence."""
-    row = orjson.loads(line)
-    fields = {name: row[name] for name in _KEPT_FIELDS if name in row}
-    error = {"kind": "evidence", "message": f"the result cannot be stored: {reason}"}
-    fields |= {"status": State.ERROR, "error": error, "attempts": 1, "assertions": []}
-    return orjson.dumps(fields, option=_OPTIONS)
-
-
-def encode_row(row: Mapping[str, Any]) -> bytes:
-    """Return a row as one line; raise `TypeError` for what JSON cannot hold."""
-    return orjson.dumps(row, option=_OPTIONS)
-
-
 class RowEncoder:
     """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
 
@@ -177,7 +145,7 @@ class RowEncoder:
                 # Reports read the texts of blocks from the row, and the row has not got them.
                 results = (_with_text(result, evidence) for result in finished.results)
                 row["assertions"] = [self._result(result) for result in results]
-        return encode_row(row)
+        return orjson.dumps(row, option=_OPTIONS)
 
     def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
         """Return the result's fields; from its second time on as text, made once."""

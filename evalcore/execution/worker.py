@@ -29,7 +29,6 @@ from evalcore.execution.row import (
     ItemEnd,
     RowEncoder,
     ended_item,
-    error_row,
     storable_item,
     without_evidence,
 )
@@ -196,16 +195,12 @@ class RunShards:
 
         The rows are created only if there are none: this alone makes results exactly-once.
         """
-        from evalcore.sql.rows import RowsError, write_rows
+        from evalcore.sql.rows import write_rows
 
         self.store_blobs(shard)
         with temporary_folder() as folder:
             path = folder / "rows.parquet"
-            try:
-                write_rows(shard.lines, path)
-            except RowsError:
-                _mend(shard)
-                write_rows(shard.lines, path)
+            write_rows(shard.lines, path)
             etag = self.run.store.put_if_absent(self.run.keys.result(shard.number), path)
         return ShardReceipt(
             shard.number,
@@ -218,14 +213,6 @@ class RunShards:
 def _end_of(line: bytes) -> str:
     row = orjson.loads(line)
     return str(row.get("outcome") or row["status"])
-
-
-def _mend(shard: OpenShard) -> None:
-    """Put errors in the places of the rows that cannot be written: the others are sound."""
-    from evalcore.sql.rows import unwritable_rows
-
-    for position, reason in unwritable_rows(shard.lines).items():
-        shard.lines[position] = error_row(shard.lines[position], reason)
 
 
 _Task = tuple[OpenShard, int, WorkItem]

@@ -703,8 +703,9 @@ def too_large_at(data: bytes, value: Any) -> Loc | None:
     """Return where parsed JSON has the first number that 64 bits do not hold."""
     shape = data.translate(_SHAPES)
     # Three digits in a row first: few lines have them, and none is found soonest.
-    is_long = b"000" in shape and any(part in shape for part in _LONG_SHAPES)
-    return _too_large_at(value, ()) if is_long else None
+    if b"000" not in shape or not (b"0e000" in shape or b"0e+000" in shape or _LONG in shape):
+        return None
+    return _too_large_at(value, ())
 
 
 def as_json(value: Any) -> Any:
@@ -749,7 +750,7 @@ def _authored(data: bytes) -> Any:
 
 # All digits as 0 and E as e: a part is found in a small share of a regular expression's time.
 _SHAPES: Final = bytes.maketrans(b"123456789E", b"000000000e")
-_LONG_SHAPES: Final = (b"0e000", b"0e+000", b"0" * 19)
+_LONG: Final = b"0" * 19
 
 
 def _too_large_at(value: Any, loc: Loc) -> Loc | None:

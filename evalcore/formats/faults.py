@@ -117,6 +117,8 @@ def note_weightless(
 
     Assertions of one block have a score of their own. With `warnings` it is a warning.
     """
+    if all(assertion.weight for assertion in assertions):
+        return
     weights: dict[str | None, float] = {}
     for assertion in assertions:
         weights[assertion.block] = weights.get(assertion.block, 0.0) + assertion.weight

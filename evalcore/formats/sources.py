@@ -652,20 +652,6 @@ class ItemReader(Protocol):
         """Return the case at `loc`, or note every mistake in it and return None."""
 
 
-class DataRows(NamedTuple):
-    """How rows of data are read: by which rules, and what is tried first.
-
-    `read_plain` returns the case of a row that needs no other look; None, with nothing noted, for
-    any other.
-    """
-
-    rules: RowRules = NOTHING_DECLARED
-    read_plain: Callable[[Any, Problems], Case | None] | None = None
-
-
-NO_DATA_ROWS: Final = DataRows()
-
-
 class Spooled(NamedTuple):
     """The cases, and every collector of mistakes: the suite's first, then those of its files.
 
@@ -687,12 +673,12 @@ def spool_rows(
     *,
     noun: str,
     references: ReferenceFields,
-    data: DataRows = NO_DATA_ROWS,
+    rules: RowRules = NOTHING_DECLARED,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
-    The first collector is the suite's own. `data` says how rows of data are read.
-    `noun` is what a case is called in the suite's format.
+    The first collector is the suite's own. `rules` say what rows of data
+    may name. `noun` is what a case is called in the suite's format.
     """
     spool, unjudged = CaseSpool(), UnjudgedCases()
     every = {id(collector): collector for collector in collectors}
@@ -707,7 +693,7 @@ def spool_rows(
                 if value is NO_TEST:
                     continue
                 read += 1
-                case = _case_of(row, reader, data)
+                case = _case_of(row, reader, rules)
                 if case is not None:
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
@@ -721,16 +707,11 @@ def spool_rows(
     return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
 
 
-def _case_of(row: RawTest, reader: ItemReader, data: DataRows) -> Case | None:
+def _case_of(row: RawTest, reader: ItemReader, rules: RowRules) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
-    if is_data:
-        if data.read_plain is not None and not problems.replaced:
-            case = data.read_plain(value, problems)
-            if case is not None:
-                return case
-        if _is_refused(value, loc, problems, data.rules):
-            return None
+    if is_data and _is_refused(value, loc, problems, rules):
+        return None
     return reader.read(value, loc, problems, marked=marked)
 
 

@@ -149,7 +149,6 @@ class NoRegressions(Gate, compares=True):
     """
 
     value_key: ClassVar[str] = "regressions"
-    defaults_before: ClassVar[Mapping[str, Any]] = {"allow_metric_regressions": False}
     allow_metric_regressions: Flag = True
     first_run: FirstRun = "inconclusive"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
@@ -54,8 +53,7 @@ class Gate:
     parameters as `$key`. `value_key` and `threshold_key` are the keys of its details that hold the
     number it looks at and the bound of that number, for the history. `about_errors`: it is decided
     also if nothing was evaluated; `about_outcomes` (the argument `outcomes`): by passes or scores.
-    `defaults_before` are parameters whose default was another one when plans without them were
-    made. `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
+    `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]
@@ -66,7 +64,6 @@ class Gate:
     threshold_key: ClassVar[str] = "threshold"
     about_errors: ClassVar[bool] = False
     about_outcomes: ClassVar[bool] = False
-    defaults_before: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     is_sequential: ClassVar[bool] = False
     fails_early: ClassVar[bool] = False
 

@@ -55,9 +55,8 @@ def parse_gate(raw: object) -> GateSpec:
 
 
 def restore_gate(spec: GateSpec) -> Gate:
-    """Return a gate of a policy; what an older version did not store has its default of then."""
-    kind = GATES[spec.gate]
-    return restore(kind, {**kind.defaults_before, **spec.params})
+    """Return a gate of a policy."""
+    return restore(GATES[spec.gate], spec.params)
 
 
 def parse_gate_option(text: str) -> GateSpec:

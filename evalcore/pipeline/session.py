@@ -369,7 +369,7 @@ class RunSession:
         if self._mode is not Mode.LIVE:
             from evalcore.recording.recorder import Recorder
 
-            recorder = Recorder(run.store, self._mode, redaction, run=run.keys)
+            recorder = Recorder(run.store, self._mode, redaction, run=run.run_id)
         self._context = RunCallContext(
             limits,
             recorder,
@@ -392,7 +392,6 @@ class RunSession:
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
             share=options.share,
             is_shared=self._mode is not Mode.REPLAY,
-            warn=options.warn,
         )
         timed = run.definition.limits.max_duration_s is not None
         if self._mode is not Mode.REPLAY and (limits.budget or timed):
@@ -446,7 +445,7 @@ class RunSession:
                 words = refusal.message.rstrip(".")
                 warn(
                     f"the run ended early, every call is refused: {words}. Items that were not "
-                    "tried are skipped. Correct the key or add credit, then: "
+                    "tried are skipped. Correct the key, add credit or start the server, then: "
                     f"evalcore run --resume {self._run.run_id}"
                 )
         if context is not None and context.recorder is not None:

@@ -22,15 +22,6 @@ class EvalcoreStore(Block):
     secret_access_key: SecretStr | None = Field(default=None, description="Its secret.")
     region: str | None = Field(default=None, description="Region of the bucket.")
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that a worker's environment needs for this store."""
-        values = {name: getattr(self, field) for name, field in VARIABLES.items()}
-        return {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in values.items()
-            if value is not None
-        }
-
 
 # The fields of the block by the variables that they fill.
 VARIABLES = {

@@ -5,7 +5,6 @@ And `evaluate-shards`, which executes a range of its shards on another machine.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -15,20 +14,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import UUID
 
 from prefect import Flow, flow, get_run_logger, runtime
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.client.schemas.sorting import FlowRunSort
 from prefect.context import FlowRunContext
 from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
-from evalcore.execution.readiness import check_ready
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
@@ -50,6 +45,7 @@ from evalcore.prefect.parameters import (
     PLAN_WORKERS,
     EvaluateParameters,
     RunnerChoice,
+    StoreAddress,
     load_options,
     parse_runner,
     permitted_runner,
@@ -68,16 +64,18 @@ from evalcore.prefect.publish import (
     logged,
     note_flow_run,
     publish,
+    refusing,
     tell_decision,
     tell_refusal,
 )
 from evalcore.prefect.rate_limits import PrefectRates
-from evalcore.prefect.task_runners import open_runner
 from evalcore.prefect.tasks import (
     RATES,
     TasksExecutor,
     execute_shard,
+    open_runner,
     outcome_of,
+    rare_collections,
     shard_namer,
     shards_at_once,
 )
@@ -135,19 +133,6 @@ class FlowExecution:
             execute_run(run, options, make_executor)
 
 
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Collect garbage seldom, and not among what exists already: Prefect has a million objects."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
 def is_complete(run: StoredRun) -> bool:
     """Whether the run has its decision and its report."""
     return run.manifest().state is RunState.COMPLETED
@@ -163,11 +148,6 @@ def brought_along(execution: FlowExecution) -> Iterator[None]:
         _LOCAL.reset(token)
 
 
-def local_execution() -> FlowExecution | None:
-    """Return the execution that this process brought along; None in a deployment."""
-    return _LOCAL.get()
-
-
 def first_name() -> str:
     """Return the flow run's name as long as it has no run: what its parameters say of the suite."""
     parameters = runtime.flow_run.parameters
@@ -175,20 +155,18 @@ def first_name() -> str:
     return suite if parameters.get("resume") else suite_name(Path(suite))
 
 
-def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
-    """Write into the store that the run was stopped; its flow run may have been killed."""
+def note_stop(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
+    """Write into the store that a flow run was cancelled, or died and nobody goes on with its run.
+
+    Its process may have been killed.
+    """
     if (run := _run_of(flow_run)) is not None:
         with suppress(EvalError):  # the store may be what failed
-            run.request_cancel()
+            if not state.is_crashed():
+                run.request_cancel()
+            elif not is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
+                return
         _note_stop(run)
-
-
-def note_crash(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
-    """Write into the store that the process of a flow run died, unless another one goes on."""
-    if (run := _run_of(flow_run)) is not None:
-        with suppress(EvalError):  # the store may be what failed
-            if is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
-                _note_stop(run)
 
 
 def _run_of(flow_run: FlowRun) -> StoredRun | None:
@@ -198,7 +176,7 @@ def _run_of(flow_run: FlowRun) -> StoredRun | None:
     if RUN_LABEL not in labels:
         return None
     run_id = str(labels[RUN_LABEL])
-    execution = local_execution()
+    execution = _LOCAL.get()
     if execution is not None and execution.run.run_id == run_id:
         return execution.run
     return find_run(permitted_store(str(labels[STORE_LABEL]), this_worker().settings), run_id)
@@ -208,8 +186,8 @@ def _run_of(flow_run: FlowRun) -> StoredRun | None:
     name="evaluate",
     description="Evaluate a suite: plan it, execute its shards as tasks, decide, publish.",
     flow_run_name=first_name,
-    on_cancellation=[note_cancellation],
-    on_crashed=[note_crash],
+    on_cancellation=[note_stop],
+    on_crashed=[note_stop],
     persist_result=False,
 )
 @takes_parameters(EvaluateParameters)
@@ -220,7 +198,7 @@ def evaluate(**fields: Any) -> State[Any]:
             return _evaluate(EvaluateParameters(**fields))
     except EvalError as error:
         refused = states.refused(error)
-        if (execution := local_execution()) is not None:
+        if (execution := _LOCAL.get()) is not None:
             execution.refusal = error
         with best_effort("tell of the suite without a decision"):
             tell_refusal(first_name(), refused, this_worker().settings)
@@ -229,7 +207,7 @@ def evaluate(**fields: Any) -> State[Any]:
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice, clock = _runner(parameters), SteadyClock()
-    execution = local_execution() or _plan(parameters, now=clock.now())
+    execution = _LOCAL.get() or _plan(parameters, now=clock.now())
     with resumable(execution.run.run_id):
         return _carry_out(execution, choice, clock)
 
@@ -242,8 +220,8 @@ def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyCloc
             publish(view)
             return states.decided(view.report)
     try:
-        with rare_collections():
-            execution.execute(choice)
+        rare_collections()
+        execution.execute(choice)
     except RunConflictError:  # another process executes the run
         raise
     # Terminated, or out of luck with the store: what is committed stays.
@@ -263,17 +241,27 @@ def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyCloc
 
 
 class ShardsParameters(BaseModel):
-    """A range of a run's shards for one machine; the flow run that coordinates the run sets it."""
+    """A range of a run's shards for one machine; the flow run that coordinates the run sets it.
+
+    Args:
+        store: The store's address.
+        run: The id of the run.
+        epoch: The epoch of the run's lease.
+        engine_version: The version that the shards are made for.
+        shards: Numbers of the shards.
+        concurrency: Items at the same time.
+        machines: How many machines share the run.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: Annotated[str, Field(max_length=1000, description="The store's address.")]
-    run: Annotated[str, Field(description="The id of the run.")]
-    epoch: Annotated[int, Field(description="The epoch of the run's lease.")]
-    engine_version: Annotated[str, Field(description="The version that the shards are made for.")]
-    shards: Annotated[list[int], Field(min_length=1, description="Numbers of the shards.")]
-    concurrency: Annotated[int | None, Field(description="Items at the same time.")] = None
-    machines: Annotated[int, Field(ge=1, description="How many machines share the run.")] = 1
+    store: StoreAddress
+    run: str
+    epoch: int
+    engine_version: str
+    shards: Annotated[list[int], Field(min_length=1)]
+    concurrency: int | None = None
+    machines: Annotated[int, Field(ge=1)] = 1
 
 
 @flow(
@@ -284,12 +272,7 @@ class ShardsParameters(BaseModel):
 @takes_parameters(ShardsParameters)
 def evaluate_shards(**fields: Any) -> State[Any]:
     """Execute a range of shards; the flow run that coordinates the run decides it."""
-    parameters = ShardsParameters(**fields)
-    try:
-        with covered():
-            return _evaluate_shards(parameters)
-    except EvalError as error:
-        return states.refused(error)
+    return refusing(_evaluate_shards, ShardsParameters(**fields))
 
 
 def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:
@@ -326,7 +309,7 @@ def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:
 def _runner(parameters: EvaluateParameters) -> RunnerChoice:
     """Return the runner that was asked for; raise `UsageError`, `NotAllowedError`."""
     choice = parse_runner(parameters.runner)
-    return choice if local_execution() else permitted_runner(choice, this_worker().settings)
+    return choice if _LOCAL.get() else permitted_runner(choice, this_worker().settings)
 
 
 def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
@@ -345,7 +328,6 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
         path = permitted_suite(parameters.suite, worker)
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
-        check_ready(suite.definition, suite.cases, mode=parameters.mode, reuse=parameters.reuse)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         plan = PlanOptions(
@@ -368,36 +350,12 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
 
 
 def _earlier_run(store: ObjectStore) -> str | None:
-    """Return the run that this flow run had before it was retried; None for the first attempt.
-
-    A parent that is retried starts new flow runs for suites that had ended: theirs is the run of
-    the newest flow run that its attempt before had called with the same parameters.
-    """
+    """Return the run that this flow run had before it was retried; None for the first attempt."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return None
-    own, parent = context.flow_run, runtime.flow_run.parent_flow_run_id
-    attempts = [own]
-    if parent is not None and RUN_LABEL not in own.labels:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(parent)).state
-            of_parent = FlowRunFilterParentFlowRunId(any_=[UUID(parent)])
-            attempts += (
-                each
-                for each in client.read_flow_runs(
-                    flow_run_filter=FlowRunFilter(parent_flow_run_id=of_parent),
-                    sort=FlowRunSort.START_TIME_DESC,
-                )
-                if each.parameters == own.parameters
-                and state is not None
-                and each.start_time is not None
-                and each.start_time < state.timestamp
-            )
-    for each in attempts:
-        labels: dict[str, Any] = each.labels
-        if RUN_LABEL in labels and labels.get(STORE_LABEL) == store.url:
-            return str(labels[RUN_LABEL])
-    return None
+    labels: dict[str, Any] = context.flow_run.labels
+    return str(labels[RUN_LABEL]) if labels.get(STORE_LABEL) == store.url else None
 
 
 def _note_stop(run: StoredRun) -> None:

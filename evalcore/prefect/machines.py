@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
-from evalcore.errors import StoreError, UsageError, WorkersFailedError
+from evalcore.errors import StoreError, UsageError
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.pipeline.executors import Ended, InlineExecutor
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
@@ -40,8 +41,8 @@ START_S: Final = 120.0
 _LOOK_S: Final = 2.0
 # Of an item, where no run of the suite has shown it.
 _LATENCY_S: Final = 1.0
-# A range that ends so often without its results does so again.
-_ATTEMPTS: Final = 3
+# So many ranges that end without any result: others would, too.
+_FRUITLESS: Final = 3
 
 
 @dataclass
@@ -58,7 +59,7 @@ class MachinesExecutor:
     """Keeps `machines` flow runs of `evaluate-shards` in flight (`pipeline.executors.Executor`).
 
     A range that ends without all of its results is submitted again. If no flow run begins within
-    two minutes this process executes the shards itself.
+    two minutes, or three end without any result, this process executes the shards itself.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class MachinesExecutor:
         self._calls: dict[int, ShardCall] = {}
         self._waiting: deque[int] = deque()
         self._ranges: list[_Range] = []
-        self._attempts: Counter[int] = Counter()
+        self._begun = self._fruitless = 0
         self._unchanged = 0
         self._is_alone = False
         self._ended = threading.Event()
@@ -124,10 +125,10 @@ class MachinesExecutor:
 
     def close(self, *, cancel: bool) -> None:
         """Wait for what runs, or cancel the flow runs of ranges."""
-        if not cancel or self._ended.is_set():
-            self._ended.set()
-            return
+        was_ended = self._ended.is_set()
         self._ended.set()
+        if was_ended or not cancel:
+            return
         self._inline.close(cancel=True)
         with suppress(Exception), get_client(sync_client=True) as client:
             for each in self._ranges:
@@ -169,43 +170,37 @@ class MachinesExecutor:
                 continue
             self._settle_committed()
             self._ranges.remove(each)
-            self._again(each, state)
+            self._again(client, each, state)
         overdue = time.monotonic() - START_S
         if self._ranges and all(
             not each.has_begun and each.since < overdue for each in self._ranges
         ):
-            self._options.warn(
-                f"no flow run of {DEPLOYMENT} has begun in {START_S:.0f} s: this process executes "
-                "the shards itself"
-            )
-            self._is_alone = True
-            for each in self._ranges:
-                _cancel(client, each.flow_run)
+            self._go_alone(client, f"has begun in {START_S:.0f} s")
 
-    def _again(self, ended: _Range, state: State[object]) -> None:
+    def _go_alone(self, client: SyncPrefectClient, reason: str) -> None:
+        message = f"no flow run of {DEPLOYMENT} {reason}: this process executes the shards itself"
+        self._options.warn(message)
+        self._is_alone = True
+        for each in self._ranges:
+            _cancel(client, each.flow_run)
+
+    def _again(self, client: SyncPrefectClient, ended: _Range, state: State[object]) -> None:
         """Let what a range has not committed be executed again; a death counts for what began."""
+        reason = logged(state.message or state.name or "").partition(". ")[0]
         with self._lock:
             left = [shard for shard in ended.shards if shard in self._futures]
-            self._attempts.update(ended.shards)
-            # A machine begins them in their order: these may have been in flight.
-            call = self._calls[ended.shards[0]]
-            count = shards_at_once(call.concurrency, self._opened.shards.plan.shard_size)
-            begun = left[:count] if state.is_crashed() else []
-            for shard in begun:
-                reason = str(state.message).partition(". ")[0]
-                died = ProcessDiedError(f"flow run {ended.flow_run}: {reason}")
-                self._futures.pop(shard).set_exception(died)
-            left = [shard for shard in left if shard not in begun]
-            if left and not begun and self._attempts[left[0]] >= _ATTEMPTS:
-                run_id = self._opened.shards.run.run_id
-                reason = f"{_ATTEMPTS} flow runs of {DEPLOYMENT} ended without results, the last"
-                failed = f"{reason} one as {state.name}: {logged(state.message or '')}"
-                for shard in left:
-                    self._futures.pop(shard).set_exception(WorkersFailedError(run_id, failed))
-                return
+            self._fruitless = self._fruitless + 1 if len(left) == len(ended.shards) else 0
+            if state.is_crashed():
+                # A machine begins them in their order: these may have been in flight.
+                call = self._calls[ended.shards[0]]
+                count = shards_at_once(call.concurrency, self._opened.shards.plan.shard_size)
+                for shard in left[:count]:
+                    died = ProcessDiedError(f"flow run {ended.flow_run}: {reason}")
+                    self._futures.pop(shard).set_exception(died)
+                left = left[count:]
             self._waiting.extendleft(reversed(left))
-        if left and state.is_failed():
-            self._options.warn(f"a flow run of {DEPLOYMENT} failed: {logged(state.message or '')}")
+        if self._fruitless >= _FRUITLESS:
+            self._go_alone(client, f"has any result (the last one ended with: {reason})")
 
     def _begin_ranges(self, client: SyncPrefectClient) -> None:
         while not self._is_alone and len(self._ranges) < self._machines:
@@ -240,8 +235,9 @@ class MachinesExecutor:
             parameters=parameters,
             name=f"{call.run_id} shards {shards[0]}–{shards[-1]}",
             # A range whose answer was lost is not begun twice.
-            idempotency_key=f"{call.run_id}-{call.epoch}-{shards[0]}-{self._attempts[shards[0]]}",
+            idempotency_key=f"{call.run_id}-{call.epoch}-{self._begun}-{shards[0]}-{len(shards)}",
         )
+        self._begun += 1
         return _Range(flow_run.id, tuple(shards), time.monotonic())
 
     def _execute_here(self) -> None:
@@ -249,22 +245,20 @@ class MachinesExecutor:
             running = len(self._futures) - len(self._waiting)
             while self._waiting and running < self._inline.slots:
                 shard, running = self._waiting.popleft(), running + 1
-                self._inline.submit(self._calls[shard]).add_done_callback(self._done_here(shard))
+                done = self._inline.submit(self._calls[shard])
+                done.add_done_callback(partial(self._done_here, shard))
 
-    def _done_here(self, shard: int) -> Callable[[Future[Ended]], None]:
-        def pass_on(done: Future[Ended]) -> None:
-            with self._lock:
-                future = self._futures.pop(shard, None)
-            if future is None:
-                return
-            if (error := done.exception()) is not None:
-                future.set_exception(error)
-            else:
-                ended = done.result()
-                self._progress.add(ended.items if isinstance(ended, ShardReceipt) else 0)
-                future.set_result(ended)
-
-        return pass_on
+    def _done_here(self, shard: int, done: Future[Ended]) -> None:
+        with self._lock:
+            future = self._futures.pop(shard, None)
+        if future is None:
+            return
+        if (error := done.exception()) is not None:
+            future.set_exception(error)
+            return
+        ended = done.result()
+        self._progress.add(ended.items if isinstance(ended, ShardReceipt) else 0)
+        future.set_result(ended)
 
     def _resolve(self, shard: int, ended: Ended) -> None:
         future = self._futures.pop(shard, None)

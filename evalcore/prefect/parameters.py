@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
@@ -24,8 +23,7 @@ from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Iterations, parse_iterations
-from evalcore.pipeline.acceptance import AcceptingWorker, refuse_code
-from evalcore.pipeline.plan import load
+from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
@@ -34,7 +32,6 @@ from evalcore.trust.network import folder_of_store, is_allowed_store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-AUTO = "auto"
 _OPTION_NAMES = {
     "--case": "cases",
     "--exclude-tag": "exclude_tags",
@@ -42,19 +39,11 @@ _OPTION_NAMES = {
     "--target": "target",
     "--variant": "variants",
 }
-_FORMATS = Literal[
-    "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
-]
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
-StoreAddress = Annotated[
-    str,
-    Field(
-        max_length=1000,
-        description="The store: a folder or `s3://bucket/prefix` that the worker allows "
-        "(EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
-        examples=["s3://evals/production"],
-    ),
-]
+_Names = Annotated[list[_Name], Field(max_length=100)]
+StoreAddress = Annotated[str, Field(max_length=1000, examples=["s3://evals/production"])]
+_HOST: Final = r"(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9_.-]+):[0-9]{1,5}"
+_RUNNER: Final = rf"^(auto|threads|dask(=(tcp|tls|wss?)://{_HOST})?|ray(=ray://{_HOST})?)$"
 
 
 class EvaluateParameters(BaseModel):
@@ -62,161 +51,78 @@ class EvaluateParameters(BaseModel):
 
     The order is that of the form: what is chosen for most runs first. Defaults are literal: a
     factory's would not reach the form.
+
+    Args:
+        suite: The suite's file, relative to the worker's working folder and below it. With
+            `resume` it only names the flow run.
+        mode: Where providers' answers come from: `live` calls them, `record` also saves what they
+            answer, `replay` uses recordings only, `auto` records what is missing.
+        cases: Only the cases with these ids; empty means all.
+        tags: Only cases with one of these tags; empty means all.
+        exclude_tags: No case with one of these tags.
+        target: A target of the suite, evaluated in place of its default one.
+        variants: Only these variants; empty means all.
+        baseline: What the run is compared with: a variant, a named baseline, or an earlier run by
+            its id or as `latest`; empty means what the suite says.
+        reuse: Take what did not change from the suite's last 20 runs instead of executing it again.
+        iterations: How often each case and variant is run, 1 to 1000, or `auto:MAX`: until the
+            gates are decided; empty means what the suite says.
+        gates: Gates in place of the suite's: `NAME`, `NAME=VALUE` or `NAME:key=value`, for example
+            `pass_rate=0.9`.
+        threshold: The score to reach, 0 to 1; empty means what the suite says.
+        concurrency: Work items at the same time, up to 1000; empty means what the suite says, else
+            16.
+        machines: How many flow runs of `evaluate-shards` on the work pool execute the shards, up to
+            64; 1 means this flow run's own process.
+        runner: What executes the shards: `threads` of the flow run, or the processes of a Dask or a
+            Ray cluster (`dask`, `ray`), which the flow run starts if it has no address; an address
+            (`dask=tcp://dask-scheduler:8786`) has to be one of the worker's EVALCORE_ALLOW_RUNNERS.
+        resume: The id of an unfinished run to go on with: only what has no result yet is executed,
+            as it was planned. A completed run is published again.
+        strict: Refuse a suite that loads with warnings, too.
+        store: The store: a folder or `s3://bucket/prefix` that the worker allows
+            (EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    suite: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=1000,
-            description="The suite's file, relative to the worker's working folder and below it. "
-            "With `resume` it only names the flow run.",
-            examples=["evals/support.eval.yaml"],
-        ),
-    ]
-    mode: Annotated[
-        Literal["live", "record", "replay", "auto"],
-        Field(
-            description="Where providers' answers come from: `live` calls them, `record` also "
-            "saves what they answer, `replay` uses recordings only, `auto` records what is missing."
-        ),
-    ] = "live"
-    cases: Annotated[
-        list[_Name],
-        Field(
-            max_length=10_000,
-            description="Only the cases with these ids; empty means all.",
-            examples=[["refund"]],
-        ),
-    ] = []
-    tags: Annotated[
-        list[_Name],
-        Field(
-            max_length=100,
-            description="Only cases with one of these tags; empty means all.",
-            examples=[["smoke"]],
-        ),
-    ] = []
-    exclude_tags: Annotated[
-        list[_Name],
-        Field(max_length=100, description="No case with one of these tags.", examples=[["slow"]]),
-    ] = []
-    target: Annotated[
-        str,
-        Field(
-            max_length=200,
-            description="A target of the suite, evaluated in place of its default one.",
-            examples=["gpt-small"],
-        ),
-    ] = ""
-    variants: Annotated[
-        list[_Name],
-        Field(
-            max_length=100,
-            description="Only these variants; empty means all.",
-            examples=[["short-prompt"]],
-        ),
-    ] = []
-    baseline: Annotated[
-        str,
-        Field(
-            max_length=200,
-            description="What the run is compared with: a variant, a named baseline, or an earlier "
-            "run by its id or as `latest`; empty means what the suite says.",
-            examples=["main"],
-        ),
-    ] = ""
-    reuse: Annotated[
-        bool,
-        Field(
-            description="Take what did not change from the suite's last 20 runs instead of "
-            "executing it again."
-        ),
-    ] = False
+    suite: Annotated[_Name, Field(examples=["evals/support.eval.yaml"])]
+    mode: Literal["live", "record", "replay", "auto"] = "live"
+    cases: Annotated[list[_Name], Field(max_length=10_000, examples=[["refund"]])] = []
+    tags: Annotated[_Names, Field(examples=[["smoke"]])] = []
+    exclude_tags: Annotated[_Names, Field(examples=[["slow"]])] = []
+    target: Annotated[str, Field(max_length=200, examples=["gpt-small"])] = ""
+    variants: Annotated[_Names, Field(examples=[["short-prompt"]])] = []
+    baseline: Annotated[str, Field(max_length=200, examples=["main"])] = ""
+    reuse: bool = False
     iterations: Annotated[
         Annotated[int, Field(ge=1, le=1000)]
         | Annotated[str, Field(pattern=r"^auto(:\d{1,4})?$")]
         | None,
-        Field(
-            description="How often each case and variant is run, or `auto:MAX`: until the gates "
-            "are decided; empty means what the suite says.",
-            examples=[5, "auto:10"],
-        ),
+        Field(examples=[5, "auto:10"]),
     ] = None
-    gates: Annotated[
-        list[_Name],
-        Field(
-            max_length=100,
-            description="Gates in place of the suite's: `NAME`, `NAME=VALUE` or `NAME:key=value`.",
-            examples=[["pass_rate=0.9", "p95_latency_under=2000"]],
-        ),
-    ] = []
-    threshold: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            le=1,
-            description="The score to reach; empty means what the suite says.",
-            examples=[0.8],
-        ),
-    ] = None
-    concurrency: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=1000,
-            description="Work items at the same time; empty means what the suite says, else 16.",
-            examples=[32],
-        ),
-    ] = None
-    machines: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=64,
-            description="How many flow runs of `evaluate-shards` on the work pool execute the "
-            "shards; 1 means this flow run's own process.",
-            examples=[4],
-        ),
-    ] = 1
-    runner: Annotated[
-        str,
-        Field(
-            pattern=r"^(auto|threads|(dask|ray)(=[a-z]+://\S{1,200})?)$",
-            description="What executes the shards: `threads` of the flow run, or the processes of "
-            "a Dask or a Ray cluster, which the flow run starts if it has no address; an address "
-            "has to be one of the worker's EVALCORE_ALLOW_RUNNERS.",
-            examples=["dask", "dask=tcp://dask-scheduler:8786"],
-        ),
-    ] = "auto"
+    gates: Annotated[_Names, Field(examples=[["pass_rate=0.9", "p95_latency_under=2000"]])] = []
+    threshold: Annotated[float | None, Field(ge=0, le=1, examples=[0.8])] = None
+    concurrency: Annotated[int | None, Field(ge=1, le=1000, examples=[32])] = None
+    machines: Annotated[int, Field(ge=1, le=64, examples=[4])] = 1
+    runner: Annotated[str, Field(pattern=_RUNNER, examples=["dask=tcp://dask-scheduler:8786"])] = (
+        "auto"
+    )
     resume: Annotated[
         str | None,
-        Field(
-            pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$",
-            description="The id of an unfinished run to go on with: only what has no result yet "
-            "is executed, as it was planned. A completed run is published again.",
-            examples=["20260518T100000Z-0a1b2c"],
-        ),
+        Field(pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$", examples=["20260518T100000Z-0a1b2c"]),
     ] = None
-    format: Annotated[
-        _FORMATS,
-        Field(description="The file's format; `auto` recognises it by its content."),
-    ] = "auto"
-    strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
-        False
-    )
+    strict: bool = False
     store: StoreAddress = ""
 
 
-def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
-    """Give a function of `**keywords` the signature and the docstring that the model makes.
+def takes_parameters(*models: type[BaseModel]) -> Callable[[Function], Function]:
+    """Give a function of `**keywords` the signature of the first model.
 
     Prefect makes the form and its checks from a signature, and the form's descriptions from the
-    docstring's `Args`; written out by hand both would have to repeat the model.
+    `Args` of docstrings: those of all models.
     """
-    hints = get_type_hints(model, include_extras=True)
+    hints = get_type_hints(models[0], include_extras=True)
     parameters = [
         inspect.Parameter(
             name,
@@ -224,37 +130,17 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
             default=inspect.Parameter.empty if field.is_required() else field.default,
             annotation=hints[name],
         )
-        for name, field in model.model_fields.items()
+        for name, field in models[0].model_fields.items()
     ]
-
-    schema = model.model_json_schema()["properties"]
-    described = (f"    {name}: {form_text(schema[name])}" for name in model.model_fields)
+    described = [inspect.getdoc(model) or "" for model in models]
+    arguments = "\n".join(text.partition("Args:\n")[2] for text in described)
 
     def give(function: Function) -> Function:
-        function.__doc__ = "\n".join((function.__doc__ or "", "", "Args:", *described))
+        function.__doc__ = f"{function.__doc__}\n\nArgs:\n{arguments}"
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return function
 
     return give
-
-
-def form_text(field: Mapping[str, Any]) -> str:
-    """Return what the form says of a field: its description, bounds and examples.
-
-    `field` is its JSON Schema. Prefect's form shows of it nothing but the description.
-    """
-    parts = [field.get("description", "")]
-    for schema in (field, *field.get("anyOf", ())):
-        if "minimum" in schema and "maximum" in schema:
-            parts.append(f"From {schema['minimum']:g} to {schema['maximum']:g}.")
-    examples = [
-        f"`{text}`"
-        for example in field.get("examples", ())
-        for text in (example if isinstance(example, list) else [example])
-    ]
-    if examples:
-        parts.append(f"For example {' or '.join(examples)}.")
-    return " ".join(parts)
 
 
 def load_options(
@@ -263,7 +149,6 @@ def load_options(
     """Return what the parameters lay over the suite's file; raise `UsageError`."""
     iterations = _iterations(parameters.iterations)
     return LoadOptions(
-        format=None if parameters.format == AUTO else parameters.format,
         target=parameters.target or None,
         threshold=parameters.threshold,
         iterations=None if iterations is None else iterations.most,
@@ -360,104 +245,32 @@ def find_suites(patterns: Sequence[str], folder: Path) -> dict[str, bool]:
     return suites
 
 
-# Where suites usually stand in a project.
-USUAL_PATTERNS: Final = ("*.eval.yaml", "evals/**/*.eval.yaml")
-_MOST_LOADED: Final = 50
-
-
-def present_suites(patterns: Sequence[str], folder: Path) -> list[str]:
-    """Return the files below `folder` that the patterns name, in their order."""
-    return [name for name, is_there in find_suites(patterns, folder).items() if is_there]
-
-
-def refused_suites(
-    suites: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """Return why a worker in `folder`, with this environment, refuses suites; nothing is executed.
-
-    Suites that do not load for another reason are left out: the worker may have what is missing
-    here. Only the first 50 are looked at.
-    """
-    settings = read_settings(environment, folder)
-    worker = AcceptingWorker(folder, settings, environment=environment)
-    reasons: dict[str, str] = {}
-    for name in suites[:_MOST_LOADED]:
-        options = load_options(EvaluateParameters(suite=name, mode="replay"), settings, environment)
-        try:
-            suite = load(folder / name, options, name=name)
-            refuse_code(suite.definition, suite.cases, worker.policy)
-        except NotAllowedError as error:
-            reasons[name] = str(error)
-        except EvalError:
-            continue
-    return reasons
-
-
-def night_warnings(suites: Sequence[str], folder: Path) -> list[str]:
-    """Return which suites of a night are missing or refused, and how it gets some."""
-    usual = [pattern for pattern in USUAL_PATTERNS if present_suites([pattern], folder)]
-    hint = f"`evalcore deploy --suites '{usual[0]}'` names some" if usual else "name some: --suites"
-    if not suites:
-        return [f"the nightly has no suites and does not run by itself; {hint}"]
-    found = find_suites(suites, folder)
-    missing = [name for name, is_there in found.items() if not is_there]
-    refused = refused_suites([name for name in found if name not in missing], folder)
-    return [
-        *(f"nightly: no file {name} in {folder}; {hint}" for name in missing),
-        *(
-            f"nightly: a worker with this environment refuses {name}: {reason}"
-            for name, reason in refused.items()
-        ),
-    ]
-
-
 # The plan of each run is cut for as many processes.
 PLAN_WORKERS: Final = 2
-FORMS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
-_SCHEMES: Final = {"dask": ("tcp", "tls", "ws", "wss"), "ray": ("ray",)}
-_ADDRESS: Final = re.compile(r"(?P<scheme>[a-z]+)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", re.A)
-
-
-class RunnerKind(StrEnum):
-    """What executes shards; AUTO is threads."""
-
-    AUTO = "auto"
-    THREADS = "threads"
-    DASK = "dask"
-    RAY = "ray"
+_RUNNERS: Final = "threads, dask, dask=tcp://HOST:PORT, ray, ray=ray://HOST:PORT"
 
 
 class RunnerChoice(NamedTuple):
     """A runner, and the address of its cluster; without one it starts a cluster of its own."""
 
-    kind: RunnerKind = RunnerKind.AUTO
+    kind: str = "auto"
     address: str = ""
 
     @property
     def is_cluster(self) -> bool:
         """Whether shards are executed by the processes of a Dask or a Ray cluster."""
-        return self.kind in (RunnerKind.DASK, RunnerKind.RAY)
+        return self.kind in ("dask", "ray")
 
     def __str__(self) -> str:
-        return f"{self.kind}={self.address}" if self.address else str(self.kind)
+        return f"{self.kind}={self.address}" if self.address else self.kind
 
 
 def parse_runner(text: str) -> RunnerChoice:
     """Return the runner that a text names; raise `UsageError` for one that does not exist."""
-    name, separator, address = text.strip().partition("=")
-    if name not in tuple(RunnerKind):
-        raise UsageError(f"there is no runner '{name}'; would work: {FORMS}")
-    choice = RunnerChoice(RunnerKind(name), address)
-    if not separator:
-        return choice
-    schemes = _SCHEMES.get(name)
-    if schemes is None:
-        raise UsageError(f"the runner '{name}' takes no address; would work: {FORMS}")
-    parts = _ADDRESS.fullmatch(address)
-    if parts is None or parts["scheme"] not in schemes:
-        likely = ", ".join(f"{name}={scheme}://HOST:PORT" for scheme in schemes)
-        raise UsageError(f"'{address}' is no address of a {name} cluster; would work: {likely}")
-    return choice
+    if re.fullmatch(_RUNNER, text) is None:
+        raise UsageError(f"there is no runner '{text}'; would work: {_RUNNERS}")
+    kind, _, address = text.partition("=")
+    return RunnerChoice(kind, address)
 
 
 def require_installed(choice: RunnerChoice) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from prefect import get_run_logger, runtime
@@ -30,6 +30,7 @@ from prefect.client.schemas.objects import State
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
+from evalcore.errors import EvalError
 from evalcore.model.gate import GateResult
 from evalcore.model.run import NotifyPolicy
 from evalcore.model.summary import Failure
@@ -40,7 +41,7 @@ from evalcore.pipeline.notify import (
     report_links,
     send,
 )
-from evalcore.prefect.states import named
+from evalcore.prefect.states import named, refused
 from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_records
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
@@ -65,10 +66,6 @@ DEADLINE_S = 15.0
 FLOW_RUN_LINK = "flow run"
 PAGE_LINK = "results"
 _LINK_KEYS = {PAGE_LINK: "page", "report.json": "link"}
-_LINKED = {
-    PAGE_LINK: "Page of run {run} in the viewer",
-    "report.json": "Report of run {run}, readable for seven days",
-}
 _MAX_KEY_PART = 80
 
 
@@ -92,7 +89,7 @@ def introduce(run: StoredRun) -> None:
             client.update_flow_run_labels(flow_run_id, labels)
             client.set_flow_run_name(flow_run_id, name)
 
-    deliver([Step("label and name the flow run", send)])
+    deliver({"label and name the flow run": send})
 
 
 def note_flow_run(run: StoredRun) -> None:
@@ -141,19 +138,17 @@ class RunProgress:
         self._thread.join(_PROGRESS_ENDS_S)
 
     def _keep_up(self) -> None:
-        artifact: UUID | None = None
+        artifact: Any = None
         with best_effort("create the progress artifact"):
-            created = create_progress_artifact(
+            artifact = create_progress_artifact(
                 progress=0.0,
                 key=artifact_key(self._suite, "progress"),
                 description=f"Committed work items of {escape_markdown(self._suite)}",
             )
-            artifact = cast("UUID", created)
         shown, has_ended = 0.0, artifact is None
-        while artifact is not None and not has_ended:
+        while not has_ended:
             has_ended = self._ended.wait(_PROGRESS_S)
-            percent = self.percent
-            if percent != shown:
+            if (percent := self.percent) != shown:
                 with best_effort("update the progress artifact"):
                     update_progress_artifact(artifact, progress=percent)
                 shown = percent
@@ -170,41 +165,26 @@ class PublishedRun(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
 
 
-@contextmanager
-def listening(listener: Callable[[PublishedRun], None]) -> Iterator[None]:
-    """Let `listener` have each run that is published inside, in this context."""
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
+NIGHT: ContextVar[list[PublishedRun] | None] = ContextVar("evalcore_night", default=None)
+"""The runs that a night has published, in its context; None outside of one."""
 
 
-_LISTENER: ContextVar[Callable[[PublishedRun], None] | None] = ContextVar(
-    "evalcore_published", default=None
-)
-
-
-class Step(NamedTuple):
-    """Something to send to Prefect, and what a log says could not be done if that fails."""
-
-    what: str
-    send: Callable[[], object]
-
-
-def deliver(steps: Sequence[Step], *, within_s: float = DEADLINE_S) -> None:
+def deliver(steps: Mapping[str, Callable[[], object]], *, within_s: float = DEADLINE_S) -> None:
     """Take the steps one after another, for so many seconds together at most.
 
-    Warns of what Prefect did not take, and of what was left out because it did not answer in time.
+    Warns of what Prefect did not take, and of what was left out because it did not answer in time;
+    a step's name says what then was not done.
     """
-    left = deque(steps)
+    left = dict(steps)
     is_late = threading.Event()
 
     def send() -> None:
-        while left and not is_late.is_set():
-            with best_effort(left[0].what):
-                left[0].send()
-            left.popleft()
+        for what, step in steps.items():
+            if is_late.is_set():
+                return
+            with best_effort(what):
+                step()
+            del left[what]
 
     context = copy_context()
     thread = threading.Thread(target=lambda: context.run(send), name="publish", daemon=True)
@@ -212,7 +192,7 @@ def deliver(steps: Sequence[Step], *, within_s: float = DEADLINE_S) -> None:
     thread.join(within_s)
     is_late.set()
     if thread.is_alive():
-        undone = ", ".join(step.what for step in tuple(left))
+        undone = ", ".join(tuple(left))
         get_run_logger().warning("no answer of Prefect within %g s; left out: %s", within_s, undone)
 
 
@@ -220,44 +200,29 @@ def publish(view: RunView) -> None:
     """Create the artifacts of a decided run and send its events, within 15 s."""
     report = view.report
     links = tuple(report_links(view, read_settings(os.environ, Path.cwd()).viewer_url))
-    listener = _LISTENER.get()
-    if listener is not None:
+    if (night := NIGHT.get()) is not None:
         failures = view.failures(2 * LISTED_CASES)
-        listener(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
-    markdown = render_markdown(report, view.failures(_LISTED_FAILURES))
-    steps = [
-        Step(
-            "create the report's artifact",
-            lambda: create_markdown_artifact(
-                markdown=markdown,
-                key=artifact_key(report.suite, "report"),
-                description=f"Run {report.run.id}: {report.decision}",
-            ),
+        night.append(PublishedRun(view.run, report, failures, (*flow_links(), *links)))
+    about = f"run {report.run.id}"
+    steps: dict[str, Callable[[], object]] = {
+        "create the report's artifact": partial(
+            create_markdown_artifact,
+            markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),
+            key=artifact_key(report.suite, "report"),
+            description=f"Run {report.run.id}: {report.decision}",
         ),
-        Step(
-            "create the artifact of the gates",
-            lambda: create_table_artifact(
-                table=[gate_row(gate) for gate in report.gates],
-                key=artifact_key(report.suite, "gates"),
-                description=f"Gates of run {report.run.id}",
-            ),
+        "create the artifact of the gates": partial(
+            create_table_artifact,
+            table=[gate_row(gate) for gate in report.gates],
+            key=artifact_key(report.suite, "gates"),
+            description=f"Gates of {about}",
         ),
-        *(_link_step(report, name, address) for name, address in links),
-        Step("send events", lambda: send_events(report)),
-    ]
-    deliver(steps)
-
-
-def _link_step(report: Report, name: str, address: str) -> Step:
-    return Step(
-        f"link {name}",
-        lambda: create_link_artifact(
-            link=address,
-            link_text=name,
-            key=artifact_key(report.suite, _LINK_KEYS[name]),
-            description=_LINKED[name].format(run=report.run.id),
-        ),
-    )
+    }
+    for name, address in links:
+        key = artifact_key(report.suite, _LINK_KEYS[name])
+        link = partial(create_link_artifact, address, name, key, f"{name} of {about}")
+        steps[f"link {name}"] = link
+    deliver({**steps, "send events": lambda: send_events(report)})
 
 
 def gate_row(gate: GateResult) -> dict[str, Any]:
@@ -288,6 +253,15 @@ def send_events(report: Report) -> None:
     for gate in report.gates:
         if not gate.passed:
             emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+
+
+def refusing(flow: Callable[[Any], State[Any]], parameters: object) -> State[Any]:
+    """Call a flow's body; return the state of what refuses it, without secrets in it or in logs."""
+    try:
+        with covered():
+            return flow(parameters)
+    except EvalError as error:
+        return refused(error)
 
 
 @contextmanager
@@ -328,7 +302,7 @@ def tell_decision(view: RunView, settings: Settings) -> None:
     What cannot be sent is a warning in the flow run's log.
     """
     with best_effort("tell of the decision"):
-        configured = _LISTENER.get() is None
+        configured = NIGHT.get() is None
         for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
             get_run_logger().warning("%s", logged(warning))
 
@@ -339,7 +313,7 @@ def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
     Each kind of `on` is due: a suite that does not load is a failure, and a change.
     """
     policy = settings.notify
-    if policy is None or not policy.to or _LISTENER.get() is not None:
+    if policy is None or not policy.to or NIGHT.get() is not None:
         return
     title = plain(f"{suite}: {named(state)}")
     body, text = (

@@ -1,4 +1,4 @@
-"""Registers a work pool, deployments, rate limits and an automation with a Prefect server.
+"""Registers a work pool, deployments and an automation with a Prefect server.
 
 Each is compared with what the server has, and changed only where it differs. What a person chose
 for a deployment (parameters, schedules, variables) stays, and the difference is shown.
@@ -7,14 +7,12 @@ for a deployment (parameters, schedules, variables) stays, and the difference is
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import prefect
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
@@ -23,15 +21,11 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 
 from evalcore.errors import UsageError
-from evalcore.model.suite import ProviderLimits
 from evalcore.prefect.collection import VARIABLES
-from evalcore.prefect.parameters import find_suites
 from evalcore.version import VERSION
 
 DATA: Final = Path(__file__).resolve().parent / "data"
 _NIGHT: Final = "nightly/nightly"
-# A rate limit holds the slots of so many seconds, which may be taken at once.
-_BURST_S: Final = 6.0
 # Fields of a deployment whose change is shown with both values.
 _SHOWN: Final = ("parameters", "schedules", "work_pool_name", "entrypoint", "pull_steps")
 
@@ -47,44 +41,27 @@ class Registrar:
 
     client: SyncPrefectClient
     pool: str
-    type: str
-    image: str | None
     folder: Path
-    env: Mapping[str, str]
     store_block: str | None
     suites: tuple[str, ...]
-    times: Mapping[str, str]
-    reset: bool
-    keep: bool
     dry: bool
     lines: list[str] = field(default_factory=list)
     things: int = 0
     done: int = 0
-    night_suites: list[str] = field(default_factory=list)
 
-    @property
-    def local_folder(self) -> Path | None:
-        """The workers' folder, if it is one of this machine."""
-        return self.folder if self.image is None and self.folder.is_dir() else None
-
-    def register_all(self, providers: Mapping[str, ProviderLimits]) -> None:
+    def register_all(self) -> None:
         """Register everything; raise `UsageError` for a mistake before anything is registered."""
-        self.env = {**self._store_variables(), **self.env}
-        if self.type != "process":
-            self.pool = f"{self.pool}-{self.type}"
-        rows = yaml.safe_load((DATA / "prefect.yaml").read_text("utf-8"))["deployments"]
-        declared = dict(self._declare(row) for row in rows)
-        self._register_pool()
-        for name, fields in declared.items():
-            self._register_deployment(name, fields)
-        rates = {
-            f"evalcore-{name}-{unit}": getattr(bounds, f"{unit}_per_minute")
-            for name, bounds in providers.items()
-            for unit in ("requests", "tokens")
-        }
-        for name, per_minute in rates.items():
-            if per_minute:
-                self._register_rate(name, per_minute / 60)
+        variables = self._store_variables()
+        pool = _find(self.client.read_work_pool, self.pool)
+        create = WorkPoolCreate(name=self.pool, type="process")
+        self._apply(
+            f"work pool {self.pool}",
+            None if pool is None else {},
+            {},
+            lambda: self.client.create_work_pool(create),
+        )
+        for row in yaml.safe_load((DATA / "prefect.yaml").read_text("utf-8"))["deployments"]:
+            self._register_deployment(row, variables)
         self._register_automation(DATA / "automations" / "heartbeats.yaml")
 
     def _store_variables(self) -> dict[str, str]:
@@ -122,43 +99,26 @@ class Registrar:
         listed = f" ({', '.join(fields)})" if fields else ""
         self.lines.append(f"{did:<10} {thing}{listed}")
 
-    def _register_pool(self) -> None:
-        """Create the work pool; one that is there stays as it is."""
-        name, kind = self.pool, self.type
-        pool = _find(self.client.read_work_pool, name)
-        if pool is not None and pool.type != kind:
-            raise UsageError(
-                f"work pool '{name}' is of type {pool.type}, not {kind}; name another with --pool"
-            )
-        create = WorkPoolCreate(name=name, type=kind, base_job_template=_job_template(kind))
-        before: dict[str, Any] | None = None if pool is None else {}
-        self._apply(f"work pool {name}", before, {}, lambda: self.client.create_work_pool(create))
-
-    def _declare(self, row: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the name and the fields of a deployment as evalcore defines them."""
+    def _register_deployment(self, row: dict[str, Any], variables: Mapping[str, str]) -> None:
+        """Register a deployment of `prefect.yaml`; what a person may have changed stays."""
         module, _, function = row["entrypoint"].rpartition(".")
         flow = getattr(import_module(module), function)
         name = f"{flow.name}/{row['name']}"
-        parameters, schedules = row.get("parameters", {}), row.get("schedules", [])
-        if name == _NIGHT:
-            suites = self._suites(parameters["suites"])
-            parameters = {"suites": suites} if suites else {}
-            schedules = [each | self.times for each in schedules] if suites else []
         schema = flow.parameters.model_dump(mode="json", exclude_unset=True)
         # The server refuses other parameters with a list of these.
         schema["propertyNames"] = {"enum": list(schema["properties"])}
-        env = {"env": {**row["work_pool"]["job_variables"]["env"], **self.env}}
         bound = row.get("concurrency_limit", {})
         step = {"directory": str(self.folder)}
-        return name, {
+        chosen = {"suites": list(self.suites)} if name == _NIGHT and self.suites else {}
+        own = {
             "version": VERSION,
             "description": row["description"],
             "tags": row["tags"],
             "work_pool_name": self.pool,
             "entrypoint": row["entrypoint"],
-            "parameters": parameters,
+            "parameters": row.get("parameters", {}) | chosen,
             "pull_steps": [{"prefect.deployments.steps.set_working_directory": step}],
-            "job_variables": env | ({"image": self.image} if self.image else {}),
+            "job_variables": {"env": {**row["work_pool"]["job_variables"]["env"], **variables}},
             "parameter_openapi_schema": schema,
             "enforce_parameter_schema": True,
             "limit": bound.get("limit"),
@@ -169,23 +129,9 @@ class Registrar:
                     "active": each["active"],
                     "slug": each["slug"],
                 }
-                for each in schedules
+                for each in row.get("schedules", [])
             ],
         }
-
-    def _suites(self, usual: list[str]) -> list[str]:
-        """Return the night's suites; raise `UsageError` for chosen ones that are not there."""
-        suites = list(self.suites) or usual
-        if self.local_folder is None:
-            return suites
-        found = find_suites(suites, self.local_folder)
-        absent = [name for name, is_there in found.items() if not is_there]
-        if absent and self.suites and not self.keep:
-            raise UsageError(f"--suites {absent[0]}: no file below {self.folder} matches")
-        return [suite for suite in suites if suite not in absent]
-
-    def _register_deployment(self, name: str, own: dict[str, Any]) -> None:
-        flow, _, short = name.partition("/")
         before, after = None, own
         if (found := _find(self.client.read_deployment_by_name, name)) is not None:
             limit, options = found.global_concurrency_limit, found.concurrency_options
@@ -194,16 +140,20 @@ class Registrar:
                 "collision": options and str(options.collision_strategy.value),
                 "schedules": [_compared_schedule(each) for each in found.schedules],
             }
-            after = own if self.reset else own | self._kept(name, before, own)
-        if name == _NIGHT:
-            self.night_suites = after["parameters"].get("suites", [])
+            kept = before["job_variables"] or {}
+            env = {**own["job_variables"]["env"], **kept.get("env", {}), **variables}
+            after = own | {
+                "parameters": before["parameters"] | chosen,
+                "schedules": before["schedules"],
+                "job_variables": {**kept, "env": env},
+            }
 
         def write() -> None:
             fields = after.copy()
             limit, strategy = fields.pop("limit"), fields.pop("collision")
             self.client.create_deployment(
-                flow_id=self.client.create_flow_from_name(flow),
-                name=short,
+                flow_id=self.client.create_flow_from_name(flow.name),
+                name=row["name"],
                 schedules=[DeploymentScheduleCreate(**each) for each in fields.pop("schedules")],
                 concurrency_limit=limit,
                 concurrency_options=limit and ConcurrencyOptions(collision_strategy=strategy),
@@ -212,47 +162,13 @@ class Registrar:
             )
 
         self._apply(f"deployment {name}", before, after, write)
-        self.lines += (
-            f"{'':<10} {key}: {_described(before[key])} → {_described(after[key])}"
-            for key in _SHOWN
-            if before is not None and before[key] != after[key]
-        )
-        self.lines += (
-            f"{'':<10} keeps {key}: {_described(after[key])}; evalcore's own: "
-            f"{_described(own[key])} (--reset overwrites)"
-            for key in ("parameters", "schedules")
-            if after[key] != own[key]
-        )
-
-    def _kept(self, name: str, before: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that a person may have changed, with what the options choose."""
-        choosing = name == _NIGHT and not self.keep
-        suites = own["parameters"] if choosing and self.suites else {}
-        times = self.times if choosing else {}
-        schedules = [
-            {**each, "schedule": each["schedule"] | times} if "cron" in each["schedule"] else each
-            for each in before["schedules"]
-        ]
-        begins = times or (suites and not before["parameters"].get("suites"))
-        variables = before["job_variables"] or {}
-        env = {**own["job_variables"]["env"], **variables.get("env", {}), **self.env}
-        return {
-            "parameters": before["parameters"] | suites,
-            # Else a person has removed them.
-            "schedules": schedules or (own["schedules"] if begins else []),
-            "job_variables": {**variables, **own["job_variables"], "env": env},
-        }
-
-    def _register_rate(self, name: str, per_s: float) -> None:
-        """Register a global limit of so many slots a second; slots that are taken stay taken."""
-        client, slots = self.client, max(1, math.ceil(per_s * _BURST_S))
-        found = _find(client.read_global_concurrency_limit_by_name, name)
-        self._apply(
-            f"rate limit {name}",
-            None if found is None else found.model_dump(),
-            {"limit": slots, "slot_decay_per_second": per_s},
-            lambda: client.upsert_global_concurrency_limit_by_name(name, slots, per_s),
-        )
+        for key in _SHOWN:
+            if before is not None and before[key] != after[key]:
+                change = f"{_described(before[key])} → {_described(after[key])}"
+                self.lines.append(f"{'':<10} {key}: {change}")
+            elif after[key] != own[key]:
+                kept = f"{_described(after[key])}; evalcore's own: {_described(own[key])}"
+                self.lines.append(f"{'':<10} keeps {key}: {kept}")
 
     def _register_automation(self, path: Path) -> None:
         """Register an automation; one that a person disabled stays so."""
@@ -279,20 +195,6 @@ def _find(read: Callable[[str], _Found], name: str) -> _Found | None:
         return None
 
 
-def _job_template(pool_type: str) -> dict[str, Any]:
-    """Return the base job template of a pool type, as Prefect ships it; Kubernetes' job is ours."""
-    # The server's own answer may come from the internet; to import the server takes seconds.
-    views = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
-    collections = json.loads((views / "aggregate-worker-metadata.json").read_text("utf-8"))
-    workers = {kind: worker for kinds in collections.values() for kind, worker in kinds.items()}
-    template: dict[str, Any] = workers[pool_type]["default_base_job_configuration"]
-    if pool_type == "kubernetes":
-        manifest = yaml.safe_load((DATA / "job-template.yaml").read_text("utf-8"))
-        template["job_configuration"]["job_manifest"] = manifest
-        template["variables"]["properties"]["namespace"]["default"] = "evalcore"
-    return template
-
-
 def _compared_schedule(one: Any) -> dict[str, Any]:
     """Return a schedule as far as it has a meaning; one of a person may be of any kind."""
     # `day_or` is cron's own meaning by default.
@@ -306,13 +208,4 @@ def _compared_automation(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _described(value: Any) -> str:
-    """Return a field of a deployment in a few words."""
-    if not value:
-        return "none"
-    if not isinstance(value, list) or "schedule" not in value[0]:
-        return json.dumps(value, ensure_ascii=False)
-    return ", ".join(
-        " ".join(str(each["schedule"][key]) for key in each["schedule"] if key != "anchor_date")
-        + ("" if each["active"] else " (paused)")
-        for each in value
-    )
+    return json.dumps(value, ensure_ascii=False) if value else "none"

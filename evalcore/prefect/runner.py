@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
-from evalcore.errors import RunConflictError
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import RunnerAwayError, Stage, Submission, usable_cores
 from evalcore.pipeline.finish import finish_run
@@ -27,7 +27,7 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.objects import State
 
     from evalcore.prefect.flows import FlowExecution
 
@@ -45,9 +45,6 @@ _SEND_S: Final = 5.0
 
 class PrefectRunner:
     """Executes and finishes planned runs through Prefect (`evalcore.pipeline.executors.Runner`)."""
-
-    def __init__(self) -> None:
-        self._executions: dict[str, FlowExecution] = {}
 
     def is_configured(self) -> bool:
         """Whether PREFECT_API_URL names a server."""
@@ -97,10 +94,7 @@ class PrefectRunner:
     def submission(self, run: StoredRun) -> Submission:
         """Return how far the run's flow run is. Raises `RunnerAwayError`, also if there is none."""
         with _server() as client:
-            flow_run = _flow_run(client, run)
-        if flow_run is None or flow_run.state is None:
-            raise RunnerAwayError(f"Prefect has no flow run of run {run.run_id}")
-        state = flow_run.state
+            state = _flow_run(client, run)[1]
         if not state.is_final():
             return Submission(Stage.WAITING if state.is_scheduled() else Stage.RUNNING)
         is_cancelled = state.is_cancelled() and state.message != _WITHDRAWN
@@ -114,15 +108,20 @@ class PrefectRunner:
         from prefect.states import Cancelled
 
         with _server() as client:
-            flow_run = _flow_run(client, run)
-            if flow_run is None:
-                return True
-            if flow_run.state is None or not flow_run.state.is_scheduled():
-                return False
-            # A worker that comes now is refused: nothing leads from Cancelled to Pending.
-            client.set_flow_run_state(flow_run.id, Cancelled(message=_WITHDRAWN))
-            state = client.read_flow_run(flow_run.id).state
-            return state is not None and state.is_cancelled()
+            identity, state = _flow_run(client, run)
+            if state.is_scheduled():
+                # A worker that comes now is refused: nothing leads from Cancelled to Pending.
+                client.set_flow_run_state(identity, Cancelled(message=_WITHDRAWN))
+            return _flow_run(client, run)[1].is_cancelled()
+
+    def cancel(self, run: StoredRun) -> None:
+        """Cancel the flow run that a run was submitted as. Raises `RunnerAwayError`."""
+        from prefect.states import Cancelling
+
+        with _server() as client:
+            identity, state = _flow_run(client, run)
+            if not state.is_final():
+                client.set_flow_run_state(identity, Cancelling())
 
     def start(
         self,
@@ -140,17 +139,13 @@ class PrefectRunner:
         from evalcore.prefect.flows import FlowExecution, brought_along, evaluate, is_complete
 
         execution = FlowExecution(run, options, processes=processes)
-        self._executions[run.run_id] = execution
         given = {"suite": run.definition.name[:1000], "resume": run.run_id, "runner": runner}
 
         def call() -> Any:
             with brought_along(execution):
                 return evaluate(**given, return_state=True)
 
-        try:
-            ended = _flow_ended(call, execution)
-        finally:
-            del self._executions[run.run_id]
+        ended = _flow_ended(call, execution)
         _send_history(_SEND_STOPPED_S if options.stopper.stopped else _SEND_S)
         if is_complete(run) or options.stopper.stopped:
             return
@@ -159,21 +154,6 @@ class PrefectRunner:
         if isinstance(ended, BaseException) and not _is_of_connection(ended):
             raise ended
         _finish_alone(run, options)
-
-    def cancel(self, run: StoredRun) -> None:
-        """Stop a run that this runner executes, or cancel the flow run that it was submitted as.
-
-        Raises `RunConflictError` for any other, `RunnerAwayError`.
-        """
-        execution = self._executions.get(run.run_id)
-        if execution is not None:
-            execution.options.stopper.stop()
-            return
-        if not (self.is_configured() and _cancel_submitted(run)):
-            raise RunConflictError(
-                f"run {run.run_id} is not executed by this process: cancel its flow run in "
-                "Prefect's UI, or with `prefect flow-run cancel ID`"
-            )
 
 
 @contextmanager
@@ -196,25 +176,15 @@ def _key(run: StoredRun) -> str:
     return f"evalcore-run-{run.run_id}"
 
 
-def _flow_run(client: SyncPrefectClient, run: StoredRun) -> FlowRun | None:
+def _flow_run(client: SyncPrefectClient, run: StoredRun) -> tuple[UUID, State[Any]]:
+    """Return the flow run that a run was submitted as, and its state; raise `RunnerAwayError`."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
 
     key = FlowRunFilterIdempotencyKey(any_=[_key(run)])
-    flow_runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))
-    return flow_runs[0] if flow_runs else None
-
-
-def _cancel_submitted(run: StoredRun) -> bool:
-    """Cancel the run's flow run; False if there is none."""
-    from prefect.states import Cancelling
-
-    with _server() as client:
-        flow_run = _flow_run(client, run)
-        if flow_run is None:
-            return False
-        if flow_run.state is None or not flow_run.state.is_final():
-            client.set_flow_run_state(flow_run.id, Cancelling())
-        return True
+    for found in client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key)):
+        if found.state is not None:
+            return found.id, found.state
+    raise RunnerAwayError(f"Prefect has no flow run of run {run.run_id}")
 
 
 def _flow_ended(call: Callable[[], Any], execution: FlowExecution) -> Any:

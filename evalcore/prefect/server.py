@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import urllib.request
 import warnings
 from contextlib import redirect_stderr, suppress
@@ -22,28 +23,20 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote, urlsplit
 
-import click
-
 from evalcore.errors import UsageError
 from evalcore.trust.processes import MARK_NAME, watchdog
 
-# For this process and the server that it may start; what the user set stays. The batches let the
-# server record two to three times as many task runs.
+# For this process and the server that it may start; what the user set stays.
+# Profile `dev` has the batches, which let the server record two to three times as many task runs.
+_PROFILES: Final = Path(__file__).resolve().parent / "data" / "profiles.toml"
 _SETTINGS: Final = {
     "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     # Else each event of a server that is gone is printed whole.
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     # A call of a server that is gone is repeated after 2 and 4 s; by default for a minute.
     "PREFECT_CLIENT_MAX_RETRIES": "2",
     "PREFECT_API_REQUEST_TIMEOUT": "20",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
 }
 _APP: Final = "prefect.server.api.server:create_app"
 _START_S: Final = 120.0
@@ -71,20 +64,23 @@ def configure() -> None:
                 "to a folder that can be written"
             ) from None
         os.environ["HOME"] = str(Path(os.environ["PREFECT_HOME"]).absolute())
-    for name, value in _SETTINGS.items():
+    for name, value in (read_profile() | _SETTINGS).items():
         os.environ.setdefault(name, value)
-    printed = io.StringIO()
     try:
         # Prefect prints and warns of some faults before it raises them.
-        with warnings.catch_warnings(action="ignore"), redirect_stderr(printed):
+        with warnings.catch_warnings(action="ignore"), redirect_stderr(io.StringIO()):
             import prefect.context  # noqa: F401
     except (ValueError, OSError) as error:  # also pydantic's and TOML's
-        home = os.environ.get("PREFECT_HOME") or Path.home() / ".prefect"
         raise UsageError(
-            f"Prefect cannot read its settings: {_one_line(error)} (they are in variables "
-            f"PREFECT_…, in {home}/profiles.toml, and in prefect.toml, pyproject.toml or .env here)"
+            f"Prefect cannot read its settings (variables PREFECT_…, profiles.toml, prefect.toml, "
+            f"pyproject.toml, .env): {_one_line(error)}"
         ) from None
-    click.echo(printed.getvalue(), err=True, nl=False)
+
+
+def read_profile() -> dict[str, str]:
+    """Return the settings of the profile `dev`, with the batch settings of the server."""
+    profile: dict[str, str] = tomllib.loads(_PROFILES.read_text("utf-8"))["profiles"]["dev"]
+    return profile
 
 
 def reach_server(*, embedded: bool = True) -> str:
@@ -106,7 +102,7 @@ def reach_server(*, embedded: bool = True) -> str:
                 "start`, then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
             )
         start_embedded_server()
-    url = f"{get_current_settings().api.url}"
+    url = f"{get_current_settings().api.url}".rstrip("/")
     try:
         with (
             temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
@@ -118,23 +114,18 @@ def reach_server(*, embedded: bool = True) -> str:
                 return url
     except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
         failure = error.__cause__ or error
-    hint = ", or unset PREFECT_API_URL to use the embedded one" if embedded else ""
-    raise UsageError(f"{_describe_unreached(url, failure)}{hint}")
-
-
-def _describe_unreached(url: str, failure: BaseException) -> str:
     parts = urlsplit(url)
-    for address in (f"{url.rstrip('/')}/api", f"{parts.scheme}://{parts.netloc}/api"):
-        if address != url.rstrip("/") and answers(f"{address}/health"):
-            return f"PREFECT_API_URL {url} is not the address of Prefect's API: set it to {address}"
-    reason = f"{type(failure).__name__}: {f'{failure}'.partition(chr(10))[0]}"
+    for address in (f"{url}/api", f"{parts.scheme}://{parts.netloc}/api"):
+        if address != url and answers(f"{address}/health"):
+            raise UsageError(
+                f"PREFECT_API_URL {url} is not the address of Prefect's API: set it to {address}"
+            )
+    reason = "not Prefect" if isinstance(failure, ValueError) else _one_line(failure)
     if "401" in reason:
-        return f"Prefect's server at {url} refuses: set PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
-    if isinstance(failure, ValueError):
-        reason = "what answers is not Prefect"
-    return (
+        reason = "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY"
+    raise UsageError(
         f"Prefect's server at {url} does not answer ({reason}): start it with `prefect server "
-        "start`"
+        f"start`{', or unset PREFECT_API_URL to use the embedded one' if embedded else ''}"
     )
 
 
@@ -148,7 +139,7 @@ def answers(url: str) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
 def start_embedded_server() -> None:
@@ -171,10 +162,8 @@ def start_embedded_server() -> None:
         process = _run_server(url, errors)
         atexit.register(_stop, process)
         while not answers(f"{url}/health"):
-            if process.poll() is not None:
-                raise UsageError(_describe_unstarted(_last_words(errors)))
-            if time.monotonic() > deadline:
-                raise UsageError(_describe_unstarted(f"it is silent for {_START_S:.0f} s"))
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise _unstarted(_last_words(errors))
             time.sleep(0.1)
     os.environ["PREFECT_API_URL"] = url
     refresh_global_settings_context()
@@ -197,46 +186,34 @@ def _require_writable() -> None:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(_describe_unstarted(f"{home}: {error.strerror}")) from None
-    database = _database()
-    for path in (home, database.parent, database) if isinstance(database, Path) else (home,):
-        if not os.access(path, os.W_OK) and (path.exists() or path != database):
-            raise UsageError(_describe_unstarted(f"{path} cannot be written"))
+        raise _unstarted(f"{home}: {error.strerror}") from None
+    database = Path(_database())
+    for path in (home, database) if database.exists() else (home,):
+        if not os.access(path, os.W_OK):
+            raise _unstarted(f"{path} cannot be written")
 
 
-def _database() -> Path | str:
+def _database() -> str:
     """Return where the embedded server has its database: a file, or a server without its user."""
     from prefect.settings import get_current_settings
 
     address = get_current_settings().server.database.connection_url
     url = urlsplit(address.get_secret_value() if address else "")
     if url.scheme.startswith("sqlite"):
-        return Path(unquote(url.path.removeprefix("/")))
+        return unquote(url.path.removeprefix("/"))
     return f"{url.netloc.rpartition('@')[2]}{url.path}"
 
 
-def _describe_unstarted(reason: str) -> str:
+def _unstarted(reason: str) -> UsageError:
     from prefect import __version__
 
-    database = _database()
     if "Can't locate revision" in reason:
-        hint = (
-            f"its database {database} was made by a newer Prefect than {__version__}: install that "
-            "version, or set PREFECT_HOME to another folder"
-        )
-    elif isinstance(database, Path):
-        hint = (
-            f"its database is {database}: make room and make it writable, or set PREFECT_HOME to "
-            "another folder"
-        )
-    else:
-        hint = (
-            f"its database is at {database}: start that, or unset "
-            "PREFECT_SERVER_DATABASE_CONNECTION_URL to use a file"
-        )
-    return (
-        f"Prefect's embedded server does not start: {reason}; {hint} (without --prefect no server "
-        "is needed)"
+        reason = f"its database was made by a newer Prefect than {__version__}"
+    return UsageError(
+        f"Prefect's embedded server does not start: {reason}. Its database is {_database()}: make "
+        "room and make it writable, or set PREFECT_HOME to another folder or "
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL to another server (without --prefect no server is "
+        "needed)"
     )
 
 
@@ -269,4 +246,4 @@ def _last_words(errors: IO[bytes]) -> str:
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - _WORDS_BYTES))
     lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines()]
     reasons = [line for line in lines if _REASON.match(line)] or [line for line in lines if line]
-    return reasons[-1] if reasons else "it ended without a word"
+    return reasons[-1] if reasons else f"it is silent for {_START_S:.0f} s"

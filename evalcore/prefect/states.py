@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
@@ -30,17 +30,11 @@ _MAX_MESSAGE = 4_000
 
 def decided(report: Report) -> State[Any]:
     """Return the state of a decided run; it names the gates that did not pass."""
-    match report.decision:
-        case Decision.PASS:
-            return Completed(message=outcome(report))
-        case Decision.FAIL:
-            return _failed(GATE_FAILED, gates_text(report) or "the counts do not add up")
-        case Decision.INCONCLUSIVE:
-            return _failed(INCONCLUSIVE, gates_text(report))
-        case Decision.ERROR:
-            return _failed(ERRORS, gates_text(report))
-        case _:
-            assert_never(report.decision)
+    if report.decision is Decision.PASS:
+        return Completed(message=outcome(report))
+    names = {Decision.FAIL: GATE_FAILED, Decision.INCONCLUSIVE: INCONCLUSIVE}
+    name = names.get(report.decision, ERRORS)
+    return _failed(name, gates_text(report) or "the counts do not add up")
 
 
 def outcome(report: Report) -> str:

@@ -1,32 +1,300 @@
-"""Shards as Prefect tasks: a name, retries and a state around `execute_shard`."""
+"""Shards as Prefect tasks, and what executes them: threads, a Dask or a Ray cluster."""
 
 from __future__ import annotations
 
+import gc
+import logging
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from contextlib import suppress
-from typing import Any, cast
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final, cast
+from uuid import uuid4
 
+import orjson
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import serialize_context
 from prefect.states import Cancelled, Completed, Failed
+from prefect.task_runners import ThreadPoolTaskRunner
 
-from evalcore.errors import EvalError, ExitCode, StoreError
+from evalcore.errors import StoreError, UsageError, WorkersFailedError
+from evalcore.execution.limits import most_processes
 from evalcore.execution.rates import FIRST
-from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
+from evalcore.execution.worker import Key, OpenRun, ShardReceipt, Stopped, process_worker
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
-from evalcore.pipeline.executors import Ended
+from evalcore.pipeline.executors import Ended, usable_cores
 from evalcore.pipeline.plan import is_instant
-from evalcore.pipeline.process import ProcessDiedError
-from evalcore.pipeline.session import ExecuteOptions, ShardCall
+from evalcore.pipeline.process import ProcessDiedError, run_environment
+from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, ShardCall, run_terms
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT
+from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.prefect.publish import RunProgress, covered
-from evalcore.prefect.task_runners import MOST_THREADS, ShardRunner
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
+
+MOST_THREADS: Final = 64
+"""How many shards one process executes at once, at most."""
+_HOST: Final = "127.0.0.1"
+_CONNECT_S: Final = 10.0
+_START_S: Final = 180.0
+_END_S: Final = 2.0
+# No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
+# a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
+_RAY_SETTINGS: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_RAYLET_PID": str(os.getpid()),
+}
+
+
+def open_runner(
+    choice: RunnerChoice, run: StoredRun, options: ExecuteOptions, processes: int | None
+) -> _Threads | _Dask | _Ray:
+    """Return what executes the task runs of a run.
+
+    Raises `UsageError` for a suite that exists in this process only and where no cluster answers,
+    `StoreError` where processes cannot share a run, `WorkersFailedError` if none starts.
+    """
+    if not choice.is_cluster:
+        return _Threads()
+    require_installed(choice)
+    if options.objects:
+        raise UsageError(
+            f"the runner '{choice.kind}' executes in other processes, and the suite refers to "
+            "Python objects of this one: use the runner 'threads'"
+        )
+    if not run.store.probe_conditional_writes():
+        raise StoreError(
+            f"{run.store.url}: this server does not honour conditional writes (If-None-Match, "
+            "If-Match), so processes cannot share a run there: use the runner 'threads'"
+        )
+    terms = run_terms(options)
+    environment = {
+        **run_environment(run, signed=bool(terms["roots"])),
+        RUN_TERMS: orjson.dumps(terms).decode(),
+        # They end with this process, also if it is killed.
+        MARK_NAME: watchdog().mark,
+    }
+    # A process more would have no call of a provider that allows so few.
+    most = most_processes(run.definition, options.settings) or MOST_THREADS
+    kind = _Dask if choice.kind == "dask" else _Ray
+    try:
+        return kind(choice.address, environment, most, processes)
+    except Exception as error:  # of any type, also bare exceptions of Ray
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        if choice.address:
+            raise UsageError(f"no cluster answers for the runner '{choice}': {reason}") from error
+        message = f"the cluster of the runner '{choice}' does not start: {reason}"
+        raise WorkersFailedError(run.run_id, message) from error
+
+
+def end_run(key: Key | None) -> None:
+    """End a run that is open in this process; it returns what limits lent it."""
+    if key is not None and (opened := process_worker().find(key)) is not None:
+        opened.stop()
+        process_worker().close(key)
+
+
+class _Threads:
+    """Prefect's threads, in this process."""
+
+    processes, slots = 1, MOST_THREADS
+    deaths: tuple[type[BaseException], ...] = ()
+
+    def __init__(self) -> None:
+        self._runner = ThreadPoolTaskRunner[Any](max_workers=MOST_THREADS)
+        self._runner.__enter__()
+
+    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+        submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
+        return submitted
+
+    def close(self) -> None:
+        self._runner.__exit__(None, None, None)
+
+
+class _Dask:
+    """A Dask cluster through `prefect-dask`."""
+
+    def __init__(
+        self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
+    ) -> None:
+        import dask
+        from distributed import LocalCluster
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+        from prefect_dask import DaskTaskRunner
+
+        self.deaths: tuple[type[BaseException], ...] = (KilledWorker, FutureCancelledError)
+        # Of the run that its processes execute.
+        self._key: Key | None = None
+        with ExitStack() as stack:
+            if address:
+                timeout = {"timeout": _CONNECT_S}
+                runner = DaskTaskRunner(address=address, client_kwargs=timeout)
+            else:
+                # A task that is cancelled, a worker that is lost are no news.
+                logging.getLogger("distributed").setLevel(logging.CRITICAL)
+                self.processes = min(wanted or usable_cores(), most)
+                # A daemon of `multiprocessing` may have no children.
+                stack.enter_context(dask.config.set({"distributed.worker.daemon": False}))
+                cluster = LocalCluster(
+                    n_workers=self.processes,
+                    threads_per_worker=MOST_THREADS,
+                    host=_HOST,
+                    # Who reaches a scheduler executes code: certificates for this cluster alone.
+                    security=True,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                    scheduler_kwargs={"allowed_failures": 0},
+                    memory_limit=0,
+                    preload=__name__,
+                    env=environment,
+                )
+                runner = DaskTaskRunner(cluster=stack.enter_context(cluster))
+            self._runner = stack.enter_context(runner)
+            self._client = runner.client
+            if not address:
+                self._client.wait_for_workers(self.processes, timeout=_START_S)
+            if not (threads := self._client.nthreads()):
+                raise TimeoutError("it has no workers")
+            self.processes = min(len(threads), most)
+            self.slots = min(sum(threads.values()), self.processes * MOST_THREADS)
+            self._stack = stack.pop_all()
+
+    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
+        submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
+        return submitted
+
+    def close(self) -> None:
+        with suppress(Exception):  # a scheduler or a worker that is gone
+            self._client.sync(
+                self._client._run, end_run, self._key, on_error="return", callback_timeout=_END_S
+            )
+        self._stack.close()
+
+
+def dask_setup(_worker: object) -> None:
+    """Prepare a process of the run's own Dask cluster; Dask calls this by its name."""
+    # Terminals signal the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hide_process()
+    rare_collections()
+
+
+def rare_collections() -> None:
+    """Collect garbage seldom, and not among what exists already: Prefect has a million objects."""
+    gc.set_threshold(100_000, 50, 50)
+    gc.freeze()
+
+
+class _Ray:
+    """A Ray cluster through `prefect-ray`.
+
+    Its processes are actors: a process of Ray's that executes plain tasks has one at a time, so
+    that of a suite of few items only so many would run at once as there are processes.
+    """
+
+    def __init__(
+        self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
+    ) -> None:
+        import ray
+        from prefect_ray import RayTaskRunner
+
+        self.deaths: tuple[type[BaseException], ...] = (ray.exceptions.RayError,)
+        self._key: Key | None = None
+        count = min(wanted or usable_cores(), most)
+        own = {"include_dashboard": False, "num_cpus": count, "_node_ip_address": _HOST}
+        self._runner = RayTaskRunner(
+            # Not the cluster that runs on this machine already, or that RAY_ADDRESS names.
+            address=address or "local",
+            init_kwargs={
+                "log_to_driver": False,
+                "logging_level": logging.ERROR,
+                **({} if address else own),
+            },
+        )
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        with ExitStack() as stack:
+            # Ray's own token, in the user's home, keeps other users out.
+            with _environment({**(os.environ if address else environment), **_RAY_SETTINGS}):
+                stack.enter_context(self._runner)
+            if address and wanted is None:
+                count = min(max(1, int(ray.cluster_resources().get("CPU", 1))), most)
+            self.processes, self.slots = count, count * MOST_THREADS
+            kind = ray.remote(RayProcess).options(
+                num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
+            )
+            self._actors = [kind.remote() for _ in range(count)]
+            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=_START_S)
+            self._stack = stack.pop_all()
+        self._loads = [0] * count
+
+    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
+        task_run_id = uuid4()
+        inputs: dict[str, set[Any]] = {name: set() for name in parameters}
+        asset = {"task": task, "task_run_id": task_run_id, "task_inputs": inputs}
+        context = serialize_context(asset_ctx_kwargs={**asset, "copy_to_child_ctx": True})
+        number = min(range(self.processes), key=self._loads.__getitem__)
+        self._loads[number] += 1
+
+        def ended(_: object) -> None:
+            self._loads[number] -= 1
+
+        run = {"task": task, "task_run_id": task_run_id, "parameters": parameters}
+        execute, actor = self._runner._run_prefect_task, self._actors[number]
+        submitted: Future[State[Any]] = actor.call.remote(execute, **run, context=context).future()
+        submitted.add_done_callback(ended)
+        return submitted
+
+    def close(self) -> None:
+        import ray
+
+        with suppress(Exception):  # processes that are gone
+            ray.wait(
+                [each.call.remote(end_run, key=self._key) for each in self._actors],
+                num_returns=self.processes,
+                timeout=_END_S,
+            )
+        for actor in self._actors:
+            with suppress(Exception):
+                ray.kill(actor)
+        self._stack.close()
+
+
+class RayProcess:
+    """What a process of a Ray cluster does for a run."""
+
+    def __init__(self) -> None:
+        hide_process()
+        rare_collections()
+
+    def call(self, function: Callable[..., Any], **given: Any) -> Any:
+        """Call a function in this process."""
+        return function(**given)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Let what is started inside inherit these variables, and no other ones."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
 
 _RETRY_DELAYS_S = [1.0, 5.0]
 
@@ -77,20 +345,6 @@ def execute_shard(
     return ended
 
 
-class ShardFailedError(EvalError):
-    """The store has failed a shard in each attempt of its task."""
-
-    exit_code = ExitCode.ERRORS
-
-    def __init__(self, shard: int, error: StoreError) -> None:
-        super().__init__(shard, error)
-        self.shard, self.error = shard, error
-
-    def __str__(self) -> str:
-        attempts = len(_RETRY_DELAYS_S) + 1
-        return f"shard {self.shard} could not be executed in {attempts} attempts: {self.error}"
-
-
 class TasksExecutor:
     """Executes shards as Prefect tasks of a `runner` (`pipeline.executors.Executor`).
 
@@ -99,7 +353,11 @@ class TasksExecutor:
     """
 
     def __init__(
-        self, opened: OpenRun, options: ExecuteOptions, runner: ShardRunner, progress: RunProgress
+        self,
+        opened: OpenRun,
+        options: ExecuteOptions,
+        runner: _Threads | _Dask | _Ray,
+        progress: RunProgress,
     ) -> None:
         self._runner, self._opened, self._stopper = runner, opened, options.stopper
         self._progress = progress
@@ -126,7 +384,8 @@ class TasksExecutor:
         ended: Future[Ended] = Future()
         plan = self._opened.shards.plan
         shard = plan.shard_of(call.first_item)
-        self._wait_for_turn()
+        due = self._began + max(0, self._submitted - _BURST) / _STARTS_PER_S
+        time.sleep(max(0.0, due - time.monotonic()))
         if self._stopper.draining:
             ended.set_result(Stopped(shard))
             return ended
@@ -139,32 +398,23 @@ class TasksExecutor:
         self._pending[ended] = shard
 
         def pass_on(done: Future[Any]) -> None:
-            outcome = self._outcome(shard, done)
-            if isinstance(outcome, ShardReceipt):
-                self._progress.add(outcome.items)
             self._pending.pop(ended, None)
             with suppress(InvalidStateError):  # it was given up
-                if isinstance(outcome, BaseException):
-                    ended.set_exception(outcome)
+                try:
+                    outcome = outcome_of(shard, done.result())
+                except self._runner.deaths as lost:
+                    reason = f"an exit code that nobody tells ({type(lost).__name__})"
+                    ended.set_exception(ProcessDiedError(reason))
+                except CancelledError:
+                    ended.set_result(Stopped(shard))
+                except BaseException as error:  # noqa: BLE001 - raised by the shard's future
+                    ended.set_exception(error)
                 else:
+                    self._progress.add(outcome.items if isinstance(outcome, ShardReceipt) else 0)
                     ended.set_result(outcome)
 
         task_run.add_done_callback(pass_on)
         return ended
-
-    def _outcome(self, shard: int, done: Future[Any]) -> Ended | BaseException:
-        try:
-            return outcome_of(shard, done.result())
-        except self._runner.deaths as lost:
-            return ProcessDiedError(f"an exit code that nobody tells ({type(lost).__name__})")
-        except CancelledError:
-            return Stopped(shard)
-        except BaseException as error:  # noqa: BLE001 - raised by the shard's future
-            return error
-
-    def _wait_for_turn(self) -> None:
-        due = self._began + max(0, self._submitted - _BURST) / _STARTS_PER_S
-        time.sleep(max(0.0, due - time.monotonic()))
 
     def close(self, *, cancel: bool) -> None:
         """Wait for the task runs; give them up if they are to be cancelled."""
@@ -189,8 +439,11 @@ def outcome_of(shard: int, state: State[Any]) -> Ended:
         return Stopped(shard)
     result = state.result(raise_on_failure=False)
     if isinstance(result, StoreError):
+        attempts = len(_RETRY_DELAYS_S) + 1
+        failed = StoreError(f"shard {shard} could not be executed in {attempts} attempts: {result}")
         # The task has tried it again: the coordinator does not.
-        raise ShardFailedError(shard, result)
+        failed.under_item = True
+        raise failed
     if isinstance(result, BaseException):
         raise result
     return cast("ShardReceipt", result)

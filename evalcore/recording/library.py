@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -19,14 +19,13 @@ from evalcore.recording.content import (
     readable,
     stored,
 )
-from evalcore.storage.layout import RECORDINGS_PREFIX, RunKeys, recording_key
+from evalcore.storage.layout import RECORDINGS_PREFIX, recording_key
 from evalcore.storage.store import ObjectStore, swap
 
 _READERS: Final = 16
 _READ_AT_ONCE: Final = 256
 _KEY: Final = re.compile(RECORDINGS_PREFIX + r"[0-9a-f]{2}/([0-9a-f]{64})")
 _SHORTEST_BEGINNING: Final = 4
-_DIGEST_BYTES: Final = 32
 
 
 class Listed(NamedTuple):
@@ -119,19 +118,6 @@ class Library:
         some = "several recordings begin" if digests else "no recording begins"
         raise UsageError(f"{some} with '{beginning}'; `evalcore recordings list` shows them")
 
-    def note_use(self, run: RunKeys, recorder: str, used: Collection[bytes]) -> None:
-        """Write down which recordings (digests as bytes) a run used."""
-        self.store.put(f"{run.recordings_prefix}{recorder}", b"".join(sorted(used)))
-
-    def used_by(self, run: RunKeys) -> frozenset[str]:
-        """Return the digests that are noted for a run."""
-        notes = (self.store.get(info.key).data for info in self.store.list(run.recordings_prefix))
-        return frozenset(
-            note[start : start + _DIGEST_BYTES].hex()
-            for note in notes
-            for start in range(0, len(note), _DIGEST_BYTES)
-        )
-
     def _listed(self, digest: str) -> Listed | None:
         data = self.data(digest)
         if data is None:
@@ -175,8 +161,8 @@ class Exported(NamedTuple):
     damaged: tuple[str, ...]
 
 
-def export_folder(library: Library, folder: Path, *, run: RunKeys | None = None) -> Exported:
-    """Write a file `<key>.json` for each recording (that the run used or made).
+def export_folder(library: Library, folder: Path, *, run_id: str | None = None) -> Exported:
+    """Write a file `<key>.json` for each recording (that the run made).
 
     The same recordings give the same names and bytes. Other files in the folder are left alone.
     """
@@ -185,7 +171,7 @@ def export_folder(library: Library, folder: Path, *, run: RunKeys | None = None)
     except OSError as error:
         raise UsageError(f"{folder}: no folder for recordings: {error.strerror}") from None
     count, damaged = 0, []
-    for listed in _chosen(library, run):
+    for listed in _chosen(library, run_id):
         if listed.recording is None:
             damaged.append(listed.digest)
             continue
@@ -207,11 +193,8 @@ def import_folder(library: Library, folder: Path, *, replace: bool = False) -> I
     files = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
     if not files:
         raise UsageError(f"{folder}: no recordings there: a folder of `<key>{SUFFIX}` files is one")
-    _check(files)
     added, same, different = 0, 0, []
-    for path in files:
-        text = path.read_bytes()
-        digest = parse(text).digest
+    for digest, text in _read(files).items():
         data = stored(text)
         if library.add(digest, data):
             added += 1
@@ -224,39 +207,34 @@ def import_folder(library: Library, folder: Path, *, replace: bool = False) -> I
     return Imported(added, same, tuple(different))
 
 
-def _chosen(library: Library, run: RunKeys | None) -> Iterator[Listed]:
-    used = frozenset() if run is None else library.used_by(run)
+def _chosen(library: Library, run_id: str | None) -> Iterator[Listed]:
     for listed in library.listed():
         recorded_by = listed.recording and listed.recording.origin.run
-        if run is None or recorded_by == run.run_id or listed.digest in used:
+        if run_id in (None, recorded_by):
             yield listed
 
 
-def _check(files: list[Path]) -> None:
-    """Raise `LoadError` with the mistakes of all files."""
+def _read(files: list[Path]) -> dict[str, bytes]:
+    """Return the texts of the files by digest; raise `LoadError` with the mistakes of all."""
     problems: list[Problem] = []
-    files_by_digest: dict[str, Path] = {}
+    texts: dict[str, tuple[bytes, Path]] = {}
     for path in files:
         try:
-            recording = _read(path)
+            text = path.read_bytes()
+            recording = parse(text)
+            check_key(recording)
+        except OSError as error:
+            problems.append(Problem(str(path), None, "", f"cannot be read: {error.strerror}"))
         except RecordingError as error:
             problems.append(Problem(str(path), None, "", str(error)))
-            continue
-        first = files_by_digest.setdefault(recording.digest, path)
-        if first != path:
-            message = f"holds the recording {recording.digest}, as {first} does"
-            problems.append(Problem(str(path), None, "key", message))
+        else:
+            _, first = texts.setdefault(recording.digest, (text, path))
+            if first != path:
+                message = f"holds the recording {recording.digest}, as {first} does"
+                problems.append(Problem(str(path), None, "key", message))
     if problems:
         raise LoadError(tuple(problems[:_MOST_PROBLEMS]))
-
-
-def _read(path: Path) -> Recording:
-    try:
-        recording = parse(path.read_bytes())
-    except OSError as error:
-        raise RecordingError(f"cannot be read: {error.strerror}") from None
-    check_key(recording)
-    return recording
+    return {digest: text for digest, (text, _) in texts.items()}
 
 
 def _is_same(library: Library, digest: str, text: bytes) -> bool:

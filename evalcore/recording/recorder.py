@@ -26,7 +26,6 @@ from evalcore.recording.content import (
 )
 from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
-from evalcore.storage.layout import RunKeys
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import retried
 
@@ -49,19 +48,16 @@ class Recorder:
 
     What is saved is what everybody uses from then on, the run that saves it included: the first
     writer's, free of secrets. So a replay gives what the recorded run gave. With `run`, what it
-    recorded before it was interrupted is not asked again in `record`, and `close` notes in the
-    store which recordings it used.
+    recorded before it was interrupted is not asked again in `record`.
     """
 
     def __init__(
-        self, store: ObjectStore, mode: Mode, redaction: Redaction, *, run: RunKeys | None = None
+        self, store: ObjectStore, mode: Mode, redaction: Redaction, *, run: str | None = None
     ) -> None:
         self.mode = mode
         self._library = Library(store)
         self._redaction = redaction
-        self._keys = run
-        self._run = None if run is None else run.run_id
-        self._used: set[bytes] = set()
+        self._run = run
         self._id = os.urandom(8).hex()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recorder")
         self._lock = threading.Lock()
@@ -105,11 +101,8 @@ class Recorder:
         return None
 
     def close(self) -> None:
-        """Wait for what is being written, and note what the run used; to be called once."""
+        """Wait for what is being written; to be called once."""
         self._threads.shutdown()
-        keys = self._keys
-        if keys is not None and self._used:
-            self._persistently(lambda: self._library.note_use(keys, self._id, self._used))
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future = asyncio.wrap_future(self._threads.submit(function, *args, **kwargs))
@@ -152,7 +145,6 @@ class Recorder:
         is_own = self._is_left_over(entry) and not _is_of_another(entry, asker)
         if self.mode is Mode.RECORD and not is_own:
             return None
-        self._used.add(bytes.fromhex(entry.digest))
         return _reply_or_error(entry.outcome)
 
     def _save(
@@ -169,7 +161,6 @@ class Recorder:
                 stored = self._written(question.of_asker(asker), outcome, asker, redaction)
         except RecordingError as error:
             raise ProviderError(MISSING, str(error)) from error
-        self._used.add(bytes.fromhex(stored.digest))
         return replace(_reply_or_error(stored.outcome), recorded=False)
 
     def _written(
@@ -201,10 +192,8 @@ class Recorder:
         return origin.run is not None and origin.run == self._run and origin.recorder != self._id
 
     def _explained(self, question: Question, redaction: Redaction) -> str:
-        near, asked = self._other_turn(question), question
-        if near is None:
-            asked = replace(question, identity=redaction.identity(question.identity))
-            near = nearest(asked, self._known())
+        asked = replace(question, identity=redaction.identity(question.identity))
+        near = nearest(asked, self._known())
         if near is None:
             return (
                 f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}, "
@@ -215,19 +204,6 @@ class Recorder:
             f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "
             f"(recorded → asked); {_HOW_TO_RECORD}"
         )
-
-    def _other_turn(self, question: Question) -> Recording | None:
-        """Return a recording of the same request in another iteration or at another time."""
-        iteration, invocation = question.iteration, question.invocation
-        turns = {(iteration, 0), (iteration, invocation - 1), (0, invocation), (0, 0)}
-        turns |= {(iteration - 1, invocation), (iteration - 1, 0)}
-        for turn in sorted(turns - {(iteration, invocation)}, reverse=True):
-            other = Question(question.identity, *turn)
-            with suppress(RecordingError):  # a damaged one explains nothing
-                found = self._library.read(other.digest) if min(turn) >= 0 else None
-                if found is not None:
-                    return replace(found, question=other)
-        return None
 
     def _known(self) -> list[Recording]:
         with self._lock:

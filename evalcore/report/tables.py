@@ -157,21 +157,11 @@ def _csv_cell(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return "–"
-        case str():
-            return value
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-        case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
-        case list() | tuple() | Mapping():
-            return _json(json_value(value))
-        case _:
-            return str(value)
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return value if isinstance(value, str) else _csv_cell(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
-from evalcore.expressions.failure import ExpressionError
-from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.expressions.engine import ExpressionError
+from evalcore.expressions.template import Tree, compile_tree
 from evalcore.scripts.builtin_tools import score_tools
-from evalcore.scripts.iteration import Iteration, Scope, Tool
+from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp import McpPrefix
-from evalcore.scripts.models import DEFAULT_MODEL, ModelTool
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     RESULT,
     Body,
-    CallTool,
     Compiled,
     MistakeCollector,
-    NamedTool,
     ScriptPart,
     StatementCompiler,
     Toolbox,
@@ -29,7 +26,7 @@ from evalcore.scripts.statements import (
     read_shape,
     run_body,
 )
-from evalcore.scripts.tools import CustomTool, ToolReader
+from evalcore.scripts.tools import ToolReader
 from evalcore.wording import Loc, describe
 
 ITERATION: Final = "TEST_ITERATION"
@@ -234,26 +231,3 @@ def judged_values(expressions: Iterable[str], scope: Scope) -> dict[str, dict[st
         except ExpressionError as error:
             values[written] = {ERROR: str(error)}
     return values
-
-
-def certain_models(body: Body) -> Iterator[str]:
-    """Yield the names of models that calls outside of conditions and loops ask.
-
-    Not those of calls whose exceptions are caught, or that say themselves which model is asked.
-    """
-    yield from _of_body(body, frozenset())
-
-
-def _of_body(body: Body, entered: frozenset[int]) -> Iterator[str]:
-    for statement in body.statements:
-        if isinstance(statement, CallTool) and not statement.catch:
-            yield from _of_tool(statement.tool, entered, names_model=statement.gives("model_ref"))
-
-
-def _of_tool(tool: Tool, entered: frozenset[int], *, names_model: bool) -> Iterator[str]:
-    while isinstance(tool, NamedTool):
-        tool = tool.tool
-    if isinstance(tool, ModelTool) and not names_model:
-        yield str(tool.config.get("model_ref") or DEFAULT_MODEL)
-    elif isinstance(tool, CustomTool) and id(tool) not in entered:
-        yield from _of_body(tool.body, entered | {id(tool)})

@@ -134,8 +134,6 @@ class RunKeys:
     """Stands there when the run is to be cancelled."""
     events_prefix = _Below("events/")
     """What the events and snapshots of executed workflows start with."""
-    recordings_prefix = _Below("recordings/")
-    """What the notes of the recordings that the run used start with."""
     results_dropped = _Below("RESULTS-DROPPED")
     """Stands there when compaction has deleted the results, which the history has."""
     report = _Below("report.json")

@@ -345,43 +345,18 @@ class S3Store:
 
     def _refusal(self, key: str, error: ClientError) -> StoreError:
         """Return the error for a server's answer; it says what would work."""
-        status, code, where = _status_of(error), _code_of(error), self._server
+        status, code = _status_of(error), _code_of(error)
+        if status == 404 and code != "NoSuchBucket":
+            return ObjectNotFoundError(f"{key}: no such object in {self.url}")
         message = one_line(PROCESS.message(error.response["Error"].get("Message") or "no message"))
-        reason = f"({code}: {message})"
-        if code == "NoSuchBucket":
-            return StoreError(
-                f"{key}: {where} has no bucket {self._bucket!r}: create it, or name another "
-                "in the store's address (s3://bucket/prefix)"
-            )
-        if code in {"PermanentRedirect", "AuthorizationHeaderMalformed"}:
-            return StoreError(
-                f"{key}: the bucket {self._bucket!r} is not in the region asked at {where}: "
-                "set AWS_REGION to the bucket's"
-            )
-        if code in _EXPIRED:
-            run = _RUN.match(key)
-            resume = f"; then `evalcore run --resume {run[1]}` continues the run" if run else ""
-            return StoreError(
-                f"{key}: the credentials for {where} have expired {reason}: renew them{resume}"
-            )
-        match status:
-            case 404:
-                return ObjectNotFoundError(f"{key}: no such object in {self.url}")
-            case 401 | 403:
-                what = "request" if code in _NOT_KEYS else "credentials"
-                remedy = _remedy(code, message, self._bucket)
-                return StoreError(f"{key}: {where} refused the {what} {reason}: {remedy}")
-            case 409:
-                return StoreError(
-                    f"{key}: {where} answered {1 + len(_CONFLICT_WAITS_S)} times that another "
-                    "client is writing this object (409); try again later"
-                )
-            case 501:
-                return NotImplementedByServerError(
-                    f"{key}: {where} cannot do that {reason}: evalcore needs conditional "
-                    "writes (If-None-Match, If-Match)"
-                )
-        return StoreError(f"{key}: {where} answered {status} {code}: {message}")
+        advice = _ADVICE.get(code, _ADVICE.get(str(status), ""))
+        if status == 403 and "encryption" in message.lower():
+            advice = _ENCRYPTION
+        if code in _EXPIRED and (run := _RUN.match(key)) is not None:
+            advice += f"; then `evalcore run --resume {run[1]}` continues the run"
+        kind = NotImplementedByServerError if status == 501 else StoreError
+        answer = f"{key}: {self._server} answered {status} for the bucket {self._bucket!r}"
+        return kind(f"{answer} ({code}: {message}){advice and f': {advice}'}")
 
 
 def _make_client(bucket: str, settings: S3Settings) -> S3Client:
@@ -440,28 +415,31 @@ def _unquoted(etag: str) -> str:
     return etag.strip('"')
 
 
+_RIGHTS = (
+    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they may get, "
+    "put, delete and list objects in the bucket"
+)
+_ENCRYPTION = (
+    "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy asks for"
+)
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
-# What is refused although the keys are known.
-_NOT_KEYS = frozenset({"AccessDenied", "RequestTimeTooSkewed", "403", "Forbidden"})
+# What would work, by the server's code, else by its status.
+_ADVICE: Final = {
+    **dict.fromkeys(_EXPIRED, "the credentials have expired, renew them"),
+    "NoSuchBucket": "create it, or name another in the store's address (s3://bucket/prefix)",
+    "PermanentRedirect": "set AWS_REGION to the bucket's",
+    "AuthorizationHeaderMalformed": "set AWS_REGION to the bucket's",
+    "RequestTimeTooSkewed": "set the clock of this machine",
+    "401": _RIGHTS,
+    "403": _RIGHTS,
+    "409": "another client is writing this object; try again later",
+    "501": "evalcore needs conditional writes (If-None-Match, If-Match)",
+}
 _RUN = re.compile(r"runs/[^/]+/([^/]+)/")
 
 
 class NotImplementedByServerError(StoreError):
     """The server knows the request and does not support it (501)."""
-
-
-def _remedy(code: str, message: str, bucket: str) -> str:
-    """Return what would work where a server refuses a request (401, 403)."""
-    if code == "RequestTimeTooSkewed":
-        return "set the clock of this machine"
-    keys = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
-    may = f"{keys}may get, put, delete and list objects in the bucket {bucket!r}"
-    if "encryption" not in message.lower():
-        return may
-    return (
-        "set AWS_SERVER_SIDE_ENCRYPTION (and AWS_SSE_KMS_KEY_ID) to what the bucket's policy "
-        f"asks for, or {may}"
-    )
 
 
 def _failure(error: BotoCoreError, where: str, endpoint_url: str) -> str:

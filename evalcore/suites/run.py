@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem, UsageError
-from evalcore.execution.readiness import check_ready
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.isolation.mode import Isolation
@@ -429,7 +428,6 @@ class _Call:
         allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
         configured = read_settings(os.environ, Path.cwd())
         loaded = self._read((*configured.allow_imports, *allowed))
-        check_ready(loaded.definition, loaded.cases, mode=self._mode)
         imports = import_policy(loaded.definition.source.folder, allowed)
         default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
         execute = ExecuteOptions(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final, NotRequired
@@ -13,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import has_equal_keys, has_infinite, parse, plain_value, storable
+from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value, storable
 from evalcore.judging.prompts import content_text
 from evalcore.model.evidence import (
     NOTHING,
@@ -31,7 +30,8 @@ from evalcore.model.evidence import (
 from evalcore.model.exchange import ProviderError, Reply, Request, call_notes
 from evalcore.shapes import explain
 from evalcore.targets.work import json_text
-from evalcore.wording import path_text
+from evalcore.wording import QUOTED_LENGTH, path_text, shorten
+from evalcore.workflow.events import ProviderCall
 
 
 def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Evidence:
@@ -48,46 +48,17 @@ def evidence_of(reply: Reply, request: Request, output: str | None = None) -> Ev
     )
 
 
-# Of a call that failed nothing else is known.
-_CALL: Final = dict.fromkeys(
-    (
-        "provider",
-        "model",
-        "block",
-        "latency_ms",
-        "ttft_ms",
-        "cost_usd",
-        "input_tokens",
-        "output_tokens",
-        "attempts",
-        "recorded",
-        "error",
-    )
-)
-
-
 def call_of(reply: Reply, request: Request) -> dict[str, Any]:
-    """Return a successful call as it stands in `details.calls`."""
-    return {
-        **_CALL,
-        "provider": request.endpoint.provider,
-        "model": reply.model or request.model,
-        "latency_ms": reply.latency_ms,
-        "ttft_ms": reply.ttft_ms,
-        "cost_usd": reply.cost_usd,
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
-        **reply.metrics.token_parts,
-        "attempts": reply.attempts,
-        "recorded": reply.recorded,
-        **call_notes(request, reply),
-    }
+    """Return a successful call as it stands in `details.calls`; it is no block's."""
+    provider, model = request.endpoint.provider, reply.model or request.model
+    call = ProviderCall(provider, model, "", reply.metrics, reply.attempts, reply.recorded)
+    return {**call.as_json(), "block": None, **call_notes(request, reply)}
 
 
 def failed_call_of(error: ProviderError, provider: str) -> dict[str, Any]:
     """Return a call that failed for good as it stands in `details.calls`."""
-    failed = {"attempts": error.attempts, "recorded": False, "error": error.message}
-    return {**_CALL, "provider": provider, **failed}
+    call = ProviderCall(provider, "", "", UNMEASURED, error.attempts, error=error.message)
+    return {**call.as_json(), "model": None, "block": None}
 
 
 _WHOLE: Final = frozenset(
@@ -96,7 +67,6 @@ _WHOLE: Final = frozenset(
 _MEASURES: Final = frozenset(field.name for field in fields(Metrics))
 
 
-_LISTED_KEYS: Final = 8
 _SHAPES: Final = (
     "a workflow {blocks}, nodes {flow: {name, nodes, edges}, register}, {flow, primary_output}, a "
     "target {provider}, or an answer: text, {outputs, state, metrics}, {output}. A mapping with "
@@ -158,10 +128,8 @@ def _returned(value: Any) -> Evidence:
             evidence = evidence._replace(details={"state": json_value(output)})
         values = {} if isinstance(output, str) else {PRIMARY: json_value(output)}
         return with_values(evidence, values)
-    keys = ", ".join(f"'{key}'" for key in list(value)[:_LISTED_KEYS]) or "none"
-    more = len(value) - _LISTED_KEYS
-    rest = f" and {more} more" if more > 0 else ""
-    raise AnswerError(f"returned a mapping with the keys {keys}{rest}; expected one of {_SHAPES}")
+    keys = shorten(", ".join(f"'{key}'" for key in value), QUOTED_LENGTH)
+    raise AnswerError(f"returned a mapping with the keys {keys}; expected one of {_SHAPES}")
 
 
 def is_whole_evidence(value: Any) -> bool:
@@ -308,14 +276,6 @@ def _measures() -> TypeAdapter[Any]:
 
 
 _TOKENS: Final = ("input", "output", "cached", "reasoning")
-
-
-def object_in(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a program's text is; None if it is none."""
-    value: Any = None
-    with suppress(ValueError):
-        value = parse(text)
-    return value if isinstance(value, dict) else None
 
 
 def evidence_in(answer: Mapping[str, Any], measured_ms: float) -> Evidence | None:

@@ -113,22 +113,17 @@ def _joined(answers: list[Evidence], messages: list[Message]) -> Evidence:
     metrics = [answer.metrics for answer in answers]
     return answers[-1]._replace(
         metrics=Metrics(
-            latency_ms=_sum(turn.latency_ms for turn in metrics),
+            latency_ms=_sum((turn.latency_ms for turn in metrics), fsum),
             ttft_ms=metrics[0].ttft_ms,
-            cost_usd=_sum(turn.cost_usd for turn in metrics),
-            input_tokens=_total(turn.input_tokens for turn in metrics),
-            output_tokens=_total(turn.output_tokens for turn in metrics),
+            cost_usd=_sum((turn.cost_usd for turn in metrics), fsum),
+            input_tokens=_sum(turn.input_tokens for turn in metrics),
+            output_tokens=_sum(turn.output_tokens for turn in metrics),
             **sum_tokens(metrics, ()),
         ),
         details=details,
     )
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+def _sum(values: Iterable[Any], add: Callable[[list[Any]], Any] = sum) -> Any:
     numbers = list(values)
-    return None if None in numbers else fsum(value for value in numbers if value is not None)
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    numbers = list(values)
-    return None if None in numbers else sum(value for value in numbers if value is not None)
+    return None if None in numbers else add(numbers)

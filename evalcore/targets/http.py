@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -14,7 +13,6 @@ from evalcore.errors import TargetError
 from evalcore.jsonvalues import compile_json_path, parse, storable
 from evalcore.model.evidence import Evidence, with_warnings
 from evalcore.model.exchange import Endpoint, Request
-from evalcore.model.suite import Case
 from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
 from evalcore.targets.answers import evidence_of
 from evalcore.targets.options import BuildContext, check_address
@@ -100,11 +98,6 @@ class HttpTarget(Answering):
             values=context.address_values,
         )
         self._context = context
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
-        """Return the service's endpoint; raise `TargetError` for a secret that is not set."""
-        self._context.check(mode)
-        return (self._endpoint,)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the service's answer.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint, Request
-from evalcore.model.suite import Case
+from evalcore.model.exchange import Request
 from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.targets.answers import evidence_of
 from evalcore.targets.options import BuildContext
@@ -43,11 +42,6 @@ class _ChatTarget(Answering):
             context.address_values,
         )
         self._context = context
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:  # noqa: ARG002
-        """Return the provider's endpoint; raise `TargetError` for a secret that is not set."""
-        self._context.check(mode)
-        return (self.chat.endpoint,)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the model's answer.

@@ -11,7 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, NamedTuple
@@ -24,11 +24,11 @@ from pydantic import (
 )
 
 from evalcore.errors import EvalError, StoreError, TargetError
-from evalcore.jsonvalues import decoded, storable
+from evalcore.jsonvalues import decoded, parse, storable
 from evalcore.judging.prompts import content_text
 from evalcore.model.evidence import NOTHING, Evidence, Metrics, with_warnings
 from evalcore.providers.chat import WebAddress
-from evalcore.targets.answers import evidence_in, object_in
+from evalcore.targets.answers import evidence_in
 from evalcore.targets.templates import Reference, shell_command, variable_reference, with_template
 from evalcore.targets.work import (
     Answering,
@@ -501,10 +501,13 @@ def read_answer(text: str, measured_ms: float) -> Evidence:
     output as it stands, with a warning if only its measures have a wrong shape. Without
     `duration_ms` the latency is `measured_ms`.
     """
-    (text, answer), notes = storable((text, object_in(text)))
+    value: Any = None
+    with suppress(ValueError):
+        value = parse(text)
+    (text, value), notes = storable((text, value))
     details: Mapping[str, Any] = NOTHING
     try:
-        evidence = None if answer is None else evidence_in(answer, measured_ms)
+        evidence = evidence_in(value, measured_ms) if isinstance(value, dict) else None
     except TargetError as error:
         evidence, details = None, {"warnings": [f"{error}; the answer is taken as it stands"]}
     plain = Evidence(text, metrics=Metrics(latency_ms=measured_ms), details=details)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint, SkippedError
+from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
 from evalcore.scripts.iteration import Iteration, kind_of
 from evalcore.scripts.mcp import McpServers
@@ -20,7 +20,6 @@ from evalcore.scripts.program import (
     LevelReader,
     SuiteProgram,
     Test,
-    certain_models,
     judged_values,
     open_servers,
     read_levels,
@@ -84,11 +83,6 @@ class ScriptTarget:
     def waits(self, case: Case) -> bool:
         """Return whether the test calls what has to be waited for."""
         return self._test(case).waits
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
-        """Return the endpoints of the models that the test asks in any case."""
-        names = dict.fromkeys(certain_models(self._test(case).body))
-        return [self.model(name, mode).endpoint for name in names]
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence; raise `TargetError` of the exception's kind, or `SkippedError`."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.prompts import plain_messages
 from evalcore.model.evidence import NOTHING, Evidence
-from evalcore.model.exchange import Complete, Endpoint, no_provider
+from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case, Variant
 from evalcore.trust.files import with_file_texts
 from evalcore.trust.imports import ImportPolicy
@@ -196,17 +196,6 @@ class Answering:
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether the answers take time."""
         return self.takes_time
-
-
-@runtime_checkable
-class AsksServers(Protocol):
-    """A target that asks servers."""
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
-        """Return the endpoints of the servers without which the case has no answer.
-
-        Raises `TargetError` or `UsageError` for a secret that is not set.
-        """
 
 
 def with_attachments(work: Work) -> Work:

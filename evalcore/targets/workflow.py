@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -13,14 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.model.exchange import Endpoint
-from evalcore.model.suite import Case, Target
+from evalcore.model.suite import Target
 from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake
 from evalcore.targets.work import (
     Answering,
-    AsksServers,
     Message,
     Runnable,
     TargetOptions,
@@ -34,7 +32,6 @@ from evalcore.workflow.definition import (
     Soul,
     WorkflowDefinition,
     apply_variant,
-    certain_souls,
     soul_fields,
 )
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
@@ -78,19 +75,6 @@ class PersonaProvider:
         question = replace(work, case=case, messages=conversation, prompt=prompt)
         evidence = await runnable.answer(question)
         return _answer_of(evidence, provider, soul)
-
-    def ready_endpoints(self, souls: Iterable[Soul], case: Case, mode: str) -> Iterator[Endpoint]:
-        """Yield the endpoints that these souls ask; raise `UsageError` for a key that is missing.
-
-        A soul that names no provider where none is set up is left to the case's own error.
-        """
-        for soul in souls:
-            if soul.provider is None and not self._configured:
-                continue
-            provider, runnable = self._runnable(soul)
-            _check_key(provider, runnable, soul, mode)
-            if isinstance(runnable, AsksServers):
-                yield from runnable.ready_endpoints(case, mode)
 
     def _runnable(self, soul: Soul) -> tuple[str, Runnable]:
         key = repr(soul)
@@ -239,12 +223,6 @@ class WorkflowTarget(Answering):
             for name, raw in options.workflows.items()
         }
         self._souls = PersonaProvider(options.providers, context)
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
-        """Return the endpoints of the models that every execution asks; as `PersonaProvider`."""
-        if case.block_fixtures is not None:
-            return ()
-        return self._souls.ready_endpoints(certain_souls(self.definition), case, mode)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the outputs of the blocks that ran.

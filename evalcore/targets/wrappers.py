@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint, ProviderError, SkippedError, split_reasoning
+from evalcore.model.exchange import ProviderError, SkippedError, split_reasoning
 from evalcore.model.suite import Case, Target, Variant
 from evalcore.targets.answers import failed_call_of
-from evalcore.targets.work import AsksServers, Runnable, Work
+from evalcore.targets.work import Runnable, Work
 
 
 class WithFallbacks:
@@ -78,11 +78,6 @@ class WithoutReasoning:
     def waits(self, case: Case) -> bool:
         """Whether the target waits."""
         return self._target.waits(case)
-
-    def ready_endpoints(self, case: Case, mode: str) -> Iterable[Endpoint]:
-        """Return the target's endpoints, none if it asks no servers."""
-        target = self._target
-        return target.ready_endpoints(case, mode) if isinstance(target, AsksServers) else ()
 
     async def answer(self, work: Work) -> Evidence:
         """Return the target's evidence without reasoning; raise as the target does."""

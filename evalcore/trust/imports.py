@@ -134,24 +134,22 @@ class ImportPolicy:
             raise NotAllowedError(message)
 
     def _refusal(self, reference: str, name: str) -> EvalError:
+        allow = f"allow it with --allow-import {name}"
         if not self.roots:
-            message = (
+            return NotAllowedError(
                 f"{reference}: module '{name}' is not on the allow-list, and only that counts for "
-                f"a suite from the store; allow it with --allow-import {name}"
+                f"a suite from the store; {allow}"
             )
-            return NotAllowedError(message)
         where = " or ".join(dict.fromkeys(str(root.resolve()) for root in self.roots))
         top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and (
-            any(locate(root.resolve(), top) for root in self.roots) or not _is_installed(top)
-        ):
+        is_standard = top in sys.stdlib_module_names
+        is_here = any(locate(root.resolve(), top) for root in self.roots)
+        if not is_standard and (is_here or not _is_installed(top)):
             hint = _did_you_mean(name, self._module_names())
             return UsageError(f"{reference}: there is no module '{name}' below {where}.{hint}")
-        message = (
-            f"{reference}: module '{name}' does not lie below {where} and is not on the "
-            f"allow-list; allow it with --allow-import {name}"
-        )
-        if top in sys.stdlib_module_names:
+        message = f"{reference}: module '{name}' does not lie below {where} and is not on the "
+        message += f"allow-list; {allow}"
+        if is_standard:
             message += " (it is part of Python's standard library: a file of that name is hidden)"
         return NotAllowedError(message)
 

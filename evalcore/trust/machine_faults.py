@@ -78,21 +78,16 @@ def retried(
     return action()
 
 
-async def retried_async(action: Callable[[], Awaitable[T]], waits_s: Iterable[float]) -> T:
-    """Return what the action returns, tried again after each wait while it raises `StoreError`."""
-    import asyncio
-
-    for wait_s in waits_s:
-        with suppress(StoreError):
-            return await action()
-        await asyncio.sleep(wait_s)
-    return await action()
-
-
 async def waited_out(action: Callable[[], Awaitable[T]]) -> T:
     """Return what an action of the item returns; a fault of the machine is waited out."""
+    import asyncio
+
     with noting_faults():
-        return await retried_async(action, _RETRIES_S)
+        for wait_s in _RETRIES_S:
+            with suppress(StoreError):
+                return await action()
+            await asyncio.sleep(wait_s)
+        return await action()
 
 
 @contextmanager
@@ -130,14 +125,10 @@ def temporary_folder(prefix: str = "evalcore-") -> Iterator[Path]:
         try:
             yield Path(folder)
         except OSError as error:
-            if not _is_written_in(Path(folder), error):
+            # A file's own writes do not name it.
+            own = error.filename is None and error.errno in DISK_FAULTS
+            if isinstance(error.filename, str):
+                own = Path(error.filename).is_relative_to(folder)
+            if not own:
                 raise
             raise unwritable(error) from error
-
-
-def _is_written_in(folder: Path, error: OSError) -> bool:
-    """Whether an error is of writing into the folder; a file's own writes do not name it."""
-    name = error.filename
-    if isinstance(name, str):
-        return Path(name).is_relative_to(folder)
-    return name is None and error.errno in DISK_FAULTS

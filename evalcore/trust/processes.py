@@ -25,8 +25,7 @@ class ProcessId(NamedTuple):
     """What names one process among all of all machines, also after its number is used again.
 
     `boot_id` names the start of the machine and, in a container, the process table. `started` is
-    in seconds, since that start where the system says it (so that setting the clock changes
-    nothing), else since 1970. A value read from JSON is `ProcessId(*values)`.
+    in seconds since 1970. A value read from JSON is `ProcessId(*values)`.
     """
 
     host: str
@@ -42,7 +41,10 @@ def this_process() -> ProcessId:
 
 @cache  # by number: a forked child is another process
 def _named(pid: int) -> ProcessId:
-    return ProcessId(platform.node(), _boot_id(), pid, _started(pid))
+    import psutil
+
+    started = round(psutil.Process(pid).create_time(), 2)
+    return ProcessId(platform.node(), _boot_id(), pid, started)
 
 
 def is_alive(process: ProcessId) -> bool | None:
@@ -57,10 +59,10 @@ def is_alive(process: ProcessId) -> bool | None:
     if (process.host, process.boot_id) != (platform.node(), _boot_id()):
         return None
     try:
-        status = psutil.Process(process.pid).status()
-        # The clock may be set between two readings; no number is used again within two seconds.
-        is_same = abs(_started(process.pid) - process.started) < 2
-        return is_same and status not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+        found = psutil.Process(process.pid)
+        # No number is used again within two seconds.
+        is_same = abs(found.create_time() - process.started) < 2
+        return is_same and found.status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
     except (psutil.NoSuchProcess, ValueError, OverflowError):  # what is no process's number, too
         return False
     except psutil.AccessDenied:
@@ -74,14 +76,6 @@ def _boot_id() -> str:
     with suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return " ".join(parts)
-
-
-def _started(pid: int) -> float:
-    import psutil
-
-    # Linux knows the seconds since the machine's start; psutil adds the time of that by the clock.
-    since_s = psutil.boot_time() if sys.platform == "linux" else 0.0
-    return round(psutil.Process(pid).create_time() - since_s, 2)
 
 
 _SET_DUMPABLE: Final = 4

@@ -514,22 +514,6 @@ def followers_of(blocks: Mapping[str, Block]) -> dict[str, list[str]]:
     }
 
 
-def certain_souls(definition: WorkflowDefinition) -> Iterator[Soul]:
-    """Yield the souls of the first blocks, up to the first one after which the ways part.
-
-    A block with an `error_route` may fail without ending the workflow, so it is not among them.
-    """
-    block = definition.blocks.get(definition.entry)
-    passed: set[str] = set()
-    while block is not None and block.id not in passed and block.error_route is None:
-        passed.add(block.id)
-        if isinstance(block, ModelBlock) and block.soul_ref in definition.souls:
-            yield definition.souls[block.soul_ref or ""]
-        if block.branches or block.exit_conditions or definition.conditional.get(block.id):
-            return
-        block = definition.blocks.get(definition.plain.get(block.id) or "")
-
-
 Loc = tuple[str | int, ...]
 
 

@@ -208,17 +208,12 @@ class FileState(NamedTuple):
 
 
 Folder = Mapping[str, FileState]
-# The content of a file before the test, from a git commit.
-Earlier = Callable[[str], bytes | None]
 
 
-def look(
-    folder: Path, earlier_files: Folder | None = None, *, is_checkout: bool = False
-) -> dict[str, FileState]:
+def look(folder: Path, earlier_files: Folder | None = None) -> dict[str, FileState]:
     """Return the files of a folder by their paths; states that are still those of earlier stay.
 
-    Others are read, so that a file that is written again as it was is no change. In a fresh
-    checkout git knows what they hold, and only those are read whose time of change says nothing.
+    Others are read, so that a file that is written again as it was is no change.
     """
     earlier_files = earlier_files or {}
     files: dict[str, FileState] = {}
@@ -229,8 +224,6 @@ def look(
         earlier = earlier_files.get(name)
         if earlier is not None and _is_same(earlier, state):
             state = earlier
-        elif is_checkout and state.sure:
-            pass
         elif state.size <= min(TEXT_BYTES, _MOST_CONTENT - content_bytes):
             state = state._replace(content=_content(entry.path, state))
             content_bytes += state.size
@@ -281,11 +274,11 @@ def _digest(path: str, state: FileState) -> bytes | None:
     return None
 
 
-def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> list[Any]:
+def changes(folder: Path, before: Folder) -> list[Any]:
     """Return the changed files of a folder: `{path, change: added|modified|deleted, size}`.
 
     In the order of their paths, at most 1 000. A text of up to 64 KiB has its unified `diff`, or
-    where its former content is unknown (also to `earlier`) its `content`, up to 256 KiB together.
+    where its former content is unknown its `content`, up to 256 KiB together.
     """
     left = set(before)
     changed: list[tuple[str, str, FileState | None, str]] = []
@@ -298,7 +291,7 @@ def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> 
         was = before.get(name)
         if was is None:
             changed.append((name, "added", now, entry.path))
-        elif not _is_same(was, now) and _is_other(name, was, now, entry.path, earlier):
+        elif not _is_same(was, now) and _is_other(was, now, entry.path):
             changed.append((name, "modified", now, entry.path))
     changed += [(name, "deleted", None, "") for name in left]
     entries: list[Any] = []
@@ -312,7 +305,6 @@ def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> 
         if room > 0:
             was = before.get(name)
             old = b"" if was is None else was.content
-            old = earlier(name) if old is None else old
             new = b"" if state is None else _content(path, state)
             text = _changed_text(shown, change, old, new)
             room -= sum(map(len, text.values()))
@@ -321,18 +313,13 @@ def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> 
     return entries
 
 
-def _is_other(name: str, was: FileState, now: FileState, path: str, earlier: Earlier) -> bool:
+def _is_other(was: FileState, now: FileState, path: str) -> bool:
     """Whether a file is another one, by its content where that is known."""
     if was.mode != now.mode or was.size != now.size:
         return True
     if was.digest is not None:
         return _digest(path, now) != was.digest
-    content = was.content
-    if content is None and was[:3] != now[:3] and now.size <= TEXT_BYTES:
-        content = earlier(name)
-    if content is None:
-        return was[:3] != now[:3]
-    return _content(path, now) != content
+    return was.content is None or _content(path, now) != was.content
 
 
 def _changed_text(name: str, change: str, old: bytes | None, new: bytes | None) -> dict[str, str]:

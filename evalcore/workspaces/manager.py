@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -30,7 +29,7 @@ from evalcore.workspaces.folders import (
     remove_folder,
 )
 from evalcore.workspaces.hooks import HookInput, run_hook
-from evalcore.workspaces.repositories import Checkout, Repositories
+from evalcore.workspaces.repositories import Repositories
 
 _MOST_WARNINGS: Final = 20
 
@@ -193,10 +192,8 @@ class Workspaces:
                 self._process_folder = ProcessFolder(self._surroundings.root, self._run_id)
             return self._process_folder
 
-    async def make(
-        self, spec: WorkspaceSpec, name: str
-    ) -> tuple[Path, dict[str, FileState], dict[str, Checkout]]:
-        """Return a new workspace: its folder, the files known of it, its repositories.
+    async def make(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
+        """Return a new workspace: its folder and the files known of it.
 
         Raises `TargetError`; `StoreError` if there is no room for it.
         """
@@ -206,18 +203,16 @@ class Workspaces:
             raise
         except (EvalError, OSError) as error:
             raise TargetError("workspace", str(error)) from error
-        checkouts = {}
         for repository in spec.repos:
             if spec.path is not None and (path / repository.path / ".git").exists():
                 continue  # of an earlier run
             if self._repositories is None:
                 git = self.process_folder.folder / "git"
                 self._repositories = Repositories(git, self.suite_folder)
-            checkout = await self._repositories.check_out(repository, path)
-            checkouts[os.path.normpath(repository.path)] = checkout
-        if checkouts and spec.path is None:
-            files = await asyncio.to_thread(look, path, files, is_checkout=True)
-        return path, files, checkouts
+            await self._repositories.check_out(repository, path)
+        if spec.repos and spec.path is None:
+            files = await asyncio.to_thread(look, path, files)
+        return path, files
 
     def _copied(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
         if spec.path is not None:
@@ -312,7 +307,6 @@ class WorkspaceFolder:
     path: Path | None = None
     _files_before: dict[str, FileState] = field(default_factory=dict)
     _files_complete: bool = False
-    _checkouts: dict[str, Checkout] = field(default_factory=dict)
     _reset_copy: Path | None = None
     _failure: TargetError | None = None
     _hooks_started: bool = False
@@ -324,9 +318,7 @@ class WorkspaceFolder:
         if self.path is not None:
             return self.path
         try:
-            self.path, self._files_before, self._checkouts = await self.workspaces.make(
-                self.spec, self.name
-            )
+            self.path, self._files_before = await self.workspaces.make(self.spec, self.name)
             self._files_complete = self.spec.path is None
             await self._run(HookName.BEFORE_ALL, self.all_input)
             if self.spec.resets:
@@ -363,22 +355,7 @@ class WorkspaceFolder:
         """Return the changes of files since `before_each` (workspaces.folders)."""
         if self.path is None:
             return ()
-        loop = asyncio.get_running_loop()
-
-        def earlier(name: str) -> bytes | None:
-            return asyncio.run_coroutine_threadsafe(self._committed(name), loop).result()
-
-        return await asyncio.to_thread(changes, self.path, self._files_before, earlier)
-
-    async def _committed(self, name: str) -> bytes | None:
-        """Return the content of a repository's file in the commit that was checked out."""
-        for folder, checkout in self._checkouts.items():
-            prefix = "" if folder == "." else f"{folder}/"
-            if name.startswith(prefix):
-                content = await checkout.content(name.removeprefix(prefix))
-                if content is not None:
-                    return content
-        return None
+        return await asyncio.to_thread(changes, self.path, self._files_before)
 
     async def remove(self) -> None:
         """Remove the folder, unless the suite names it (`path`)."""

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.suite import Repository
@@ -17,7 +17,6 @@ from evalcore.trust.text import last_words
 
 _FETCH_S: Final = 1_800.0
 _LOCAL_S: Final = 600.0
-_SHOW_S: Final = 10.0
 # git neither asks a person nor runs a program that an address names.
 _RULES: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 _SURROUNDINGS: Final = (
@@ -34,21 +33,6 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-class Checkout(NamedTuple):
-    """What a workspace's repository is: a commit, and where its files can be read."""
-
-    mirror: Path
-    commit: str
-
-    async def content(self, name: str) -> bytes | None:
-        """Return a file of the repository as it is in the commit; None if it is not there."""
-        # Of the mirror: who works in the workspace may have told its clone to run something.
-        blob = f"{self.commit}:{name}"
-        command = ["git", "--git-dir", str(self.mirror), "cat-file", "blob", blob]
-        result = await run_command(command, cwd=Path("/"), timeout_s=_SHOW_S)
-        return None if result.exit_code or result.timed_out else result.stdout
-
-
 class Repositories:
     """The sources that this process has fetched, below a folder of its own."""
 
@@ -57,8 +41,8 @@ class Repositories:
         self._suite_folder = suite_folder
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def check_out(self, repository: Repository, workspace: Path) -> Checkout:
-        """Put the repository into a workspace, its commit checked out; return what it is.
+    async def check_out(self, repository: Repository, workspace: Path) -> None:
+        """Put the repository into a workspace, its commit checked out.
 
         Raise `TargetError` that says what git could not do.
         """
@@ -79,7 +63,6 @@ class Repositories:
         if repository.sparse:
             await _git(clone, "sparse-checkout", "set", *repository.sparse)
         await _git(clone, "checkout", "--quiet", "--detach", commit)
-        return Checkout(mirror, commit)
 
     async def _fetched(self, source: str, mirror: Path, repository: Repository) -> str:
         """Return the commit that is meant, of a source that was fetched."""

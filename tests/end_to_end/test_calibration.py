@@ -86,7 +86,6 @@ def test_people_see_a_table(tmp_path: Path) -> None:
         ([{"output": "x"}], "labels.jsonl:1: has no 'label'"),
         ([{"label": "perhaps", "output": "x"}], "label: is pass or fail, or a score"),
         ([{"label": True}], "has no 'output' that a judge could be asked about"),
-        ([{"label": True, "output": "x"}], "name the judge"),
         ([], "holds no label"),
         ([{"id": "a", "label": 1, "judge": 1}] * 2, "two labels have the id 'a'"),
     ],

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.service import EVALCORE
-from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, environment, evalcore
+from tests.support.shell import CONFORMANCE, Ended, Json, environment, evalcore
 
 RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
 REPORT_KEYS = {
@@ -88,10 +88,6 @@ def test_a_report_says_what_happened(passed: Passed) -> None:
 @pytest.mark.parametrize(
     ("names", "code"),
     [
-        pytest.param(["passing"], 0, id="pass"),
-        pytest.param(["failing"], 1, id="gate failed"),
-        pytest.param(["invalid"], 2, id="does not load"),
-        pytest.param(["errors"], 4, id="errors"),
         pytest.param(["passing", "errors"], 4, id="errors before pass"),
         pytest.param(["errors", "failing", "passing"], 1, id="failed before errors"),
         pytest.param(["failing", "invalid"], 2, id="load error before all"),
@@ -103,27 +99,13 @@ def test_the_exit_code_is_the_worst_decisions(
     assert evalcore("run", *(suite[name] for name in names), store=store).code == code
 
 
-def test_several_suites_give_json_lines_in_their_order(suite: dict[str, Path], store: Path) -> None:
-    ended = evalcore("run", "--json", suite["failing"], suite["passing"], store=store)
-    assert [(line["suite"], line["decision"]) for line in ended.lines] == [
-        ("failing", "fail"),
-        ("passing", "pass"),
-    ]
-
-
 def test_nothing_runs_if_one_suite_does_not_load(suite: dict[str, Path], store: Path) -> None:
     ended = evalcore("run", "--json", suite["passing"], suite["invalid"], store=store)
     assert (ended.code, ended.out) == (2, "")
     assert "Did you mean 'contains'?" in ended.err
-    assert evalcore("runs", "list", "--json", store=store).out.strip() == "[]"
-
-
-def test_a_mistake_names_its_file_and_line_without_a_traceback(
-    suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", suite["invalid"], store=store)
     assert f"{suite['invalid']}:6: tests[0].assertions[0]" in ended.err
     assert "Traceback" not in ended.err
+    assert evalcore("runs", "list", "--json", store=store).out.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -153,17 +135,17 @@ def test_a_usage_mistake_is_one_message_and_exit_code_2(arguments: list[str], st
 def test_runs_are_listed_newest_first_even_within_a_second(
     suite: dict[str, Path], store: Path
 ) -> None:
-    names = ["passing", "failing", "passing", "passing", "failing", "failing", "passing"]
+    names = ["passing", "failing", "passing", "passing"]
     ended = evalcore("run", "--json", *(suite[name] for name in names), store=store)
     made = [line["run"]["id"] for line in ended.lines]
+    assert [(line["suite"], line["decision"]) for line in ended.lines[:2]] == [
+        ("passing", "pass"),
+        ("failing", "fail"),
+    ]
     (listed,) = json.loads(f"[{evalcore('runs', 'list', '--json', store=store).out}]")
     assert [run["id"] for run in listed] == made[::-1]
     assert [run["suite"] for run in listed] == names[::-1]
     assert {run["state"] for run in listed} == {"completed"}
-
-
-def test_runs_can_be_listed_for_one_suite(suite: dict[str, Path], store: Path) -> None:
-    evalcore("run", suite["passing"], suite["failing"], store=store)
     ended = evalcore("runs", "list", "--suite", "failing", "--json", store=store)
     assert [run["suite"] for run in json.loads(ended.out)] == ["failing"]
 
@@ -187,16 +169,6 @@ def test_the_stored_report_is_the_printed_one(passed: Passed) -> None:
     assert json.loads(stored.read_text("utf-8")) == passed.report
 
 
-def test_other_forms_of_the_report_are_stored_beside_it(
-    suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--json", "--report", "markdown", suite["failing"], store=store)
-    folder = store / "runs" / "failing" / ended.report["run"]["id"]
-    printed = evalcore("report", ended.report["run"]["id"], "--markdown", store=store).out
-    assert (folder / "report.md").read_text("utf-8") == printed
-    assert printed.startswith("# failing: fail\n")
-
-
 @pytest.mark.parametrize("flag", ["--json", "--verbose"])
 def test_standard_output_holds_the_report_and_nothing_else(
     flag: str, suite: dict[str, Path], store: Path
@@ -213,22 +185,19 @@ def test_an_item_in_error_keeps_its_error(suite: dict[str, Path], store: Path) -
     assert "exit code 3" in item["error"]["message"]
 
 
-@pytest.mark.parametrize("number", ["01", "02", "03", "11"])
-def test_a_workflow_file_has_its_checked_scores(number: str, store: Path) -> None:
-    folder = CONFORMANCE / "workflow-harness-suites"
-    expected = json.loads((folder / f"{number}.expected.json").read_text("utf-8"))
-    ended = evalcore("run", "--json", folder / f"{number}.yaml", store=store)
-    report = ended.report
-    assert report["score"] == pytest.approx(expected["score"], abs=1e-9)
-    assert (report["decision"] == "pass", ended.code) == (
-        expected["passed"],
-        0 if expected["passed"] else 1,
-    )
-    found = {case["id"]: (case["score"], case["passed"]) for case in report["cases"]}
-    assert found == {
-        name: (pytest.approx(case["score"], abs=1e-9), case["passed"])
-        for name, case in expected["cases"].items()
-    }
+def test_workflow_files_have_their_checked_scores(store: Path) -> None:
+    paths = sorted((CONFORMANCE / "workflow-harness-suites").glob("*.yaml"))
+    for path, report in zip(
+        paths, evalcore("run", "--json", *paths, store=store).lines, strict=True
+    ):
+        expected = json.loads(path.with_suffix(".expected.json").read_text("utf-8"))
+        assert report["score"] == pytest.approx(expected["score"], abs=1e-9)
+        assert (report["decision"] == "pass") == expected["passed"]
+        found = {case["id"]: (case["score"], case["passed"]) for case in report["cases"]}
+        assert found == {
+            name: (pytest.approx(case["score"], abs=1e-9), case["passed"])
+            for name, case in expected["cases"].items()
+        }
 
 
 def test_validate_runs_nothing_and_lists_every_mistake(suite: dict[str, Path], store: Path) -> None:
@@ -256,32 +225,10 @@ def test_schema_prints_a_json_schema(format_: str) -> None:
     assert "properties" in printed or "$ref" in printed
 
 
-@pytest.mark.parametrize(
-    ("format_", "path"),
-    [
-        ("test-file", "examples/support-answers/suite.eval.yaml"),
-        ("test-file", "examples/tickets-csv/suite.eval.yaml"),
-        ("test-file", "examples/python-target/suite.eval.yaml"),
-        ("workflow-harness", "examples/extraction/suite.eval.yaml"),
-        ("workflow-harness", "examples/research-workflow/suite.eval.yaml"),
-    ],
-)
-def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
-    from jsonschema import Draft202012Validator
-
-    from evalcore.formats.documents import read_document
-
-    schema = json.loads(evalcore("schema", format_).out)
-    document = read_document(ROOT / path).value
-    found = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
-    assert found == []
-
-
 GIVEN = "tests: [{id: a, input: hi, fixtures: {output: x}, assertions: [{type: equals, value: x}]}]"
 
 
-@pytest.mark.parametrize("file", ["f.eval.yaml", "f.py"])
-@pytest.mark.parametrize("command", ["run", "validate", "plan"])
+@pytest.mark.parametrize(("command", "file"), [("run", "f.eval.yaml"), ("validate", "f.py")])
 def test_a_folder_that_is_not_utf_8_is_a_mistake_of_the_file(
     command: str, file: str, tmp_path: Path, store: Path
 ) -> None:
@@ -298,9 +245,6 @@ def test_a_folder_that_is_not_utf_8_is_a_mistake_of_the_file(
     "arguments",
     [
         ["run", b"f\xff.eval.yaml"],
-        ["history", b"f\xff"],
-        ["history", "s", "--case", b"f\xff"],
-        ["quarantine", "add", b"f\xff", "--until", "2027-01-01", "--owner", "x", "--reason", "y"],
         ["runs", "list", "--store", b"f\xff"],
     ],
     ids=lambda arguments: arguments[0],
@@ -322,7 +266,7 @@ def test_a_setting_that_is_not_utf_8_is_a_usage_mistake_and_not_shown(tmp_path: 
     assert "secret" not in ended.err
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+@pytest.mark.parametrize("encoding", ["ascii"])
 def test_what_an_encoding_does_not_have_is_escaped(
     encoding: str, tmp_path: Path, store: Path
 ) -> None:
@@ -335,7 +279,7 @@ def test_what_an_encoding_does_not_have_is_escaped(
     assert b"FAIL" in ended.stdout
 
 
-@pytest.mark.parametrize(("output", "code"), [("x", 0), ("y", 1)])
+@pytest.mark.parametrize(("output", "code"), [("y", 1)])
 def test_a_reader_who_reads_no_further_still_gets_the_decision(
     output: str, code: int, tmp_path: Path, store: Path
 ) -> None:
@@ -388,15 +332,12 @@ def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Pa
     assert "\x1b" not in ended.out + ended.err
 
 
-@pytest.mark.parametrize("command", ["validate", "run"])
-def test_a_warning_is_one_line_whatever_a_case_is_called(
-    command: str, tmp_path: Path, store: Path
-) -> None:
+def test_a_warning_is_one_line_whatever_a_case_is_called(tmp_path: Path, store: Path) -> None:
     path = tmp_path / "named.eval.yaml"
     path.write_text(
         'tests: [{id: "a\\nb", input: a, criteria: Is polite., fixtures: {output: b}}]\n', "utf-8"
     )
-    ended = evalcore(command, path, store=store)
+    ended = evalcore("run", path, store=store)
     assert [line.partition(" needs ")[0] for line in ended.err.splitlines()] == [
         f"Warning: {path}: case 'a\\nb'"
     ]

@@ -24,37 +24,20 @@ def ask(format_: str, questions: list[Json]) -> Ended:
     return evalcore("assert", "--format", format_, stdin=lines)
 
 
-CASES = [(format_, case) for format_ in FORMATS for case in checked_cases(format_)]
-
-
-@pytest.fixture(scope="module")
-def graded() -> dict[str, Json]:
-    """The answer to each question by its id, one process per format."""
-    answers: dict[str, Json] = {}
-    for format_ in FORMATS:
-        questions = [
-            {name: case[name] for name in FIELDS if name in case} for case in checked_cases(format_)
-        ]
-        ended = ask(format_, questions)
-        assert ended.code == 0, ended.err
-        answers |= {answer["id"]: answer for answer in ended.lines}
-    return answers
-
-
-@pytest.mark.parametrize(
-    ("format_", "case"), [pytest.param(*pair, id=str(pair[1]["id"])) for pair in CASES]
-)
-def test_an_assertion_has_its_checked_score(
-    format_: str, case: Json, graded: dict[str, Json]
-) -> None:
-    answer, expected = graded[case["id"]], case["expect"]
-    if expected == "error":
-        assert (answer["outcome"], answer["score"]) == ("error", 0.0)
-        return
-    assert answer["outcome"] in {"passed", "failed", "blocked"}, answer["message"]
-    assert answer["score"] == pytest.approx(expected["score"], abs=1e-9)
-    if "passed" in expected:
-        assert (answer["outcome"] == "passed") == expected["passed"]
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_assertion_has_its_checked_score(format_: str) -> None:
+    cases = checked_cases(format_)
+    ended = ask(format_, [{name: case[name] for name in FIELDS if name in case} for case in cases])
+    assert ended.code == 0, ended.err
+    for case, answer in zip(cases, ended.lines, strict=True):
+        expected = case["expect"]
+        if expected == "error":
+            assert (answer["outcome"], answer["score"]) == ("error", 0.0), case["id"]
+            continue
+        assert answer["outcome"] in {"passed", "failed", "blocked"}, answer
+        assert answer["score"] == pytest.approx(expected["score"], abs=1e-9), case["id"]
+        if "passed" in expected:
+            assert (answer["outcome"] == "passed") == expected["passed"], case["id"]
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -69,66 +52,51 @@ def test_answers_come_in_the_order_of_the_questions(format_: str) -> None:
     assert [set(answer) for answer in answers] == [{"id", "score", "outcome", "message"}] * 7
 
 
-@pytest.mark.parametrize(
-    ("assertion", "says"),
-    [
-        pytest.param({"type": "contian", "value": "a"}, "Did you mean 'contains'?", id="type"),
-        pytest.param({"type": "contains"}, "required", id="no value"),
-        pytest.param({"type": "contains", "value": "a", "wieght": 2}, "'weight'", id="key"),
-        pytest.param("contains", "mapping", id="no mapping"),
-    ],
-)
+REFUSED = [
+    ({"type": "contian", "value": "a"}, "Did you mean 'contains'?"),
+    ({"type": "contains"}, "required"),
+    ({"type": "contains", "value": "a", "wieght": 2}, "'weight'"),
+    ("contains", "mapping"),
+]
+
+
 @pytest.mark.parametrize("format_", FORMATS)
-def test_what_a_loader_would_refuse_is_an_error_that_says_why(
-    format_: str, assertion: Any, says: str
-) -> None:
-    question = {"id": "x", "assertion": assertion, "output": "a"}
-    ended = ask(format_, [question])
-    (answer,) = ended.lines
-    assert (answer["outcome"], answer["score"], ended.code) == ("error", 0.0, 0)
-    assert says in answer["message"]
+def test_what_a_loader_would_refuse_is_an_error_that_says_why(format_: str) -> None:
+    ended = ask(format_, [{"id": "x", "assertion": each, "output": "a"} for each, _ in REFUSED])
+    assert ended.code == 0
+    for answer, (_, says) in zip(ended.lines, REFUSED, strict=True):
+        assert (answer["outcome"], answer["score"]) == ("error", 0.0)
+        assert says in answer["message"]
 
 
-@pytest.mark.parametrize(
-    ("measured", "outcome"),
-    [
-        pytest.param({"latency_ms": 99.5}, "passed", id="below"),
-        pytest.param({"latency_ms": 100}, "passed", id="equal"),
-        pytest.param({"latency_ms": 100.5}, "failed", id="above"),
-        pytest.param({}, "blocked", id="not measured"),
-    ],
-)
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_measure_is_taken_from_the_question(format_: str, measured: Json, outcome: str) -> None:
-    question = {
-        "id": 1,
-        "assertion": {"type": "latency", "threshold": 100},
-        "output": "a",
-        "measured": measured,
-    }
-    assert ask(format_, [question]).report["outcome"] == outcome
+def test_a_measure_is_taken_from_the_question(format_: str) -> None:
+    question = {"id": 1, "assertion": {"type": "latency", "threshold": 100}, "output": "a"}
+    measured: tuple[Json, ...] = (
+        {"latency_ms": 99.5},
+        {"latency_ms": 100},
+        {"latency_ms": 100.5},
+        {},
+    )
+    ended = ask(format_, [{**question, "measured": each} for each in measured])
+    outcomes = [answer["outcome"] for answer in ended.lines]
+    assert outcomes == ["passed", "passed", "failed", "blocked"]
 
 
-@pytest.mark.parametrize(
-    ("line", "identity", "says"),
-    [
-        pytest.param("{", None, "standard input:2: not valid JSON", id="no JSON"),
-        pytest.param('{"id": 7}', 7, "standard input:2: expected", id="no assertion"),
-        pytest.param("[1]", None, "standard input:2: expected", id="no object"),
-    ],
-)
-def test_a_line_that_is_no_question_is_an_error_with_its_number(
-    line: str, identity: int | None, says: str
-) -> None:
+def test_a_line_that_is_no_question_is_an_error_with_its_number() -> None:
     first, last = (
         json.dumps({"id": name, "assertion": {"type": "is-json"}, "output": "{}"}) for name in "ab"
     )
-    ended = evalcore("assert", "--format", "test-file", stdin=f"{first}\n{line}\n{last}\n")
+    lines = [first, "{", '{"id": 7}', "[1]", last]
+    ended = evalcore("assert", "--format", "test-file", stdin="\n".join(lines) + "\n")
     assert ended.code == 2
     answers = [(one["id"], one["outcome"], one["score"]) for one in ended.lines]
-    assert answers == [("a", "passed", 1.0), (identity, "error", 0.0), ("b", "passed", 1.0)]
-    assert says in ended.lines[1]["message"]
-    assert says in ended.err
+    wrong = [(None, "error", 0.0), (7, "error", 0.0), (None, "error", 0.0)]
+    assert answers == [("a", "passed", 1.0), *wrong, ("b", "passed", 1.0)]
+    says = ("2: not valid JSON", "3: expected", "4: expected")
+    for answer, said in zip(ended.lines[1:4], says, strict=True):
+        assert f"standard input:{said}" in answer["message"]
+        assert f"standard input:{said}" in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -144,23 +112,22 @@ def test_a_number_that_no_suite_could_have_is_an_error_of_its_line_alone() -> No
     assert "assertion.value: a number of more than 64 bits" in ended.lines[1]["message"]
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        pytest.param({"measured": "5 ms"}, "'measured' is a mapping", id="measured"),
-        pytest.param({"measured": {"latency_ms": "5"}}, "measured.latency_ms", id="a measure"),
-        pytest.param({"measured": {"cost_usd": -1}}, "must be at least 0", id="below 0"),
-        pytest.param({"output": {"outputs": {"a": 1}, "errors": 5}}, "'errors' is", id="errors"),
-        pytest.param({"output": {"outputs": {"a": 1}, "metrics": 5}}, "'metrics' is", id="metrics"),
-    ],
-)
-def test_evidence_of_the_wrong_shape_is_an_error_of_its_line_alone(more: Json, says: str) -> None:
+MISSHAPEN: list[tuple[Json, str]] = [
+    ({"measured": "5 ms"}, "'measured' is a mapping"),
+    ({"measured": {"latency_ms": "5"}}, "measured.latency_ms"),
+    ({"measured": {"cost_usd": -1}}, "must be at least 0"),
+    ({"output": {"outputs": {"a": 1}, "errors": 5}}, "'errors' is"),
+    ({"output": {"outputs": {"a": 1}, "metrics": 5}}, "'metrics' is"),
+]
+
+
+def test_evidence_of_the_wrong_shape_is_an_error_of_its_line_alone() -> None:
     question = {"id": 1, "assertion": {"type": "output.contains", "value": "a"}, "output": "a"}
-    lines = [json.dumps(one) for one in ({**question, **more}, question)]
-    ended = evalcore("assert", "--format", "suite", stdin="\n".join(lines) + "\n")
+    ended = ask("suite", [*({**question, **more} for more, _ in MISSHAPEN), question])
     assert ended.code == 0
-    assert [one["outcome"] for one in ended.lines] == ["error", "passed"]
-    assert says in ended.lines[0]["message"]
+    assert [one["outcome"] for one in ended.lines] == ["error"] * len(MISSHAPEN) + ["passed"]
+    for answer, (_, says) in zip(ended.lines, MISSHAPEN, strict=False):
+        assert says in answer["message"]
 
 
 def test_a_measure_that_nothing_reads_is_told_once_and_changes_nothing() -> None:
@@ -195,26 +162,16 @@ CONDITIONS: list[Json] = json.loads(
 QUESTION_FIELDS = ("id", "assertion", "handle_outputs", "judge", "block_error")
 
 
-@pytest.fixture(scope="module")
-def judged() -> dict[str, Json]:
-    """The answer to each case of saved evals by its id."""
+def test_a_condition_has_its_checked_outcome() -> None:
     questions = [
         {name: case[name] for name in QUESTION_FIELDS if name in case} for case in CONDITIONS
     ]
     ended = ask("workflow-evals", questions)
-    assert (ended.code, [answer["id"] for answer in ended.lines]) == (
-        0,
-        [case["id"] for case in CONDITIONS],
-    )
-    return {answer["id"]: answer for answer in ended.lines}
-
-
-@pytest.mark.parametrize("case", CONDITIONS, ids=lambda case: case["id"])
-def test_a_condition_has_its_checked_outcome(case: Json, judged: dict[str, Json]) -> None:
-    answer = judged[case["id"]]
-    assert set(answer) == {"id", "score", "outcome", "message"}
-    assert answer["outcome"] == case["expected"]
-    assert answer["score"] == (1.0 if case["expected"] == "passed" else 0.0)
+    assert ended.code == 0
+    for case, answer in zip(CONDITIONS, ended.lines, strict=True):
+        assert set(answer) == {"id", "score", "outcome", "message"}
+        assert (answer["id"], answer["outcome"]) == (case["id"], case["expected"])
+        assert answer["score"] == (1.0 if case["expected"] == "passed" else 0.0), case["id"]
 
 
 HANDLES = {"output-json-0": {"type": "json", "data": {"total": 1}}}
@@ -228,46 +185,30 @@ def condition(**fields: Any) -> Json:
 JUDGED = condition(kind="llm_judged_as", rubric="polite")
 
 
-@pytest.mark.parametrize(
-    ("question", "outcome"),
-    [
-        ({"assertion": JUDGED}, "blocked"),
-        ({"assertion": JUDGED, "judge": None}, "blocked"),
-        ({"assertion": JUDGED, "judge": {"label": "maybe"}}, "blocked"),
-        ({"assertion": JUDGED, "judge": '{"label": "Yes", "reasoning": ""}'}, "passed"),
-        ({"assertion": JUDGED, "judge": {"label": "no"}}, "failed"),
-        ({"assertion": condition(kind="exists"), "block_error": "raised"}, "blocked"),
-        ({"assertion": condition(kind="exists"), "handle_outputs": {}}, "failed"),
-        ({"assertion": condition(kind="not_exists"), "handle_outputs": None}, "passed"),
-        ({"assertion": condition(kind="exits")}, "error"),
-        ({"assertion": condition(kind="exists", expected=1)}, "error"),
-        ({"assertion": {**condition(kind="exists"), "weight": 1}}, "error"),
-        ({"assertion": None}, "error"),
-        ({"assertion": condition(kind="exists"), "handle_outputs": {"a": 1}}, "error"),
-        ({"assertion": condition(kind="exists"), "handle_outputs": [1]}, "error"),
-        ({"assertion": condition(kind="exists"), "block_error": 5}, "error"),
-    ],
-    ids=[
-        "no judge",
-        "a judge that is null",
-        "another label",
-        "the reply as text",
-        "not as expected",
-        "a block that failed",
-        "no handles",
-        "handles that are null",
-        "unknown kind",
-        "a field of another kind",
-        "a field of another format",
-        "no assertion",
-        "a handle that is none",
-        "handles that are none",
-        "an error that is no text",
-    ],
-)
-def test_an_assertion_of_a_saved_eval(question: Json, outcome: str) -> None:
-    asked = {"id": 1, "handle_outputs": HANDLES, **question}
-    (answer,) = ask("workflow-evals", [asked]).lines
-    assert (answer["id"], answer["outcome"]) == (1, outcome)
-    assert answer["score"] == (1.0 if outcome == "passed" else 0.0)
-    assert (answer["message"] == "") == (outcome == "passed")
+SAVED_EVALS: list[tuple[Json, str]] = [
+    ({"assertion": JUDGED}, "blocked"),
+    ({"assertion": JUDGED, "judge": None}, "blocked"),
+    ({"assertion": JUDGED, "judge": {"label": "maybe"}}, "blocked"),
+    ({"assertion": JUDGED, "judge": '{"label": "Yes", "reasoning": ""}'}, "passed"),
+    ({"assertion": JUDGED, "judge": {"label": "no"}}, "failed"),
+    ({"assertion": condition(kind="exists"), "block_error": "raised"}, "blocked"),
+    ({"assertion": condition(kind="exists"), "handle_outputs": {}}, "failed"),
+    ({"assertion": condition(kind="not_exists"), "handle_outputs": None}, "passed"),
+    ({"assertion": condition(kind="exits")}, "error"),
+    ({"assertion": condition(kind="exists", expected=1)}, "error"),
+    ({"assertion": {**condition(kind="exists"), "weight": 1}}, "error"),
+    ({"assertion": None}, "error"),
+    ({"assertion": condition(kind="exists"), "handle_outputs": {"a": 1}}, "error"),
+    ({"assertion": condition(kind="exists"), "handle_outputs": [1]}, "error"),
+    ({"assertion": condition(kind="exists"), "block_error": 5}, "error"),
+]
+
+
+def test_an_assertion_of_a_saved_eval() -> None:
+    asked = [{"id": 1, "handle_outputs": HANDLES, **question} for question, _ in SAVED_EVALS]
+    for answer, (question, outcome) in zip(
+        ask("workflow-evals", asked).lines, SAVED_EVALS, strict=True
+    ):
+        assert (answer["id"], answer["outcome"]) == (1, outcome), question
+        assert answer["score"] == (1.0 if outcome == "passed" else 0.0)
+        assert (answer["message"] == "") == (outcome == "passed")

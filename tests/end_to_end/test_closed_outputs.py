@@ -19,9 +19,10 @@ suite = define_suite("closing", FLOW, [{"id": "a", "input": "x"}], ["v"])
 """
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
 # In a worker process, and in the command's.
-@pytest.mark.parametrize("flow", ["answer", "lambda x, variant: answer(x, variant)"])
+@pytest.mark.parametrize(
+    ("stream", "flow"), [("stdout", "answer"), ("stderr", "lambda x, variant: answer(x, variant)")]
+)
 def test_a_suite_that_closes_a_stream_has_its_report_and_exit_code(
     stream: str, flow: str, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -53,36 +53,36 @@ def test_decide_goes_on_after_a_number_that_no_table_holds() -> None:
     assert "variants[0].cases[0].durationMs: a number of more than" in ended.lines[1]["message"]
 
 
-@pytest.mark.parametrize(
-    ("score", "outcome"),
-    [(-0.1, "error"), (1.5, "error"), (1 + 2e-16, "pass"), (-0.0, "pass")],
-)
-def test_decide_refuses_a_score_that_no_case_has(score: float, outcome: str) -> None:
-    cases = [{"caseId": "c", "passed": True, "overall": score}]
-    variants = [{"variantId": "base", "cases": cases}]
-    (line,) = decide(
-        {"id": "s", "gate": {"gate": "passRate", "threshold": 1}, "variants": variants}
-    ).lines
-    assert (line["id"], line["outcome"]) == ("s", outcome)
-    assert ("variants[0].cases[0].overall: must be" in line["message"]) == (outcome == "error")
+def test_decide_refuses_a_score_that_no_case_has() -> None:
+    questions = []
+    for score in (-0.1, 1.5, 1 + 2e-16, -0.0):
+        cases = [{"caseId": "c", "passed": True, "overall": score}]
+        variants = [{"variantId": "base", "cases": cases}]
+        questions.append({"gate": {"gate": "passRate", "threshold": 1}, "variants": variants})
+    lines = decide(*questions).lines
+    assert [line["outcome"] for line in lines] == ["error", "error", "pass", "pass"]
+    for line in lines[:2]:
+        assert "variants[0].cases[0].overall: must be" in line["message"]
 
 
-@pytest.mark.parametrize(
-    ("gate", "status", "outcome"),
-    [
-        ({"gate": "scoreAtLeast", "threshold": 0.8}, "completed", "pass"),
-        ({"gate": "scoreAtLeast", "threshold": 0.8}, "skipped", "inconclusive"),
-        ({"gate": "threshold", "threshold": 0.8}, "skipped", "inconclusive"),
-        ({"gate": "scoreAtLeast", "threshold": 0.95}, "skipped", "fail"),
-        ({"gate": "costUnder", "max": 1}, "skipped", "pass"),
-    ],
-)
-def test_the_score_of_a_part_passes_nothing(gate: Any, status: str, outcome: str) -> None:
-    measured = {"passed": True, "overall": 0.9, "costUsd": 0.1}
-    cases = [{"caseId": "a", **measured}, {"caseId": "b", **measured, "status": status}]
-    (line,) = decide({"gate": gate, "variants": [{"variantId": "v", "cases": cases}]}).lines
-    assert line["outcome"] == outcome
-    assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
+PARTS: list[tuple[Any, str, str]] = [
+    ({"gate": "scoreAtLeast", "threshold": 0.8}, "completed", "pass"),
+    ({"gate": "scoreAtLeast", "threshold": 0.8}, "skipped", "inconclusive"),
+    ({"gate": "threshold", "threshold": 0.8}, "skipped", "inconclusive"),
+    ({"gate": "scoreAtLeast", "threshold": 0.95}, "skipped", "fail"),
+    ({"gate": "costUnder", "max": 1}, "skipped", "pass"),
+]
+
+
+def test_the_score_of_a_part_passes_nothing() -> None:
+    questions = []
+    for gate, status, _ in PARTS:
+        measured = {"passed": True, "overall": 0.9, "costUsd": 0.1}
+        cases = [{"caseId": "a", **measured}, {"caseId": "b", **measured, "status": status}]
+        questions.append({"gate": gate, "variants": [{"variantId": "v", "cases": cases}]})
+    for line, (*_, outcome) in zip(decide(*questions).lines, PARTS, strict=True):
+        assert line["outcome"] == outcome
+        assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
 
 
 def test_decide_tells_the_keys_of_results_and_thresholds_that_it_does_not_read() -> None:
@@ -256,17 +256,29 @@ def test_a_run_of_another_suite_is_no_baseline(tmp_path: Path, store: Path) -> N
     assert (ended.code, "is of suite 'answers'" in ended.err) == (2, True)
 
 
-@pytest.fixture
-def two_runs(tmp_path: Path, store: Path) -> tuple[str, str]:
-    """A run and a worse one."""
-    good = run(write(tmp_path, variants=ONE, baseline="tags: []", gates="errors"), store)
-    variants = "{id: renamed, target: other}"
-    bad = run(write(tmp_path, variants=variants, baseline="tags: []", gates="errors"), store)
-    return good.report["run"]["id"], bad.report["run"]["id"]
+class TwoRuns(NamedTuple):
+    """A run, a worse one, and their store."""
+
+    good: str
+    bad: str
+    store: Path
+
+    def compare(self, *flags: str | Path) -> Ended:
+        return evalcore("compare", self.good, self.bad, *flags, store=self.store)
 
 
-def test_two_runs_are_compared(two_runs: tuple[str, str], store: Path) -> None:
-    ended = evalcore("compare", *two_runs, "--json", store=store)
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> TwoRuns:
+    folder = tmp_path_factory.mktemp("two")
+    good, bad = (
+        run(write(folder, variants=variants, baseline="tags: []", gates="errors"), folder / "store")
+        for variants in (ONE, "{id: renamed, target: other}")
+    )
+    return TwoRuns(good.report["run"]["id"], bad.report["run"]["id"], folder / "store")
+
+
+def test_two_runs_are_compared(two_runs: TwoRuns) -> None:
+    ended = two_runs.compare("--json")
     assert ended.code == 1
     (entry,) = ended.report["comparison"]
     assert (entry["variant"], entry["baseline"]) == ("renamed", "only")
@@ -274,17 +286,17 @@ def test_two_runs_are_compared(two_runs: tuple[str, str], store: Path) -> None:
     assert entry["passed"] == {"worse": 1, "better": 0, "p": 1.0, "method": "mcnemar, exact"}
 
 
-def test_the_better_run_has_no_regression(two_runs: tuple[str, str], store: Path) -> None:
-    ended = evalcore("compare", *reversed(two_runs), store=store)
+def test_the_better_run_has_no_regression(two_runs: TwoRuns) -> None:
+    ended = evalcore("compare", two_runs.bad, two_runs.good, store=two_runs.store)
     assert ended.code == 0
     assert "two: passes now" in ended.out
 
 
 def test_runs_without_a_common_variant_cannot_be_compared(
-    two_runs: tuple[str, str], tmp_path: Path, store: Path
+    two_runs: TwoRuns, tmp_path: Path
 ) -> None:
-    both = run(write(tmp_path, gates="errors"), store).report["run"]["id"]
-    ended = evalcore("compare", two_runs[0], both, store=store)
+    both = run(write(tmp_path, gates="errors"), two_runs.store).report["run"]["id"]
+    ended = evalcore("compare", two_runs.good, both, store=two_runs.store)
     assert (ended.code, "no variant 'plain' to compare with" in ended.out) == (3, True)
 
 

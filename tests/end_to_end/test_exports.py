@@ -40,14 +40,23 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one run's rows and reports in every form, as `x.FORM`."""
+    path = tmp_path_factory.mktemp("exported") / "exported.eval.yaml"
+    path.write_text(SUITE)
+    names = (f"x.{form}" for form in ("jsonl", "csv", "parquet", "xml", "html"))
+    assert export(path, *names).code == 1
+    return path.parent
+
+
 def export(suite: Path, *names: str) -> Ended:
     flags = [part for name in names for part in ("--export", str(suite.parent / name))]
     return evalcore("run", suite, *flags, store=suite.parent / "store")
 
 
-def test_json_lines_have_the_fields_of_the_page(suite: Path) -> None:
-    assert export(suite, "x.jsonl").code == 1
-    rows = [json.loads(line) for line in (suite.parent / "x.jsonl").read_text().splitlines()]
+def test_json_lines_have_the_fields_of_the_page(exported: Path) -> None:
+    rows = [json.loads(line) for line in (exported / "x.jsonl").read_text().splitlines()]
     assert [list(row) for row in rows] == [FIELDS] * 4
     assert [list(row["scores"][0]) for row in rows if row["scores"]] == [SCORE_FIELDS] * 3
     found = {
@@ -64,7 +73,7 @@ def test_json_lines_have_the_fields_of_the_page(suite: Path) -> None:
     assert rows[1]["scores"][0]["weight"] == 2.0
     assert "exit code 3" in rows[2]["error"]
     results = rows[0]["artifacts"]["results"]
-    assert (suite.parent / "store" / results).is_file()
+    assert (exported / "store" / results).is_file()
 
 
 GRADED = """
@@ -95,19 +104,19 @@ def test_rows_hold_what_a_grader_found(tmp_path: Path) -> None:
     assert contains["details"]["grader"] is None
 
 
-def test_parquet_and_csv_hold_the_same_rows(suite: Path) -> None:
-    export(suite, "x.parquet", "x.csv")
-    table = duckdb.sql(f"FROM '{suite.parent}/x.parquet'")
+def test_parquet_and_csv_hold_the_same_rows(exported: Path) -> None:
+    table = duckdb.sql(f"FROM '{exported}/x.parquet'")
     assert table.columns == FIELDS
-    with (suite.parent / "x.csv").open(newline="") as file:
+    with (exported / "x.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
+    # No spreadsheet calculates what a cell holds.
+    assert rows[1]["test_id"] == "'=cmd()"
     assert [row["verdict"] for row in rows] == ["pass", "fail", "error", "blocked"]
     assert json.loads(rows[0]["scores"])[0]["name"] == "contains-one"
     assert table.fetchall()[1][2] == "=cmd()"
 
 
-def test_the_page_has_each_column_with_its_type_and_how_csv_is_read(suite: Path) -> None:
-    export(suite, "rows.parquet", "rows.csv")
+def test_the_page_has_each_column_with_its_type_and_how_csv_is_read(exported: Path) -> None:
     page = (ROOT / "docs/reference/report.md").read_text("utf-8")
     section = page.split("## Exported rows\n")[1].split("\n## ")[0]
     kinds = {
@@ -115,12 +124,12 @@ def test_the_page_has_each_column_with_its_type_and_how_csv_is_read(suite: Path)
         for names, kind in re.findall(r"^\| (`.*?) \| ([a-z ]+) \|", section, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", names)
     }
-    columns = duckdb.sql(f"DESCRIBE FROM '{suite.parent}/rows.parquet'").fetchall()
+    columns = duckdb.sql(f"DESCRIBE FROM '{exported}/x.parquet'").fetchall()
     assert {name: kind_of(column) for name, column, *_ in columns} == kinds
 
     (query,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
-    rows = duckdb.sql(query.replace("rows.csv", str(suite.parent / "rows.csv"))).fetchall()
-    whole = duckdb.sql(f"SELECT len(scores) FROM '{suite.parent}/rows.parquet'").fetchall()
+    rows = duckdb.sql(query.replace("rows.csv", str(exported / "x.csv"))).fetchall()
+    whole = duckdb.sql(f"SELECT len(scores) FROM '{exported}/x.parquet'").fetchall()
     assert [count for *_, count in rows] == [count for (count,) in whole]
 
 
@@ -131,25 +140,17 @@ def kind_of(column: str) -> str:
     return plain.get(column) or ("list of objects" if column.endswith("[]") else "object")
 
 
-def test_no_spreadsheet_calculates_what_a_csv_holds(suite: Path) -> None:
-    export(suite, "x.csv")
-    with (suite.parent / "x.csv").open(newline="") as file:
-        assert list(csv.DictReader(file))[1]["test_id"] == "'=cmd()"
-
-
-def test_xml_is_junit_and_html_a_page(suite: Path) -> None:
-    export(suite, "x.xml", "x.html")
-    root = ElementTree.parse(suite.parent / "x.xml").getroot()
+def test_xml_is_junit_and_html_a_page(exported: Path) -> None:
+    root = ElementTree.parse(exported / "x.xml").getroot()
     assert (root.tag, root.get("tests"), root.get("errors")) == ("testsuites", "4", "1")
-    assert (suite.parent / "x.html").read_text().startswith("<!DOCTYPE html>")
+    assert (exported / "x.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_finished_run_is_exported_from_the_store(suite: Path) -> None:
-    export(suite, "x.jsonl")
-    store, again = suite.parent / "store", suite.parent / "again.jsonl"
-    run = json.loads(evalcore("runs", "list", "--json", store=store).out)[0]["id"]
-    assert evalcore("report", run, "--export", again, store=store).code == 0
-    assert again.read_text() == (suite.parent / "x.jsonl").read_text()
+def test_a_finished_run_is_exported_from_the_store(exported: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.jsonl"
+    ended = evalcore("report", "latest", "--export", again, store=exported / "store")
+    assert ended.code == 0, ended.err
+    assert again.read_text() == (exported / "x.jsonl").read_text()
 
 
 def test_several_suites_share_json_lines_and_nothing_else(suite: Path) -> None:

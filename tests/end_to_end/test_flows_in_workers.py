@@ -121,11 +121,10 @@ def test_a_flow_runs_in_another_process_unless_it_says_inline(folder: Path) -> N
     "flow",
     [
         "flows_here:asks",
-        "flows_here:asks_sync",
-        {"provider": "python", "callable": "flows_here:asks"},
+        {"provider": "python", "callable": "flows_here:asks_sync"},
         {"provider": "python", "callable": "flows_here:asks_sync", "isolation": "inline"},
     ],
-    ids=["flow", "sync", "python target", "inline"],
+    ids=["flow", "python target", "inline"],
 )
 def test_a_model_call_of_a_function_is_recorded_and_replayed(
     folder: Path, server: ModelServer, flow: object
@@ -139,11 +138,15 @@ def test_a_model_call_of_a_function_is_recorded_and_replayed(
     assert server.stats() == calls
 
 
-@pytest.mark.parametrize("isolation", [{}, {"isolation": "inline"}], ids=["worker", "inline"])
 @pytest.mark.parametrize(
-    ("reasoning", "said"), [("strip", "said Rome"), ("keep", "said <think>Berlin?</think> Rome")]
+    ("function", "isolation", "reasoning", "said"),
+    [
+        ("asks_named", {}, "strip", "said Rome"),
+        ("asks_named_sync", {}, "keep", "said <think>Berlin?</think> Rome"),
+        ("asks_named", {"isolation": "inline"}, "keep", "said <think>Berlin?</think> Rome"),
+        ("asks_named_sync", {"isolation": "inline"}, "strip", "said Rome"),
+    ],
 )
-@pytest.mark.parametrize("function", ["asks_named", "asks_named_sync"])
 def test_a_model_that_a_function_asks_strips_its_reasoning(
     folder: Path, function: str, isolation: Json, reasoning: str, said: str
 ) -> None:

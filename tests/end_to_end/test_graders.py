@@ -24,10 +24,17 @@ def graded(tmp_path: Path, output: str, assertion: Any, **test: Any) -> Json:
     return results(run(path))["a"]
 
 
-def program(tmp_path: Path, text: str) -> Json:
+def graded_each(tmp_path: Path, *tests: Json, **level: Any) -> list[Json]:
+    """Return the assertion's result of each test, all of one run."""
+    named = [{**test, "id": str(number)} for number, test in enumerate(tests)]
+    found = results(run(write_suite(tmp_path, named, **level)))
+    return [found[test["id"]] for test in named]
+
+
+def program(tmp_path: Path, text: str, name: str = "grade.py") -> Json:
     """Return a code grader that runs a Python program."""
-    (tmp_path / "grade.py").write_text(f"import json, os, sys, time\n{text}\n")
-    return {"type": "code-grader", "command": [sys.executable, "grade.py"]}
+    (tmp_path / name).write_text(f"import json, os, sys, time\n{text}\n")
+    return {"type": "code-grader", "command": [sys.executable, name]}
 
 
 def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
@@ -56,9 +63,7 @@ def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
     assert (told["cost_usd"], told["duration_ms"], told["config"]) == (0.5, 5, {"k": 1})
 
 
-@pytest.mark.parametrize(
-    ("text", "outcome", "score", "message"),
-    [
+ANSWERS: list[tuple[str, str, float, str]] = [
         ("print(json.dumps({'score': 0.9}))", "passed", 0.9, ""),
         ("print(json.dumps({'score': 0.3, 'assertions': [{'text': 'no x', 'passed': False}]}))",
          "failed", 0.3, "no x"),
@@ -79,15 +84,19 @@ def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
         ("print(json.dumps({'score': 1, 'assertions': [{'text': 'x'}]}))", "error", 0.0,
          "list of {text, passed, evidence}"),
         ("os.kill(os.getpid(), 9)", "error", 0.0, "killed by signal 9"),
-    ],
-)  # fmt: skip
-def test_what_a_program_answers(
-    tmp_path: Path, text: str, outcome: str, score: float, message: str
-) -> None:
-    found = graded(tmp_path, "x", program(tmp_path, text))
+]  # fmt: skip
 
-    assert (found["outcome"], found["score"]) == (outcome, score)
-    assert message in found["message"]
+
+def test_what_a_program_answers(tmp_path: Path) -> None:
+    tests = [
+        given("x", program(tmp_path, text, f"grade{number}.py"))
+        for number, (text, *_) in enumerate(ANSWERS)
+    ]
+    for found, (text, outcome, score, message) in zip(
+        graded_each(tmp_path, *tests), ANSWERS, strict=True
+    ):
+        assert (found["outcome"], found["score"]) == (outcome, score), text
+        assert message in found["message"], text
 
 
 ASKING = """
@@ -185,25 +194,25 @@ MEMBERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("aggregator", "score", "outcome"),
-    [
-        ({}, 0.75, "failed"),
-        ({"aggregator": "weighted_average"}, 0.75, "failed"),
-        ({"aggregator": {"type": "weighted_average", "weights": {"a": 1}}}, 0.5, "failed"),
-        ({"aggregator": {"type": "weighted_mean"}, "threshold": 0.7}, 0.75, "passed"),
-        ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5, "passed"),
-        ({"aggregator": {"type": "threshold", "threshold": 1.0}}, 0.5, "failed"),
-        ({"aggregator": "minimum"}, 0.0, "failed"),
-    ],
-)
-def test_a_composite_has_one_score(
-    tmp_path: Path, aggregator: Any, score: float, outcome: str
-) -> None:
-    found = graded(tmp_path, "x", {"type": "composite", "assertions": MEMBERS, **aggregator})
+AGGREGATORS: list[tuple[Json, float, str]] = [
+    ({}, 0.75, "failed"),
+    ({"aggregator": "weighted_average"}, 0.75, "failed"),
+    ({"aggregator": {"type": "weighted_average", "weights": {"a": 1}}}, 0.5, "failed"),
+    ({"aggregator": {"type": "weighted_mean"}, "threshold": 0.7}, 0.75, "passed"),
+    ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5, "passed"),
+    ({"aggregator": {"type": "threshold", "threshold": 1.0}}, 0.5, "failed"),
+    ({"aggregator": "minimum"}, 0.0, "failed"),
+]
 
-    assert (found["score"], found["outcome"]) == (score, outcome)
-    assert [one["name"] for one in found["details"]["scores"]] == ["a", "b"]
+
+def test_a_composite_has_one_score(tmp_path: Path) -> None:
+    composite = {"type": "composite", "assertions": MEMBERS}
+    tests = (given("x", {**composite, **aggregator}) for aggregator, *_ in AGGREGATORS)
+    for found, (aggregator, score, outcome) in zip(
+        graded_each(tmp_path, *tests), AGGREGATORS, strict=True
+    ):
+        assert (found["score"], found["outcome"]) == (score, outcome), aggregator
+        assert [one["name"] for one in found["details"]["scores"]] == ["a", "b"]
 
 
 def test_a_program_aggregates_the_members(tmp_path: Path) -> None:
@@ -253,9 +262,7 @@ CALLS = [
 SEARCH, READ = {"tool": "search"}, {"tool": "read"}
 
 
-@pytest.mark.parametrize(
-    ("options", "score"),
-    [
+TRAJECTORIES: list[tuple[Json, float]] = [
         ({"mode": "any_order", "minimums": {"search": 2, "read": 1}}, 1.0),
         ({"mode": "any_order", "minimums": {"search": 3, "read": 1}}, 0.5),
         ({"mode": "in_order", "expected": [SEARCH, READ, SEARCH]}, 1.0),
@@ -285,16 +292,19 @@ SEARCH, READ = {"tool": "search"}, {"tool": "read"}
         ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a", "n": 9},
                                             "args_match": ["q"]}]}, 1.0),
         ({"mode": "in_order", "expected": [{"tool": "read", "max_duration_ms": 10}]}, 0.5),
-    ],
-)  # fmt: skip
-def test_trajectories_are_scored_by_their_share(tmp_path: Path, options: Any, score: float) -> None:
-    found = graded(
+]  # fmt: skip
+
+
+def test_trajectories_are_scored_by_their_share(tmp_path: Path) -> None:
+    fixtures = {"output": "x", "tool_calls": CALLS}
+    found = graded_each(
         tmp_path,
-        "x",
-        {"type": "tool-trajectory", **options},
-        fixtures={"output": "x", "tool_calls": CALLS},
+        *(
+            given("x", {"type": "tool-trajectory", **options}, fixtures=fixtures)
+            for options, _ in TRAJECTORIES
+        ),
     )
-    assert found["score"] == pytest.approx(score)
+    assert [one["score"] for one in found] == pytest.approx([score for _, score in TRAJECTORIES])
 
 
 def test_a_trajectory_that_is_not_known_is_blocked(tmp_path: Path) -> None:
@@ -333,35 +343,34 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("tool", "args", "names", "score"),
-    [
-        ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name"], 1.0),
-        ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name", "guest.age"], 0.0),
-        ("book", {"guest": {"name": "Ida"}}, ["guest"], 0.0),
-        ("book", {"rooms": [{"beds": 2}]}, ["rooms[0].beds", "rooms.0.beds"], 1.0),
-        ("book", {"guest": {"name": "Ida"}}, ["guest.name", "notes", "guest.phone"], 1.0),
-        ("book", {"guest": {"name": "Ida"}, "notes": "x"}, ["notes"], 0.0),
-        ("book", {"other": 1}, ["guest.age"], 0.0),
-        ("pay", {"card": {"no": "1"}}, ["card.no"], 1.0),
-        ("pay", {"card": {"no": "2"}}, ["card.no"], 0.0),
-    ],
-)
-def test_named_arguments_are_compared_by_their_paths(
-    tmp_path: Path, tool: str, args: Any, names: list[str], score: float
-) -> None:
-    expected = [{"tool": tool, "args": args, "args_match": names}]
-    assertion = {"type": "tool-trajectory", "mode": "superset", "expected": expected}
-    found = graded(tmp_path, "x", assertion, fixtures={"output": "x", "tool_calls": NESTED})
-    assert found["score"] == score
+NAMED_ARGUMENTS: list[tuple[str, Json, list[str], float]] = [
+    ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name"], 1.0),
+    ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name", "guest.age"], 0.0),
+    ("book", {"guest": {"name": "Ida"}}, ["guest"], 0.0),
+    ("book", {"rooms": [{"beds": 2}]}, ["rooms[0].beds", "rooms.0.beds"], 1.0),
+    ("book", {"guest": {"name": "Ida"}}, ["guest.name", "notes", "guest.phone"], 1.0),
+    ("book", {"guest": {"name": "Ida"}, "notes": "x"}, ["notes"], 0.0),
+    ("book", {"other": 1}, ["guest.age"], 0.0),
+    ("pay", {"card": {"no": "1"}}, ["card.no"], 1.0),
+    ("pay", {"card": {"no": "2"}}, ["card.no"], 0.0),
+]
+
+
+def test_named_arguments_are_compared_by_their_paths(tmp_path: Path) -> None:
+    trajectory = {"type": "tool-trajectory", "mode": "superset"}
+    fixtures = {"output": "x", "tool_calls": NESTED}
+    tests = []
+    for tool, args, names, _ in NAMED_ARGUMENTS:
+        expected = [{"tool": tool, "args": args, "args_match": names}]
+        tests.append(given("x", {**trajectory, "expected": expected}, fixtures=fixtures))
+    scores = [found["score"] for found in graded_each(tmp_path, *tests)]
+    assert scores == [score for *_, score in NAMED_ARGUMENTS]
 
 
 INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"price": 5}]}
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "score"),
-    [
+FIELDS: list[tuple[Json, Json, float]] = [
         ({"path": "number", "match": "exact"}, {"number": "A-1"}, 1.0),
         ({"path": "number", "match": "exact"}, {"number": "a-1"}, 0.0),
         ({"path": "number"}, {}, 0.0),
@@ -379,12 +388,16 @@ INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"pr
         ({"path": "date", "match": "date"}, {"date": "2025-01-16"}, 0.0),
         ({"path": "date", "match": "date"}, {"date": "soon"}, 0.0),
         ({"path": "lines[0].price"}, {"lines": [{"price": 5.0}]}, 1.0),
-    ],
-)  # fmt: skip
-def test_fields_are_compared(tmp_path: Path, field: Any, value: Any, score: float) -> None:
-    assertion = {"type": "field-accuracy", "fields": [field]}
-    found = graded(tmp_path, json.dumps(value), assertion, expected_output=INVOICE)
-    assert found["score"] == score
+]  # fmt: skip
+
+
+def test_fields_are_compared(tmp_path: Path) -> None:
+    tests = []
+    for field, value, _ in FIELDS:
+        assertion = {"type": "field-accuracy", "fields": [field]}
+        tests.append(given(json.dumps(value), assertion, expected_output=INVOICE))
+    scores = [found["score"] for found in graded_each(tmp_path, *tests)]
+    assert scores == [score for *_, score in FIELDS]
 
 
 def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
@@ -400,32 +413,32 @@ def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) ->
     assert graded(tmp_path, output, whole, expected_output=INVOICE)["score"] == 0.0
 
 
-NOTHING_COMPARED = {
-    "all optional and missing": ([{"path": "number", "required": False}], {}, "weighted_average"),
-    "all or nothing of nothing": (
+NOTHING_COMPARED: list[tuple[list[Json], Json, str]] = [
+    # All are optional and missing.
+    ([{"path": "number", "required": False}], {}, "weighted_average"),
+    (
         [{"path": "number", "required": False}, {"path": "total", "required": False}],
         {"note": 1},
         "all_or_nothing",
     ),
     # The other field has a weight, and is not compared.
-    "all or nothing without weight": (
+    (
         [{"path": "number", "weight": 0}, {"path": "note", "required": False}],
         {"number": "A-1"},
         "all_or_nothing",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("more", [{}, {"threshold": 0}, {"negate": True}], ids=str)
-@pytest.mark.parametrize(
-    ("fields", "value", "aggregation"), NOTHING_COMPARED.values(), ids=NOTHING_COMPARED
-)
-def test_a_comparison_of_nothing_fails(
-    tmp_path: Path, fields: Any, value: Any, aggregation: str, more: Json
-) -> None:
-    assertion = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation, **more}
-    found = graded(tmp_path, json.dumps(value), assertion, expected_output=INVOICE)
-    assert (found["score"], found["outcome"]) == (0.0, "failed")
+def test_a_comparison_of_nothing_fails(tmp_path: Path) -> None:
+    tests = []
+    for fields, value, aggregation in NOTHING_COMPARED:
+        accuracy = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation}
+        for more in ({}, {"threshold": 0}, {"negate": True}):
+            assertion = {**accuracy, **more}
+            tests.append(given(json.dumps(value), assertion, expected_output=INVOICE))
+    found = graded_each(tmp_path, *tests)
+    assert {(one["score"], one["outcome"]) for one in found} == {(0.0, "failed")}
 
 
 def field_tests(*expected: Any) -> list[dict[str, Any]]:
@@ -459,31 +472,26 @@ def test_a_field_that_no_expected_output_has_is_an_error(tmp_path: Path) -> None
     assert ended.code == 4
 
 
-@pytest.mark.parametrize(
-    ("output", "score", "outcome"),
-    [("the cat sat", 1.0, "passed"), ("the cat", 0.8165, "passed"), ("dogs bark", 0.0, "failed")],
-)
-def test_similar_measures_the_cosine_of_embeddings(
-    tmp_path: Path, output: str, score: float, outcome: str
-) -> None:
+def test_similar_measures_the_cosine_of_embeddings(tmp_path: Path) -> None:
+    outputs = {"the cat sat": (1.0, "passed"), "the cat": (0.8165, "passed"),
+               "dogs bark": (0.0, "failed")}  # fmt: skip
+    assertion = {"type": "similar", "value": "the cat sat", "threshold": 0.8}
+    tests = [given(output, assertion, id=output) for output in outputs]
+    # Without a value it is the expected output.
+    tests.append(given("a b", {"type": "similar", "threshold": 1}, expected_output="b a", id="b a"))
     with model_server() as server:
         targets = [judge(server, name="embeddings", model="small")]
-        assertion = {"type": "similar", "value": "the cat sat", "threshold": 0.8}
-        path = write_suite(tmp_path, [given(output, assertion)], targets=targets)
-        found = results(run(path, "--mode", "record"))["a"]
-        again = results(run(path, "--mode", "replay"))["a"]
-        (asked,) = server.requests
+        path = write_suite(tmp_path, tests, targets=targets)
+        found = results(run(path, "--mode", "record"))
+        assert results(run(path, "--mode", "replay")) == found
+        asked = {request.path: request.body["input"] for request in server.requests}
+        assert (len(server.requests), set(asked)) == (4, {"/v1/embeddings"})
+    assert ["the cat sat", "the cat"] in [request.body["input"] for request in server.requests]
 
-    assert (found["score"], found["outcome"]) == (pytest.approx(score, abs=1e-4), outcome)
-    assert again == found
-    assert (asked.path, asked.body["input"]) == ("/v1/embeddings", ["the cat sat", output])
-
-
-def test_without_a_value_similar_compares_with_the_expected_output(tmp_path: Path) -> None:
-    with model_server() as server:
-        targets = [judge(server, name="embeddings")]
-        test = given("a b", {"type": "similar", "threshold": 1}, expected_output="b a")
-        assert results(run(write_suite(tmp_path, [test], targets=targets)))["a"]["score"] == 1.0
+    assert found.pop("b a")["score"] == 1.0
+    for output, (score, outcome) in outputs.items():
+        assert found[output]["score"] == pytest.approx(score, abs=1e-4)
+        assert found[output]["outcome"] == outcome
 
 
 def test_what_a_programs_variables_stand_for_is_nowhere_stored(

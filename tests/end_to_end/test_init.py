@@ -45,12 +45,7 @@ def test_without_a_terminal_the_name_is_quickstart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "file"),
-    [
-        ("2\nmine\n", "mine.eval.yaml"),
-        ("suite", "quickstart.eval.yaml"),
-        ("\nmine", "mine.eval.yaml"),
-    ],
+    ("answers", "file"), [("2\nmine\n", "mine.eval.yaml"), ("suite", "quickstart.eval.yaml")]
 )
 def test_answers_can_be_piped_in(answers: str, file: str, tmp_path: Path) -> None:
     ended = evalcore("init", cwd=tmp_path, stdin=answers)

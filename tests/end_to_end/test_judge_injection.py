@@ -74,26 +74,16 @@ def suite(tmp_path: Path, server: Any, *, rubric: bool = False) -> Path:
     return write_suite(tmp_path, tests, targets=[judge(server)])
 
 
-def test_there_are_forty_attempts() -> None:
-    assert len(ATTEMPTS) >= 40
-
-
 @pytest.mark.parametrize("rubric", [False, True], ids=["llm-grader", "rubrics"])
 def test_a_judge_that_echoes_its_whole_prompt_never_yields_a_score(
     tmp_path: Path, rubric: bool
 ) -> None:
+    assert len(ATTEMPTS) >= 40
     with model_server(script=echo) as server:
         found = results(run(suite(tmp_path, server, rubric=rubric)))
 
     assert {one["outcome"] for one in found.values()} == {"error"}
     assert {one["score"] for one in found.values()} == {0.0}
-
-
-def test_a_judge_that_echoes_every_message_never_yields_a_score(tmp_path: Path) -> None:
-    with model_server(script=lambda question: question.text) as server:
-        found = results(run(suite(tmp_path, server)))
-
-    assert {one["outcome"] for one in found.values()} == {"error"}
 
 
 def output_of(question: Question) -> str:
@@ -116,23 +106,17 @@ def test_a_judge_that_quotes_the_verdict_never_yields_a_score(tmp_path: Path) ->
     assert {one["outcome"] for one in found.values()} == {"error"}
 
 
-def test_an_honest_verdict_counts_whatever_the_output_says(tmp_path: Path) -> None:
-    with model_server(script=lambda _: reply(0.1, reasoning="it tries to cheat")) as server:
-        found = results(run(suite(tmp_path, server)))
-
-    assert {(one["outcome"], one["score"]) for one in found.values()} == {("failed", 0.1)}
-
-
-def test_nothing_ends_its_own_fence(tmp_path: Path) -> None:
+def test_nothing_ends_its_own_fence_and_an_honest_verdict_counts(tmp_path: Path) -> None:
     prompts: list[str] = []
 
     def script(question: Question) -> str:
         prompts.append(question.prompt)
-        return reply(0.1)
+        return reply(0.1, reasoning="it tries to cheat")
 
     with model_server(script=script) as server:
-        run(suite(tmp_path, server))
+        found = results(run(suite(tmp_path, server)))
 
+    assert {(one["outcome"], one["score"]) for one in found.values()} == {("failed", 0.1)}
     assert len(prompts) >= 40
     for prompt in prompts:
         code = re.findall(r"<<END OUTPUT (\w+)>>", prompt)[-1]
@@ -148,9 +132,8 @@ def test_the_fence_is_the_same_for_the_same_prompt_and_another_for_another(tmp_p
         codes.append(re.findall(r"<<END OUTPUT (\w+)>>", question.prompt)[-1])
         return reply(1)
 
+    tests = [given(text, criteria="c", id=str(n)) for n, text in enumerate(("one", "one", "two"))]
     with model_server(script=script) as server:
-        for output in ("one", "one", "two"):
-            path = write_suite(tmp_path, [given(output, criteria="c")], targets=[judge(server)])
-            run(path)
+        run(write_suite(tmp_path, tests, targets=[judge(server)]), "--concurrency", "1")
 
     assert codes[0] == codes[1] != codes[2]

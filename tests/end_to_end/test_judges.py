@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,28 @@ def graded(tmp_path: Path, script: Any, *assertions: Any, **test: Any) -> Any:
         assert ended.out, ended.err
         item = ended.report["cases"][0]["items"][0]
         return item["assertions"][0], item, list(server.requests)
+
+
+def graded_each(
+    tmp_path: Path, scripts: Sequence[Sequence[str]], *assertions: Any, **test: Any
+) -> Any:
+    """As `graded`, for one test per script, all of one run."""
+    left = {f"output no. {number};": replies(*texts) for number, texts in enumerate(scripts)}
+    asked: dict[str, list[Question]] = {output: [] for output in left}
+
+    def script(question: Question) -> str:
+        (output,) = (each for each in left if each in question.text)
+        asked[output].append(question)
+        return left[output](question)
+
+    tests = [given(output, *assertions, id=output, **test) for output in left]
+    with model_server(script=script) as server:
+        ended = run(write_suite(tmp_path, tests, targets=[judge(server)]))
+    items = [case["items"][0] for case in ended.report["cases"]]
+    return [
+        (item["assertions"][0], item, requests)
+        for item, requests in zip(items, asked.values(), strict=True)
+    ]
 
 
 def test_a_test_without_assertions_is_graded_by_its_criteria(tmp_path: Path) -> None:
@@ -86,9 +109,7 @@ def test_a_provider_without_schemas_is_asked_without(tmp_path: Path) -> None:
     assert (found["score"], len(requests)) == (0.8, 2)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+MALFORMED = [
         "I would say 0.9",
         '{"score": 1.5}',
         '{"score": "0.9"}',
@@ -104,19 +125,18 @@ def test_a_provider_without_schemas_is_asked_without(tmp_path: Path) -> None:
         '<think>{"score": 0.9}</think>',
         '<think>It has no end. {"score": 0.9}',
         "",
-    ],
-)  # fmt: skip
-def test_a_malformed_reply_is_repaired_twice_and_then_an_error(tmp_path: Path, bad: str) -> None:
-    found, item, requests = graded(tmp_path, replies(bad), criteria="c")
-
-    assert (found["outcome"], found["score"], item["outcome"]) == ("error", 0.0, "blocked")
-    assert len(requests) == 3
-    assert "not valid" in str(requests[1].body["messages"])
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "good",
-    [
+def test_a_malformed_reply_is_repaired_twice_and_then_an_error(tmp_path: Path) -> None:
+    graded = graded_each(tmp_path, [(bad,) for bad in MALFORMED], criteria="c")
+    for bad, (found, item, requests) in zip(MALFORMED, graded, strict=True):
+        assert (found["outcome"], found["score"], item["outcome"]) == ("error", 0.0, "blocked"), bad
+        assert len(requests) == 3
+        assert "not valid" in requests[1].text
+
+
+WELL_FORMED = [
         reply(0.7),
         f"\n{reply(0.7)}\n",
         f"```json\n{reply(0.7)}\n```",
@@ -127,37 +147,33 @@ def test_a_malformed_reply_is_repaired_twice_and_then_an_error(tmp_path: Path, b
         f"<thinking>one</thinking>\n<think>two</think>\nSo:\n```\n{reply(0.7)}\n```",
         f"The prompt opened this.\n</think>\n\n{reply(0.7)}",
         '{"score": 0.7, "reasoning": "it ends with </think> and ```"}',
-    ],
-    ids=[
-        "object", "space", "block", "block in prose", "block in a line", "block after code",
-        "reasoning", "reasoning twice", "reasoning without its beginning", "a tag in a text",
-    ],
-)  # fmt: skip
-def test_the_reply_is_the_object_or_the_one_block_after_any_reasoning(
-    tmp_path: Path, good: str
-) -> None:
-    found, _, requests = graded(tmp_path, replies("nonsense", "nonsense", good), criteria="c")
-
-    assert (found["score"], len(requests)) == (0.7, 3)
-    assert found["details"]["votes"][0]["repairs"] == 2
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "score", "outcome"),
-    [("mean", 0.6, "failed"), ("median", 0.9, "passed"), ("majority", 1.0, "passed")],
-)
-def test_several_judges_come_to_one_score(
-    tmp_path: Path, aggregation: str, score: float, outcome: str
-) -> None:
+def test_the_reply_is_the_object_or_the_one_block_after_any_reasoning(tmp_path: Path) -> None:
+    scripts = [("nonsense", "nonsense", good) for good in WELL_FORMED]
+    for good, (found, _, requests) in zip(
+        WELL_FORMED, graded_each(tmp_path, scripts, criteria="c"), strict=True
+    ):
+        assert (found["score"], len(requests)) == (0.7, 3), good
+        assert found["details"]["votes"][0]["repairs"] == 2
+
+
+def test_several_judges_come_to_one_score(tmp_path: Path) -> None:
     scores = {"a": 0.9, "b": 0.9, "c": 0.0}
+    comes_to = {"mean": (0.6, "failed"), "median": (0.9, "passed"), "majority": (1.0, "passed")}
+    grader = {"type": "llm-grader", "judges": ["a", "b", "c"]}
+    tests = [
+        given("x", {**grader, "aggregation": each}, criteria="c", id=each) for each in comes_to
+    ]
     with model_server(script=lambda question: reply(scores[question.model])) as server:
-        assertion = {"type": "llm-grader", "judges": ["a", "b", "c"], "aggregation": aggregation}
         targets = [judge(server, name) for name in scores]
-        path = write_suite(tmp_path, [given("x", assertion, criteria="c")], targets=targets)
-        found = results(run(path))["a"]
+        found = results(run(write_suite(tmp_path, tests, targets=targets)))
 
-    assert (found["score"], found["outcome"]) == (pytest.approx(score), outcome)
-    assert [vote["judge"] for vote in found["details"]["votes"]] == ["a", "b", "c"]
+    for aggregation, (score, outcome) in comes_to.items():
+        one = found[aggregation]
+        assert (one["score"], one["outcome"]) == (pytest.approx(score), outcome)
+        assert [vote["judge"] for vote in one["details"]["votes"]] == ["a", "b", "c"]
 
 
 def test_a_vote_names_the_model_that_gave_it(tmp_path: Path) -> None:
@@ -200,21 +216,19 @@ def test_a_criterion_that_is_missing_is_asked_for_once_and_then_not_met(tmp_path
     assert "'reasoning'" in requests[1].body["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize(
-    "checks",
-    [
-        [],
-        [{"id": "other", "satisfied": True}],
-        [{"id": "accuracy", "satisfied": True}, {"id": "reasons", "satisfied": True}],
-    ],
-    ids=["nothing", "another id", "one of two under another id"],
-)
-def test_a_reply_without_the_ids_of_the_criteria_is_no_verdict(tmp_path: Path, checks: Any) -> None:
-    script = replies(json.dumps({"checks": checks}))
-    found, item, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
+WITHOUT_IDS: list[Any] = [
+    [],
+    [{"id": "other", "satisfied": True}],
+    [{"id": "accuracy", "satisfied": True}, {"id": "reasons", "satisfied": True}],
+]
 
-    assert (found["outcome"], item["outcome"], len(requests)) == ("error", "blocked", 3)
-    assert '"accuracy", "reasoning"' in requests[1].body["messages"][-1]["content"]
+
+def test_a_reply_without_the_ids_of_the_criteria_is_no_verdict(tmp_path: Path) -> None:
+    scripts = [(json.dumps({"checks": checks}),) for checks in WITHOUT_IDS]
+    rubrics = {"type": "rubrics", "criteria": RUBRIC}
+    for found, item, requests in graded_each(tmp_path, scripts, rubrics):
+        assert (found["outcome"], item["outcome"], len(requests)) == ("error", "blocked", 3)
+        assert '"accuracy", "reasoning"' in requests[1].prompt
 
 
 def test_quotes_around_the_id_of_a_criterion_do_not_count(tmp_path: Path) -> None:
@@ -225,29 +239,37 @@ def test_quotes_around_the_id_of_a_criterion_do_not_count(tmp_path: Path) -> Non
     assert (found["score"], len(requests)) == (0.625, 1)
 
 
-@pytest.mark.parametrize(
-    ("criterion", "answer", "outcome"),
-    [
-        ({"required": True}, {"satisfied": False}, "failed"),
-        ({"required": True}, {"satisfied": True}, "passed"),
-        ({"required": False}, {"satisfied": False}, "passed"),
-        ({"min_score": 0.6, "score_ranges": {"0": "bad", "10": "good"}}, {"score": 5}, "failed"),
-        ({"min_score": 0.5, "score_ranges": {"0": "bad", "10": "good"}}, {"score": 5}, "passed"),
-    ],
-)
-def test_a_required_criterion_that_is_not_met_fails_the_test(
-    tmp_path: Path, criterion: Any, answer: Any, outcome: str
-) -> None:
-    criteria = [
-        {"id": "most", "outcome": "m", "weight": 99},
-        {"id": "x", "outcome": "o", **criterion},
-    ]
-    checks = [{"id": "most", "satisfied": True}, {"id": "x", **answer}]
-    script = replies(json.dumps({"checks": checks}))
-    found, item, _ = graded(tmp_path, script, {"type": "rubrics", "criteria": criteria})
+MIN_SCORE = {"score_ranges": {"0": "bad", "10": "good"}}
+REQUIRED: list[tuple[Json, Json, str]] = [
+    ({"required": True}, {"satisfied": False}, "failed"),
+    ({"required": True}, {"satisfied": True}, "passed"),
+    ({"required": False}, {"satisfied": False}, "passed"),
+    ({"min_score": 0.6, **MIN_SCORE}, {"score": 5}, "failed"),
+    ({"min_score": 0.5, **MIN_SCORE}, {"score": 5}, "passed"),
+]
 
-    assert item["outcome"] == outcome
-    assert found["score"] > 0.98  # still reported
+
+def test_a_required_criterion_that_is_not_met_fails_the_test(tmp_path: Path) -> None:
+    answers, tests = {}, []
+    for place, (criterion, answer, _) in enumerate(REQUIRED):
+        criteria = [
+            {"id": "most", "outcome": "m", "weight": 99},
+            {"id": f"x{place}", "outcome": "o", **criterion},
+        ]
+        rubrics = {"type": "rubrics", "criteria": criteria}
+        tests.append(given("x", rubrics, id=str(place)))
+        answers[f"x{place}"] = answer
+
+    def script(question: Question) -> str:
+        (name,) = (name for name in answers if name in question.text)
+        checks = [{"id": "most", "satisfied": True}, {"id": name, **answers[name]}]
+        return json.dumps({"checks": checks})
+
+    with model_server(script=script) as server:
+        ended = run(write_suite(tmp_path, tests, targets=[judge(server)]))
+    items = [case["items"][0] for case in ended.report["cases"]]
+    assert [item["outcome"] for item in items] == [outcome for *_, outcome in REQUIRED]
+    assert all(one["score"] > 0.98 for one in results(ended).values())  # still reported
 
 
 def test_scored_criteria_earn_a_share_of_their_weight(tmp_path: Path) -> None:
@@ -263,18 +285,18 @@ def test_scored_criteria_earn_a_share_of_their_weight(tmp_path: Path) -> None:
     assert found["score"] == 0.75
 
 
-@pytest.mark.parametrize("more", [{}, {"required": 0.6}, {"min_score": 0.95}, {"negate": True}])
-def test_required_and_negate_work_on_judges(tmp_path: Path, more: Any) -> None:
-    script = replies(reply(0.7))
-    found, item, _ = graded(tmp_path, script, {"type": "llm-grader", **more}, criteria="c")
-
-    expected = {"required": "failed", "min_score": "failed", "negate": "failed"}
-    if "negate" in more:
-        assert found["score"] == pytest.approx(0.3)
-    assert item["outcome"] == expected.get(next(iter(more), ""), "failed")
-    assert found["outcome"] == (
-        "passed" if more.get("required") or more.get("negate") else "failed"
-    )
+def test_required_and_negate_work_on_judges(tmp_path: Path) -> None:
+    options: list[Json] = [{}, {"required": 0.6}, {"min_score": 0.95}, {"negate": True}]
+    tests = [
+        given("x", {"type": "llm-grader", **more}, criteria="c", id=str(place))
+        for place, more in enumerate(options)
+    ]
+    with model_server(script=replies(reply(0.7))) as server:
+        ended = run(write_suite(tmp_path, tests, targets=[judge(server)]))
+    items = [case["items"][0] for case in ended.report["cases"]]
+    assert {item["outcome"] for item in items} == {"failed"}
+    found = [(one["outcome"], round(one["score"], 6)) for one in results(ended).values()]
+    assert found == [("failed", 0.7), ("passed", 0.7), ("failed", 0.7), ("passed", 0.3)]
 
 
 def test_a_prompt_is_read_from_its_file_and_its_variables_are_filled(tmp_path: Path) -> None:
@@ -293,21 +315,18 @@ def test_a_prompt_is_read_from_its_file_and_its_variables_are_filled(tmp_path: P
     assert len(found["details"]["prompt_sha256"]) == 64
 
 
-@pytest.mark.parametrize(
-    ("prompt", "message"),
-    [
-        ("./nowhere.md", "there is no file './nowhere.md'"),
-        ("file://nowhere", "there is no file 'nowhere'"),
-        ("Is {{ouput}} good?", "unknown variable '{{ouput}}'. Did you mean 'output'?"),
-    ],
-)
-def test_a_wrong_prompt_is_told_when_the_suite_is_loaded(
-    tmp_path: Path, prompt: str, message: str
-) -> None:
-    path = write_suite(tmp_path, [given("x", {"type": "llm-grader", "prompt": prompt})])
-    ended = evalcore("validate", path.name, cwd=tmp_path)
+def test_a_wrong_prompt_is_told_when_the_suite_is_loaded(tmp_path: Path) -> None:
+    wrong = {
+        "./nowhere.md": "there is no file './nowhere.md'",
+        "file://nowhere": "there is no file 'nowhere'",
+        "Is {{ouput}} good?": "unknown variable '{{ouput}}'. Did you mean 'output'?",
+    }
+    tests = [given("x", {"type": "llm-grader", "prompt": each}, id=each) for each in wrong]
+    ended = evalcore("validate", write_suite(tmp_path, tests).name, cwd=tmp_path)
 
-    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert ended.code == 2
+    for message in wrong.values():
+        assert message in ended.err
 
 
 def test_an_unknown_judge_is_a_load_error_and_none_an_error_that_names_the_ways(

@@ -68,10 +68,6 @@ def test_the_cells_of_the_notebooks_page_run(
     assert capsys.readouterr().out.startswith("roof short ['There is rain below']")
 
 
-def named(blocks: list[PageBlock]) -> list[object]:
-    return [pytest.param(block, id=f"{block.page}:{block.line}") for block in blocks]
-
-
 @pytest.mark.multiprocess
 def test_the_readme_is_followed_literally(tmp_path: Path) -> None:
     with model_server(script=lambda question: "Lima is the capital.") as server:
@@ -138,9 +134,9 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     return command, words
 
 
-@pytest.mark.parametrize("block", named([b for b in BLOCKS if b.language in SHELL]))
-def test_the_commands_that_a_page_shows_exist_with_their_flags(block: PageBlock) -> None:
-    for text in shell_commands(block):
+def test_the_commands_that_pages_show_exist_with_their_flags() -> None:
+    blocks = [block for block in BLOCKS if block.language in SHELL]
+    for text in (text for block in blocks for text in shell_commands(block)):
         arguments = evalcore_arguments(shell_words(text))
         if arguments is None:
             continue
@@ -153,20 +149,18 @@ def test_the_commands_that_a_page_shows_exist_with_their_flags(block: PageBlock)
         assert used <= {*flags, "--help"}, text
 
 
-@pytest.mark.parametrize("block", named([b for b in BLOCKS if b.language == "python"]))
-def test_the_python_that_a_page_shows_is_python_and_imports_what_there_is(block: PageBlock) -> None:
-    for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.ImportFrom) and node.module == "evalcore":
-            assert all(hasattr(package, alias.name) for alias in node.names), block.text
+def test_the_python_that_pages_show_is_python_and_imports_what_there_is() -> None:
+    for block in (block for block in BLOCKS if block.language == "python"):
+        for node in ast.walk(ast.parse(block.text, block.page)):
+            if isinstance(node, ast.ImportFrom) and node.module == "evalcore":
+                assert all(hasattr(package, alias.name) for alias in node.names), block.text
 
 
-@pytest.mark.parametrize(
-    "block", named([b for b in BLOCKS if b.language in ("json", "toml", "yaml")])
-)
-def test_the_data_that_a_page_shows_can_be_read(block: PageBlock) -> None:
-    if block.language == "json":
-        json.loads(block.text)
-    elif block.language == "toml":
-        tomllib.loads(block.text)
-    else:
-        parse_document(block.text.encode(), block.page)
+def test_the_data_that_pages_show_can_be_read() -> None:
+    for block in BLOCKS:
+        if block.language == "json":
+            json.loads(block.text)
+        elif block.language == "toml":
+            tomllib.loads(block.text)
+        elif block.language == "yaml":
+            parse_document(block.text.encode(), block.page)

@@ -78,7 +78,7 @@ def test_texts_of_blocks_that_are_blobs_are_shown_by_their_beginning(tmp_path: P
     assert shown == ACTUAL | dict.fromkeys(list(ACTUAL)[:2], large[:499] + "…")
 
 
-@pytest.mark.parametrize("size", [500, 501, 70_000])
+@pytest.mark.parametrize("size", [500, 70_000])
 def test_an_output_is_shown_by_its_beginning_and_stored_once(tmp_path: Path, size: int) -> None:
     output = "x" * size
     checks = [{"type": "contains", "value": "x"}, {"type": "regex", "value": "^x+$"}]

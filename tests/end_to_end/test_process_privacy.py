@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,7 +46,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, suite: dict[str, Any], *flags: str) -> str:
+def run(folder: Path, suite: Json, *flags: str) -> list[str]:
+    """Return what each case of the run left in the report."""
     path = folder / "suite.eval.yaml"
     path.write_text(json.dumps(suite))
     ended = evalcore(
@@ -61,56 +61,52 @@ def run(folder: Path, suite: dict[str, Any], *flags: str) -> str:
         env={"NOT_YOURS": SECRET},
         forked=False,
     )
-    item: Json = ended.report["cases"][0]["items"][0]
-    assert item["status"] == "completed", item
-    return json.dumps(ended.report)
+    cases = ended.report["cases"]
+    assert {case["items"][0]["status"] for case in cases} == {"completed"}, cases
+    return [json.dumps(case) for case in cases]
 
 
-def check_nothing_was_read(report: str) -> None:
-    assert "eroclave" in report, "it saw no process of evalcore"
-    assert SECRET[::-1] not in report
-    assert "denepo" not in report, "it opened the memory of a process"
+def check_nothing_was_read(cases: list[str]) -> None:
+    for case in cases:
+        assert "eroclave" in case, "it saw no process of evalcore"
+        assert SECRET[::-1] not in case
+        assert "denepo" not in case, "it opened the memory of a process"
 
 
 CONTAINS = {"type": "contains", "value": "not there"}
 
 
-@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["alone", "workers"])
-def test_a_command_reads_nothing_of_its_parents(folder: Path, flags: tuple[str, ...]) -> None:
+def test_nothing_that_a_run_starts_reads_of_its_parents(folder: Path) -> None:
+    line = "import pathlib, spying; pathlib.Path('seen.txt').write_text(spying.spy())"
+    hook = {"command": ["env", f"PYTHONPATH={folder}", sys.executable, "-c", line]}
+    grader = {"type": "code-grader", "command": [sys.executable, "grade.py"]}
+    commands = {"command": [sys.executable, "answer.py"], "hook": ["cat", "seen.txt"]}
+    targets: list[Json] = [
+        {"name": name, "provider": "command", "command": command}
+        for name, command in commands.items()
+    ]
+    targets.append({"name": "python", "provider": "python", "callable": "spying:spy"})
+    suite: Json = {
+        "workspace": {"hooks": {"before_all": hook}},
+        "targets": targets,
+        "tests": [
+            {"id": name, "input": "q", "execution": {"target": name}, "assertions": [check]}
+            for name, check in (
+                ("command", CONTAINS),
+                ("python", CONTAINS),
+                ("hook", CONTAINS),
+                ("command", grader),
+            )
+        ],
+    }
+    suite["tests"][-1]["id"] = "grader"
+    check_nothing_was_read(run(folder, suite))
+
+
+def test_a_command_of_a_worker_reads_nothing_of_its_parents(folder: Path) -> None:
     suite = {
         "execution": {"target": "t"},
         "targets": [{"name": "t", "provider": "command", "command": [sys.executable, "answer.py"]}],
         "tests": [{"id": "a", "input": "q", "assertions": [CONTAINS]}],
     }
-    check_nothing_was_read(run(folder, suite, *flags))
-
-
-def test_a_python_target_reads_nothing_of_its_parents(folder: Path) -> None:
-    suite = {
-        "execution": {"target": "t"},
-        "targets": [{"name": "t", "provider": "python", "callable": "spying:spy"}],
-        "tests": [{"id": "a", "input": "q", "assertions": [CONTAINS]}],
-    }
-    check_nothing_was_read(run(folder, suite))
-
-
-def test_a_grader_reads_nothing_of_its_parents(folder: Path) -> None:
-    grader = {"type": "code-grader", "command": [sys.executable, "grade.py"]}
-    suite = {
-        "execution": {"target": "t"},
-        "targets": [{"name": "t", "provider": "echo"}],
-        "tests": [{"id": "a", "input": "q", "assertions": [grader]}],
-    }
-    check_nothing_was_read(run(folder, suite))
-
-
-def test_a_hook_reads_nothing_of_its_parents(folder: Path) -> None:
-    line = "import pathlib, spying; pathlib.Path('seen.txt').write_text(spying.spy())"
-    hook = {"command": ["env", f"PYTHONPATH={folder}", sys.executable, "-c", line]}
-    suite = {
-        "workspace": {"hooks": {"before_all": hook}},
-        "execution": {"target": "t"},
-        "targets": [{"name": "t", "provider": "command", "command": ["cat", "seen.txt"]}],
-        "tests": [{"id": "a", "input": "q", "assertions": [CONTAINS]}],
-    }
-    check_nothing_was_read(run(folder, suite))
+    check_nothing_was_read(run(folder, suite, "--workers", "2"))

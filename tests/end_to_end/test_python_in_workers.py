@@ -76,11 +76,9 @@ def item(ended: Ended) -> Json:
     return found
 
 
-@pytest.mark.parametrize(
-    ("place", "outcome"), list(enumerate(["passed", "passed", "passed", "error", "error"]))
-)
-def test_a_python_check_is_answered_or_in_error(item: Json, place: int, outcome: str) -> None:
-    assert item["assertions"][place]["outcome"] == outcome
+def test_a_python_check_is_answered_or_in_error(item: Json) -> None:
+    outcomes = [assertion["outcome"] for assertion in item["assertions"]]
+    assert outcomes == ["passed", "passed", "passed", "error", "error"]
 
 
 def test_a_scorer_scores_or_is_in_error(item: Json) -> None:
@@ -97,14 +95,14 @@ def test_a_gate_decides_or_fails(ended: Ended) -> None:
     assert ended.code == 1
 
 
-@pytest.mark.parametrize("name", ["dies", "prints"])
-def test_a_single_assertion_is_graded_apart(tmp_path: Path, name: str) -> None:
+def test_single_assertions_are_graded_apart(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    line = {"id": 1, "assertion": {"type": "python", "callable": f"own:{name}"}, "output": "x"}
-    ended = evalcore("assert", "--format", "suite", stdin=json.dumps(line), cwd=tmp_path)
-    assert [answer["outcome"] for answer in ended.lines] == [
-        "error" if name == "dies" else "passed"
-    ]
+    lines = (
+        json.dumps({"assertion": {"type": "python", "callable": f"own:{name}"}, "output": "x"})
+        for name in ("dies", "prints")
+    )
+    ended = evalcore("assert", "--format", "suite", stdin="\n".join(lines), cwd=tmp_path)
+    assert [answer["outcome"] for answer in ended.lines] == ["error", "passed"]
 
 
 SLOW = {
@@ -129,11 +127,10 @@ def _is_alive(pid: int) -> bool:
     ("number", "flags"),
     [
         (signal.SIGINT, ()),
-        (signal.SIGTERM, ()),
         (signal.SIGKILL, ()),
         (signal.SIGTERM, ("--workers", "2")),
     ],
-    ids=["interrupt", "terminate", "kill", "terminate workers"],
+    ids=["interrupt", "kill", "terminate workers"],
 )
 def test_no_worker_process_outlives_a_stopped_run(
     tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]

@@ -250,7 +250,7 @@ eval:
 """
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["2"])
 def test_http_blocks_read_variables_and_leave_none(
     tmp_path: Path, server: str, surroundings: dict[str, str], workers: str
 ) -> None:

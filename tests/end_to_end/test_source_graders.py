@@ -7,12 +7,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.judged import reply, run
+from tests.support.judged import reply
 from tests.support.model_server import model_server
 from tests.support.model_wire import Question
-from tests.support.shell import Json
+from tests.support.shell import Json, evalcore
 
 EXAMPLES = {
     "addition": """\
@@ -145,11 +143,14 @@ def answer(question: Question) -> str:
     return json.dumps({"checks": [{"id": one, "satisfied": True} for one in ids]})
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_every_graded_example_runs(tmp_path: Path, name: str) -> None:
+def test_every_graded_example_runs(tmp_path: Path) -> None:
+    (tmp_path / "graders").mkdir()
+    (tmp_path / "graders" / "depth.md").write_text("Is {{output}} deep enough?")
+    paths = []
+    for name, text in EXAMPLES.items():
+        paths.append(tmp_path / f"{name}.eval.yaml")
+        paths[-1].write_text(textwrap.dedent(text))
     with model_server(script=answer) as server:
-        (tmp_path / "graders").mkdir()
-        (tmp_path / "graders" / "depth.md").write_text("Is {{output}} deep enough?")
         base: Json = {"provider": "openai", "base_url": server.base_url}
         targets: list[Any] = [
             {**base, "name": name, "model": "small", "grader_target": "llm"}
@@ -157,9 +158,7 @@ def test_every_graded_example_runs(tmp_path: Path, name: str) -> None:
         ]
         targets.append({**base, "name": "llm", "model": "judge"})
         (tmp_path / "targets.yaml").write_text(json.dumps(targets))
-        path = tmp_path / "example.eval.yaml"
-        path.write_text(textwrap.dedent(EXAMPLES[name]))
-        ended = run(path)
+        ended = evalcore("run", "--json", *paths, store=tmp_path / "store", cwd=tmp_path)
 
     assert ended.code == 0, ended.err or ended.out
-    assert ended.report["decision"] == "pass"
+    assert [report["decision"] for report in ended.lines] == ["pass"] * len(EXAMPLES)

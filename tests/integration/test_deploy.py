@@ -17,7 +17,8 @@ import pytest
 import yaml
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -27,8 +28,8 @@ from evalcore.prefect.collection import EvalcoreStore
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_api import deployment, ended_run, trigger
-from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
-from tests.support.prefect_runs import run_flow, write_python_suite
+from tests.support.prefect_project import Ended, Project, deploy
+from tests.support.prefect_runs import run_flow
 from tests.support.prefect_server import PrefectServer
 from tests.support.servers import serving
 
@@ -60,8 +61,6 @@ ALL = {
     "deployment annotate/annotate",
     "deployment evaluate/benchmark",
     "deployment evaluate-shards/evaluate-shards",
-    "rate limit evalcore-gpt-requests",
-    "rate limit evalcore-gpt-tokens",
     f"automation {LOST}",
 }
 
@@ -80,37 +79,25 @@ def test_everything_is_registered(project: Project) -> None:
 
 def test_a_second_time_changes_nothing_and_says_so(deployed: Project, folder: Path) -> None:
     before = deployment("nightly/nightly")
-    again = deploy(folder, *NIGHT, *ENVIRONMENT)
+    again = deploy(folder)
     assert did(again) == dict.fromkeys(ALL, "unchanged")
     assert again.stdout.splitlines()[-1].endswith(": nothing to change")
     assert deployment("nightly/nightly").updated == before.updated
 
 
-@pytest.mark.parametrize("name", sorted(each for each in ALL if each.startswith("deployment")))
-def test_a_parameter_that_the_flow_does_not_have_is_refused_at_once(
-    deployed: Project, name: str
-) -> None:
-    found = deployment(name.removeprefix("deployment "))
+def test_a_parameter_that_the_flow_does_not_have_is_refused_at_once(deployed: Project) -> None:
     required = {"suite": "a.eval.yaml", "suites": ["a"], "run": "r", "store": "s"}
-    schema = found.parameter_openapi_schema or {}
-    given = {key: required[key] for key in schema.get("required", ()) if key in required}
-    with get_client(sync_client=True) as client, pytest.raises(PrefectHTTPStatusError) as refused:
-        client.create_flow_run_from_deployment(found.id, parameters=given | {"casse": ["sky"]})
-    assert refused.value.response.status_code == 409
-    answer = refused.value.response.json()["detail"]
-    assert "'casse' is not one of [" in answer
-    assert all(f"'{known}'" in answer for known in schema["properties"])
-
-
-def test_the_nightly_is_scheduled_as_asked(deployed: Project) -> None:
-    nightly = deployment("nightly/nightly")
-    assert nightly.parameters == {"suites": ["*.eval.yaml"]}
-    (schedule,) = nightly.schedules
-    assert schedule.active
-    assert schedule.schedule.model_dump(include={"cron", "timezone"}) == {
-        "cron": "30 1 * * 1-5",
-        "timezone": "Europe/Berlin",
-    }
+    for name in (each for each in ALL if each.startswith("deployment")):
+        found = deployment(name.removeprefix("deployment "))
+        schema = found.parameter_openapi_schema or {}
+        given = {key: required[key] for key in schema.get("required", ()) if key in required}
+        given["casse"] = ["sky"]
+        with get_client(sync_client=True) as client, pytest.raises(PrefectHTTPStatusError) as told:
+            client.create_flow_run_from_deployment(found.id, parameters=given)
+        assert told.value.response.status_code == 409
+        answer = told.value.response.json()["detail"]
+        assert "'casse' is not one of [" in answer
+        assert all(f"'{known}'" in answer for known in schema["properties"])
 
 
 def test_workers_load_the_installed_package(deployed: Project) -> None:
@@ -120,64 +107,42 @@ def test_workers_load_the_installed_package(deployed: Project) -> None:
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     deployed: Project, folder: Path
 ) -> None:
-    shown = deploy(folder, "--dry-run", "--pool", "other", "--env", "A=b")
+    shown = deploy(folder, "--dry-run", "--pool", "other", "--suites", "good.eval.yaml")
     assert did(shown)["work pool other"] == "created"
     assert did(shown)["deployment nightly/nightly"] == "changed"
     assert shown.stdout.splitlines()[-1].endswith("would be registered or changed")
     with get_client(sync_client=True) as client, pytest.raises(ObjectNotFound):
         client.read_work_pool("other")
-    assert "A" not in deployment("nightly/nightly").job_variables["env"]
+    assert deployment("nightly/nightly").parameters == {"suites": ["**/*.eval.yaml"]}
 
 
-def test_what_was_chosen_before_stays_and_is_shown(deployed: Project, folder: Path) -> None:
+def test_what_a_person_has_changed_stays_and_is_shown(deployed: Project, folder: Path) -> None:
+    before = deployment("nightly/nightly")
+    changed = DeploymentUpdate(
+        parameters={"suites": ["good.eval.yaml"], "strict": True},
+        job_variables={"env": {"EVALCORE_STORE": "theirs"}},
+    )
+    times = DeploymentScheduleCreate(
+        schedule=CronSchedule(cron="30 1 * * 1-5", timezone="Europe/Berlin")
+    )
+    with get_client(sync_client=True) as client:
+        for each in before.schedules:
+            client.delete_deployment_schedule(before.id, each.id)
+        client.create_deployment_schedules(before.id, [times])
+        client.update_deployment(before.id, changed)
     shown = deploy(folder).stdout
     nightly = deployment("nightly/nightly")
-    assert nightly.parameters == {"suites": ["*.eval.yaml"]}
+    assert nightly.parameters == {"suites": ["good.eval.yaml"], "strict": True}
     assert [each.schedule.cron for each in nightly.schedules] == ["30 1 * * 1-5"]  # type: ignore[union-attr]
-    assert nightly.job_variables["env"]["EVALCORE_STORE"] == "store"
-    assert "keeps schedules: 30 1 * * 1-5 Europe/Berlin; evalcore's own: " in shown
-
-
-def test_a_chosen_time_keeps_the_time_zone_and_other_parameters(
-    deployed: Project, folder: Path
-) -> None:
-    before = deployment("nightly/nightly")
+    assert nightly.job_variables["env"]["EVALCORE_STORE"] == "theirs"
+    assert "PREFECT_FLOWS_HEARTBEAT_FREQUENCY" in nightly.job_variables["env"]
+    assert 'keeps schedules: [{"schedule": {"cron": "30 1 * * 1-5"' in shown
+    shown = deploy(folder, "--suites", "*.eval.yaml").stdout
+    assert deployment("nightly/nightly").parameters == {"suites": ["*.eval.yaml"], "strict": True}
+    assert '"suites": ["good.eval.yaml"]' in shown
     with get_client(sync_client=True) as client:
-        more = {**(before.parameters or {}), "at_once": 2}
-        client.update_deployment(before.id, DeploymentUpdate(parameters=more))
-    shown = deploy(folder, *ENVIRONMENT, "--cron", "0 4 * * *").stdout
-    nightly = deployment("nightly/nightly")
-    assert nightly.parameters == {"suites": ["*.eval.yaml"], "at_once": 2}
-    assert "schedules: 30 1 * * 1-5 Europe/Berlin → 0 4 * * * Europe/Berlin" in shown
-    deploy(folder, "--reset", *NIGHT, *ENVIRONMENT)
-    assert deployment("nightly/nightly").parameters == {"suites": ["*.eval.yaml"]}
-
-
-def test_a_job_that_keeps_changes_nothing_of_a_registered_night(
-    deployed: Project, folder: Path
-) -> None:
-    chosen = ("--cron", "0 5 * * *", "--suites", "nowhere/*.yaml")
-    assert did(deploy(folder, "--keep", *ENVIRONMENT, *chosen)) == dict.fromkeys(ALL, "unchanged")
-
-
-def test_rate_limits_let_through_what_the_configuration_says(deployed: Project) -> None:
-    with get_client(sync_client=True) as client:
-        requests = client.read_global_concurrency_limit_by_name("evalcore-gpt-requests")
-        tokens = client.read_global_concurrency_limit_by_name("evalcore-gpt-tokens")
-    assert (requests.slot_decay_per_second, requests.limit) == (10.0, 60)
-    assert (tokens.slot_decay_per_second, tokens.limit) == (1500.0, 9000)
-
-
-def test_a_changed_rate_is_changed(deployed: Project, folder: Path) -> None:
-    (folder / "evalcore.toml").write_text(TOML.replace("600", "1200"))
-    try:
-        shown = deploy(folder, *ENVIRONMENT)
-    finally:
-        (folder / "evalcore.toml").write_text(TOML)
-    assert "changed    rate limit evalcore-gpt-requests (limit, slot_decay_per_second)" in (
-        shown.stdout
-    )
-    deploy(folder, *ENVIRONMENT)
+        client.delete_deployment(before.id)
+    assert did(deploy(folder))["deployment nightly/nightly"] == "created"
 
 
 def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
@@ -211,36 +176,11 @@ def test_an_automation_that_was_changed_is_put_right_and_stays_disabled(
         changed = found.model_dump(exclude={"id", "owner_resource"})
         changed |= {"description": "mine", "enabled": False}
         client.update_automation(found.id, AutomationCore.model_validate(changed))
-        shown = deploy(folder, *ENVIRONMENT)
+        shown = deploy(folder)
         (after,) = client.read_automations_by_name(LOST)
         client.resume_automation(found.id)
     assert f"changed    automation {LOST} (description)" in shown.stdout
     assert (after.description, after.enabled) == (found.description, False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        pytest.param(["--cron", "daily"], 'Invalid cron string: "daily"', id="no cron"),
-        pytest.param(["--timezone", "Mars"], 'Invalid timezone: "Mars"', id="no time zone"),
-        pytest.param(["--env", "X"], "expected NAME=VALUE", id="no value"),
-        pytest.param(["--image", "x"], "add --type docker", id="an image without containers"),
-        pytest.param(["--type", "docker"], "need --image, and --folder", id="no image"),
-        pytest.param(
-            ["--type", "docker", "--image", "x", "--folder", "/w", "--pool", "taken"],
-            "is of type process, not docker",
-            id="a pool of another type",
-        ),
-    ],
-)
-def test_mistakes_are_told(
-    deployed: Project, folder: Path, arguments: list[str], told: str
-) -> None:
-    with get_client(sync_client=True) as client:
-        from prefect.client.schemas.actions import WorkPoolCreate
-
-        client.create_work_pool(WorkPoolCreate(name="taken-docker", type="process"), overwrite=True)
-    assert told in deploy(folder, *arguments, code=2).stderr
 
 
 def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: Path) -> None:
@@ -255,17 +195,6 @@ def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: 
 def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:
     ended = deploy(folder, "--dry-run", "--suites", "nowhere/*.yaml", code=2)
     assert f"--suites nowhere/*.yaml: no file below {folder} matches" in ended.stderr
-    shown = deploy(folder, "--dry-run", "--reset")
-    assert 'parameters: {"suites": ["*.eval.yaml"]} → none' in shown.stdout
-
-
-def test_a_suite_that_the_worker_refuses_is_warned_of(
-    deployed: Project, folder: Path, tmp_path: Path
-) -> None:
-    write_python_suite(tmp_path)
-    ended = deploy(folder, "--dry-run", "--folder", str(tmp_path), "--suites", "own.eval.yaml")
-    assert "a worker with this environment refuses own.eval.yaml: " in ended.stderr
-    assert '`allow_imports = ["answering"]` in the evalcore.toml' in ended.stderr
 
 
 def prefect_command(server: PrefectServer, *arguments: str) -> str:
@@ -297,23 +226,14 @@ def test_flow_runs_store_where_a_block_says(
     assert state is not None
     assert state.is_completed(), working.log
     assert [run.suite for run in list_runs(open_store(str(tmp_path / "named")))] == ["good"]
-    deploy(folder, "--reset", *NIGHT, *ENVIRONMENT)
+    with get_client(sync_client=True) as client:
+        client.delete_deployment(deployment("evaluate/on-demand").id)
+    deploy(folder)
 
 
 def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> None:
     told = deploy(folder, "--store-block", "nowhere", code=2).stderr
     assert "--store-block nowhere: no such block; `prefect block register" in told
-
-
-def test_prefect_takes_the_file_of_the_automation(prefect: PrefectServer) -> None:
-    path = ROOT / "deployments" / "automations" / "heartbeats.yaml"
-    with get_client(sync_client=True) as client:
-        before = {each.id for each in client.read_automations_by_name(LOST)}
-        prefect_command(prefect, "automation", "create", "--from-file", str(path))
-        made = [each for each in client.read_automations_by_name(LOST) if each.id not in before]
-        for each in made:
-            client.delete_automation(each.id)
-    assert len(made) == 1
 
 
 @pytest.fixture
@@ -367,25 +287,17 @@ def test_a_webhook_is_called_when_a_gate_has_failed(
     }
 
 
-# Other pools: last, because they stay registered
-
-
 @pytest.mark.extended
-def test_pools_of_containers_are_made_when_asked(deployed: Project, folder: Path) -> None:
-    arguments = ("--type", "kubernetes", "--type", "docker", "--image", "evalcore:1")
-    one = deploy(folder, *arguments, "--folder", "/work")
-    two = deploy(folder, *arguments, "--folder", "/work")
-    assert did(one)["work pool evalcore-kubernetes"] == "created"
-    assert did(one)["work pool evalcore-docker"] == "created"
+def test_a_pool_of_any_type_is_taken(
+    deployed: Project, folder: Path, prefect: PrefectServer
+) -> None:
+    template = ROOT / "deployments" / "kubernetes" / "job-template.json"
+    create = ("work-pool", "create", "pods", "--type", "kubernetes")
+    prefect_command(prefect, *create, "--base-job-template", str(template))
+    one, two = (deploy(folder, "--pool", "pods", "--folder", "/work") for _ in range(2))
+    assert did(one)["work pool pods"] == "unchanged"
+    assert did(one)["deployment nightly/nightly"] == "changed"
     assert set(did(two).values()) == {"unchanged"}
-    made = deployment("nightly/nightly")
-    assert made.work_pool_name == "evalcore-kubernetes"
-    assert made.job_variables["image"] == "evalcore:1"
-    with get_client(sync_client=True) as client:
-        pool = client.read_work_pool("evalcore-kubernetes")
-    manifest = pool.base_job_template["job_configuration"]["job_manifest"]
-    container = manifest["spec"]["template"]["spec"]["containers"][0]
-    assert {"secretRef": {"name": "evalcore-store"}} in container["envFrom"]
-    again = deploy(folder, *NIGHT, *ENVIRONMENT)
-    assert did(again)["deployment nightly/nightly"] == "changed"
+    assert deployment("nightly/nightly").work_pool_name == "pods"
+    deploy(folder)
     assert deployment("nightly/nightly").work_pool_name == "evalcore"

@@ -78,8 +78,7 @@ def test_the_last_item_of_a_pilot_may_be_told_to_come_back_later(tmp_path: Path)
         assert (report["counts"]["passed"], server.stats().requests) == (120, 121)
 
 
-@pytest.mark.parametrize("bound", [20, None], ids=["max-tokens", "no-max-tokens"])
-@pytest.mark.parametrize("concurrency", [1, 50, 400])
+@pytest.mark.parametrize(("concurrency", "bound"), [(1, None), (400, 20), (50, None)])
 def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(
     tmp_path: Path, concurrency: int, bound: int | None
 ) -> None:
@@ -96,7 +95,7 @@ def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(
     assert counts["error"] == 0
 
 
-@pytest.mark.parametrize("concurrency", [1, 50, 400])
+@pytest.mark.parametrize("concurrency", [400])
 def test_a_cost_budget_is_never_exceeded_and_nearly_all_spent(
     tmp_path: Path, concurrency: int
 ) -> None:
@@ -212,21 +211,12 @@ def mixed_failures(number: int) -> list[Failure | None]:
 
 
 def test_three_failures_in_ten_lose_no_item(tmp_path: Path) -> None:
-    with model_server(latency_s=0.01, failures=mixed_failures(3_000)) as server:
-        path = suite_file(tmp_path, server.base_url, items=1_000, limits={"concurrency": 100})
+    with model_server(latency_s=0.01, failures=mixed_failures(1_200)) as server:
+        path = suite_file(tmp_path, server.base_url, items=400, limits={"concurrency": 100})
         report = report_of(tmp_path, path)
         stats = server.stats()
-    assert report["counts"]["passed"] == stats.answered == 1_000
-    assert stats.failed > 300
-
-
-def test_random_failures_lose_next_to_nothing(tmp_path: Path) -> None:
-    with model_server(failure_share=0.3, seed=7) as server:
-        path = suite_file(tmp_path, server.base_url, items=1_000, limits={"concurrency": 100})
-        report = report_of(tmp_path, path)
-    counts = report["counts"]
-    assert counts["completed"] >= 999
-    assert counts["completed"] + counts["error"] == 1_000
+    assert report["counts"]["passed"] == stats.answered == 400
+    assert stats.failed > 120
 
 
 COME_BACK = Failure(429, retry_after="1", message="too many requests")
@@ -234,11 +224,8 @@ JUDGED = {"type": "llm-grader", "prompt": "Is it a word?", "target": "judge"}
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [COME_BACK, COME_BACK._replace(status=503)],
-    ids=["429", "503"],
+    ("refusal", "concurrency"), [(COME_BACK, 16), (COME_BACK._replace(status=503), 2)]
 )
-@pytest.mark.parametrize("concurrency", [2, 16])
 def test_what_a_provider_asks_to_wait_holds_all_calls_and_no_attempt_is_lost(
     tmp_path: Path, refusal: Failure, concurrency: int
 ) -> None:
@@ -302,11 +289,9 @@ def test_a_wait_that_is_too_long_is_said(tmp_path: Path) -> None:
     "refusal",
     [
         Failure(429, message="no credit left", code="insufficient_quota"),
-        Failure(402, message="no credit left"),
         Failure(401, message="no credit left"),
-        Failure(403, message="no credit left"),
     ],
-    ids=["no credit", "402", "401", "403"],
+    ids=["no credit", "401"],
 )
 def test_a_provider_that_refuses_every_call_ends_the_run(tmp_path: Path, refusal: Failure) -> None:
     warnings: list[str] = []
@@ -403,7 +388,7 @@ def written_in(form: str, folder: Path, target: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["test file", "targets.yaml", "use_target", "suite"])
+@pytest.mark.parametrize("form", ["use_target", "suite"])
 def test_workers_of_a_target_are_the_most_items_of_it_at_once(form: str, tmp_path: Path) -> None:
     with model_server(latency_s=0.02) as server:
         target = {"name": "m", "provider": "openai", "model": "tiny", "workers": 2}
@@ -434,8 +419,8 @@ def test_items_that_wait_for_their_turn_do_not_hold_up_a_budget(tmp_path: Path) 
 
 def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
     with model_server(latency_s=0.02, most_at_once=10) as server:
-        path = suite_file(tmp_path, server.base_url, items=400, limits={"concurrency": 60})
-        assert report_of(tmp_path, path)["counts"]["passed"] == 400
+        path = suite_file(tmp_path, server.base_url, items=150, limits={"concurrency": 60})
+        assert report_of(tmp_path, path)["counts"]["passed"] == 150
 
 
 def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) -> None:

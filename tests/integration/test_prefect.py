@@ -10,14 +10,12 @@ from typing import Any
 
 import orjson
 import pytest
-from prefect import flow
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from evalcore.errors import UsageError
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.prefect.flows import evaluate
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from evalcore.prefect.runner import PrefectRunner
 from evalcore.prefect.server import reach_server
@@ -277,26 +275,6 @@ def test_the_form_compares_with_an_earlier_run_and_reuses_its_items(
     report = orjson.loads(stored_report(find_run(open_store(str(folder / "store")), later.id)))
     assert report["run"]["reused"] == [{"run": earlier.id, "items": 2}]
     assert later.settings["baseline"]["run"] == earlier.id
-
-
-def test_a_parent_that_is_retried_goes_on_with_the_runs_of_its_first_attempt(
-    prefect: PrefectServer, folder: Path
-) -> None:
-    suite = write_suite(folder, "hello", "goodbye", name="retried")
-    attempts: list[str | None] = []
-
-    @flow(retries=1)
-    def night() -> str:
-        attempts.append(evaluate(suite=suite, return_state=True).name)
-        if len(attempts) == 1:
-            raise OSError("the machine failed")
-        attempts.append(evaluate(suite=suite, return_state=True, iterations=2).name)
-        return "ended"
-
-    assert night() == "ended"
-    assert attempts == ["GateFailed"] * 3
-    runs = list_runs(open_store(str(folder / "store")))
-    assert sorted(run.plan.items for run in runs) == [2, 4]
 
 
 def test_a_run_links_to_its_page(

@@ -22,10 +22,11 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import AwaitingRetry
+from pydantic import BaseModel
 
 from evalcore.model.run import Manifest
 from evalcore.prefect.nightly import CompactParameters, NightlyParameters
-from evalcore.prefect.parameters import EvaluateParameters, form_text
+from evalcore.prefect.parameters import EvaluateParameters
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_api import deployment, ended_run, trigger
@@ -110,21 +111,23 @@ def test_both_ways_to_register_agree(registered: PrefectServer, checkout: Path) 
     assert [line.partition("(")[2] for line in changed] == ["parameter_openapi_schema)"] * 6
 
 
-def test_the_form_describes_every_parameter(registered: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
-    assert list(schema["properties"]) == list(EvaluateParameters.model_fields)
-    assert schema["required"] == ["suite"]
-    for name, field in EvaluateParameters.model_json_schema()["properties"].items():
-        assert schema["properties"][name]["description"] == form_text(field)
-
-
-def test_the_form_has_bounds_choices_examples_and_defaults(registered: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
-    properties = schema["properties"]
-    assert properties["threshold"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 1}
-    assert "test-file" in properties["format"]["enum"]
-    assert properties["format"]["default"] == "auto"
-    assert properties["suite"]["examples"] == ["evals/support.eval.yaml"]
+def test_the_form_has_descriptions_bounds_choices_examples_and_defaults(
+    registered: PrefectServer,
+) -> None:
+    models: dict[str, type[BaseModel]] = {
+        "evaluate/on-demand": EvaluateParameters,
+        "nightly/nightly": NightlyParameters,
+    }
+    for name, model in models.items():
+        schema: dict[str, Any] = deployment(name).parameter_openapi_schema or {}
+        properties = schema["properties"]
+        assert list(properties) == list(model.model_fields)
+        assert schema["required"] == list(model.model_fields)[:1]
+        assert [key for key, field in properties.items() if not field.get("description")] == []
+        assert properties["threshold"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 1}
+        assert "replay" in properties["mode"]["enum"]
+        assert properties["mode"]["default"] == "live"
+        assert properties["tags"]["examples"] == [["smoke"]]
 
 
 def test_nothing_in_the_form_widens_what_may_be_imported(registered: PrefectServer) -> None:
@@ -141,26 +144,6 @@ def test_the_nightly_deployment_has_a_cron_schedule_with_a_timezone(
         "cron": "0 2 * * *",
         "timezone": "UTC",
     }
-
-
-def test_the_form_of_the_nightly_describes_every_parameter(registered: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("nightly/nightly").parameter_openapi_schema or {}
-    assert list(schema["properties"]) == list(NightlyParameters.model_fields)
-    assert schema["required"] == ["suites"]
-    for name, field in NightlyParameters.model_json_schema()["properties"].items():
-        assert schema["properties"][name]["description"] == form_text(field)
-    assert schema["properties"]["at_once"]["maximum"] == 16
-
-
-def test_the_nightly_suites_are_part_of_the_repository() -> None:
-    (nightly,) = (
-        row
-        for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]
-        if row["name"] == "nightly"
-    )
-    suites = nightly["parameters"]["suites"]
-    assert len(suites) > 1
-    assert [suite for suite in suites if not (ROOT / suite).is_file()] == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +163,7 @@ def test_deployments_limit_how_many_runs_go_at_once(
     [
         pytest.param({}, id="no suite"),
         pytest.param({"suite": "a.yaml", "threshold": 2}, id="share above 1"),
-        pytest.param({"suite": "a.yaml", "format": "xml"}, id="unknown format"),
+        pytest.param({"suite": "a.yaml", "mode": "later"}, id="unknown mode"),
         pytest.param({"suite": "a.yaml", "resume": "yesterday"}, id="no run id"),
         pytest.param({"suite": "a.yaml", "iterations": 0}, id="no iteration"),
     ],
@@ -408,30 +391,6 @@ def wait_for_results(store: Path) -> None:
 
 
 # evalcore run --prefect
-
-
-def evalcore_run(
-    folder: Path, environment: dict[str, str], *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [EVALCORE, "run", "--prefect", "--json", "--store", str(folder / "store"), *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "hello", name="history")
-    ended = evalcore_run(tmp_path, prefect.environment, suite)
-    assert ended.returncode == 0, ended.stderr
-    (manifest,) = manifests(tmp_path / "store")
-    with get_client(sync_client=True) as client:
-        names = [flow_run.name for flow_run in client.read_flow_runs()]
-    assert f"history {manifest.id}" in names
 
 
 # An interrupted command has three seconds to tell Prefect; a loaded server takes longer.

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from prefect import flow, runtime
 from prefect.artifacts import create_markdown_artifact
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from evalcore.prefect.publish import RunProgress, Step, deliver
+from evalcore.prefect.publish import RunProgress, deliver
 from tests.support.prefect_api import artifacts
 from tests.support.prefect_server import PrefectServer
 
@@ -72,18 +73,17 @@ def test_all_that_is_published_has_one_deadline(
 ) -> None:
     begun: list[str] = []
 
-    def artifact(name: str) -> Step:
-        def create() -> object:
-            begun.append(name)
-            return create_markdown_artifact(markdown="x", key=name)
+    def create(name: str) -> object:
+        begun.append(name)
+        return create_markdown_artifact(markdown="x", key=name)
 
-        return Step(f"create {name}", create)
+    one, two, three = (partial(create, name) for name in ("one", "two", "three"))
 
     @flow(name="publishes")
     def publishes() -> str:
-        deliver([artifact("one")])
+        deliver({"create one": one})
         with line.cut():
-            deliver([artifact("two"), artifact("three")], within_s=1.0)
+            deliver({"create two": two, "create three": three}, within_s=1.0)
         return str(runtime.flow_run.id)
 
     with caplog.at_level(logging.WARNING):
@@ -100,10 +100,10 @@ def test_what_prefect_does_not_take_is_logged_and_the_rest_is_sent(
     @flow(name="publishes")
     def publishes() -> str:
         deliver(
-            [
-                Step("create a", lambda: create_markdown_artifact(markdown="x", key="NO KEY")),
-                Step("create b", lambda: create_markdown_artifact(markdown="y", key="b")),
-            ]
+            {
+                "create a": lambda: create_markdown_artifact(markdown="x", key="NO KEY"),
+                "create b": lambda: create_markdown_artifact(markdown="y", key="b"),
+            }
         )
         return str(runtime.flow_run.id)
 

@@ -199,9 +199,10 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
     def stop_at_the_twentieth(finished: ItemEnd) -> None:
         told.append(finished.number)
         if len(told) == 20:
-            runner.cancel(run)
+            options.stopper.stop()
 
-    runner.start(run, ExecuteOptions(progress=stop_at_the_twentieth))
+    options = ExecuteOptions(progress=stop_at_the_twentieth)
+    runner.start(run, options)
     assert run.manifest().state is RunState.CANCELLED
     assert flow_run_of(run).state.is_cancelled()
     written = run.written_shards()

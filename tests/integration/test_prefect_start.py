@@ -36,6 +36,11 @@ tests:
     fixtures: {output: hello}
     assertions: [{type: contains, value: hello}]
 """
+# May read all, and write nothing of others.
+_NOBODY: Final = (
+    *("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"),
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
+)
 # Limits the size of a file that the server writes, as a full disk does.
 _SMALL_FILES: Final = """
 import os, resource, sys
@@ -70,17 +75,20 @@ def assert_one_message(ended: subprocess.CompletedProcess[str], *parts: str) -> 
 # The embedded server
 
 
-def test_without_a_server_an_embedded_one_makes_its_home_keeps_the_history_and_ends(
-    tmp_path: Path,
-) -> None:
-    home = tmp_path / "a" / "b"
-    environment = clean_environment(home) | {"OWNER_OF_TEST": str(tmp_path)}
-    ended = run_through_prefect(tmp_path, environment)
-    assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
-    assert orjson.loads(ended.stdout)["counts"]["planned"] == 1
-    with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
-        assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
-    mark = f"OWNER_OF_TEST={tmp_path}\0".encode()
+def test_without_a_server_an_embedded_one_makes_its_home_keeps_the_history_and_ends() -> None:
+    """For root as a user whom no passwd file has."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        home = folder / "a" / "b"
+        environment = clean_environment(home) | {"OWNER_OF_TEST": name}
+        start = (*_NOBODY, sys.executable, "-m", "evalcore") if os.geteuid() == 0 else ()
+        ended = run_through_prefect(folder, environment, *start)
+        assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
+        assert orjson.loads(ended.stdout)["counts"]["planned"] == 1
+        with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
+            assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
+    mark = f"OWNER_OF_TEST={name}\0".encode()
     left = [path for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)]
     assert left == []
 
@@ -142,11 +150,6 @@ def test_a_database_server_that_is_away_is_named_without_its_password(tmp_path: 
 class TestAUserWithoutPasswdEntry:
     """A user id that no passwd file has, as OpenShift gives; it may read all, and write nothing."""
 
-    _START = (
-        "setpriv --reuid=12345 --regid=12345 --clear-groups "
-        "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
-    )
-
     @pytest.fixture
     def tmp_path(self) -> Iterator[Path]:
         """A folder that anybody may reach; every start of pytest closes its own."""
@@ -155,21 +158,11 @@ class TestAUserWithoutPasswdEntry:
 
     def _run(self, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         folder.chmod(0o777)
-        start = (*self._START.split(), sys.executable, "-m", "evalcore")
+        start = (*_NOBODY, sys.executable, "-m", "evalcore")
         return run_through_prefect(folder, {"PATH": os.environ["PATH"]} | environment, *start)
 
     def test_is_told_that_prefect_needs_a_home(self, tmp_path: Path) -> None:
         assert_one_message(self._run(tmp_path), "PREFECT_HOME")
-
-    def test_runs_with_prefect_home(
-        self, new_prefect_database: NewDatabase, tmp_path: Path
-    ) -> None:
-        home = tmp_path / "home"
-        new_prefect_database.copy(home)
-        home.chmod(0o777)
-        (home / "prefect.db").chmod(0o666)
-        ended = self._run(tmp_path, PREFECT_HOME=str(home), DO_NOT_TRACK="1")
-        assert ended.returncode == 0, ended.stderr
 
     def test_is_told_of_a_database_that_cannot_be_written(
         self, new_prefect_database: NewDatabase, tmp_path: Path
@@ -243,11 +236,10 @@ def test_another_server_is_not_taken_for_prefects(other_server: str) -> None:
     assert "not Prefect" in told
 
 
-def test_a_server_that_is_away_is_named(tmp_path: Path) -> None:
-    environment = clean_environment(tmp_path / "home")
-    environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
-    ended = run_through_prefect(tmp_path, environment)
-    assert_one_message(ended, "http://127.0.0.1:1/api does not answer", "prefect server start")
+def test_a_server_that_is_away_is_named() -> None:
+    told = unreached("http://127.0.0.1:1/api")
+    assert "http://127.0.0.1:1/api does not answer" in told
+    assert "prefect server start" in told
 
 
 def test_a_server_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+from evalcore.service.access.tokens import Scope
 from tests.support.postgresql import available_postgresql
-from tests.support.service import EVALCORE, WORKFLOW, Service, eval_body, service, token_of
+from tests.support.service import (
+    EVALCORE,
+    WORKFLOW,
+    Service,
+    eval_body,
+    local_service,
+    service,
+)
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -26,11 +35,16 @@ DOUBLED = {"kind": "equals", "expected": 42}
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    with contextlib.ExitStack() as stack:
-        arguments = ["--rate", "0"]
-        if request.param == "postgresql":
-            arguments += ["--database", stack.enter_context(available_postgresql()).new_database()]
-        yield stack.enter_context(service(tmp_path_factory.mktemp("service"), *arguments))
+    if request.param == "sqlite":
+        yield request.getfixturevalue("open_service")
+        return
+    with (
+        available_postgresql() as server,
+        service(
+            tmp_path_factory.mktemp("service"), "--rate", "0", "--database", server.new_database()
+        ) as running,
+    ):
+        yield running
 
 
 def test_an_eval_has_the_fields_of_the_document(served: Service) -> None:
@@ -264,38 +278,11 @@ def test_mistakes_of_a_workflow_are_told_all_together(served: Service) -> None:
     assert (answer.status_code, len(places) >= 2) == (422, True)
 
 
-@pytest.mark.extended
-def test_a_token_of_one_project_sees_nothing_of_another(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("projects")
-    tokens = [token_of(folder, project) for project in ("one", "two")]
-    with service(folder, token=tokens[0]) as one:
-        two = Service(one.url, folder, tokens[1])
-        workflow = one.register()
-        saved = one.save(workflow, DOUBLED)
-        run = one.run(workflow)
-        (result,) = one.results(run)
-        paths = [
-            f"/v1/workflows/{workflow}",
-            f"/v1/workflows/evals/{saved}",
-            f"/v1/workflows/evals/runs/{run['id']}",
-            f"/v1/workflows/evals/results/{result['id']}",
-        ]
-        assert [two.client.get(path).status_code for path in paths] == [404] * 4
-        assert two.get("/v1/workflows")["data"] == []
-        assert two.get("/v1/workflows/evals/results")["data"] == []
-        without = httpx.get(f"{one.url}{paths[0]}", timeout=60)
-        assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
-
-
-def test_scopes_read_run_evals_and_register_workflows(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("scopes")
-    scopes = ("read", "evals", "workflows", "write", "admin")
-    tokens = {scope: token_of(folder, "one", scope) for scope in scopes}
-    with service(folder, "--rate", "0", token=tokens["workflows"]) as served:
+def test_scopes_read_run_evals_and_register_workflows(tmp_path: Path) -> None:
+    with local_service(tmp_path, projects=("one",)) as served:
+        client = cast(TestClient, served.client)
+        issue = cast(FastAPI, client.app).state.parts.tokens.issue
+        assert client.portal is not None
         workflow = served.register()
         eval_id = served.save(workflow, DOUBLED)
         changes: dict[str, list[tuple[str, str, Any, int]]] = {
@@ -313,13 +300,15 @@ def test_scopes_read_run_evals_and_register_workflows(
             ],
         }
         allowed = {"read": (), "evals": ("evals",)}
-        for scope, token in tokens.items():
-            caller = Service(served.url, folder, token)
-            assert len(caller.get("/v1/workflows")["data"]) >= 1
+        for scope in Scope:
+            issued = client.portal.call(issue, "one", "test", scope)
+            headers = {"Authorization": f"Bearer {issued.secret}"}
+            listed = client.get("/v1/workflows", headers=headers)
+            assert len(listed.json()["data"]) >= 1
             for needed, requests in changes.items():
                 may = needed in allowed.get(scope, ("evals", "workflows"))
                 for method, path, body, status in requests:
-                    answer = caller.client.request(method, path, json=body)
+                    answer = client.request(method, path, json=body, headers=headers)
                     assert answer.status_code == (status if may else 403), (scope, method, path)
                     if not may:
                         assert f"has the scope '{scope}', not '{needed}'" in answer.text

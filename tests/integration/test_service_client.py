@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -13,17 +12,16 @@ from evalcore.client import AsyncClient, Client, ServiceRefusedError, calls
 from evalcore.errors import UsageError
 from evalcore.service.wire.eval_runs import CreateEvalRun
 from evalcore.service.wire.evals import CreateEval
-from tests.support.service import Service, eval_body, service
+from tests.support.service import Service, eval_body
 from tests.support.shell import evalcore
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
-        yield running
+@pytest.fixture
+def served(open_service: Service) -> Service:
+    return open_service
 
 
 def evals(served: Service, *arguments: str, code: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.service import WORKFLOW, Service, eval_body, service
+from tests.support.service import WORKFLOW, Service, eval_body
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 EVALS, RUNS, RESULTS = (
@@ -45,15 +45,14 @@ SUMMARY_KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("contract"), "--rate", "0") as running:
-        yield running
+@pytest.fixture
+def served(open_service: Service) -> Service:
+    return open_service
 
 
 @pytest.fixture(scope="module")
-def workflow(served: Service) -> str:
-    return served.register()
+def workflow(open_service: Service) -> str:
+    return open_service.register()
 
 
 def refused(served: Service, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
@@ -370,9 +369,17 @@ def test_a_version_that_a_workflow_does_not_have_is_told(served: Service, workfl
     assert (answer.status_code, detail) == (404, f"workflow '{workflow}' has no version 'v99'")
 
 
-@pytest.fixture(scope="module")
-def conformance(served: Service) -> dict[str, Any]:
-    """The result of each conformance case that a block can give, by the case's id."""
+# No judge is configured here, a label outside the labels is refused when it is saved, and every
+# block that does not fail has its first output.
+OUTSIDE = {
+    case["id"]
+    for case in CASES
+    if "llm_" in case["assertion"]["condition"]["kind"]
+    or ("output-json-0" not in case["handle_outputs"] and "block_error" not in case)
+}
+
+
+def test_conformance_cases_have_their_verdicts(served: Service) -> None:
     blocks: dict[str, Any] = {}
     cases = [case for case in CASES if case["id"] not in OUTSIDE]
     for case in cases:
@@ -395,30 +402,13 @@ def conformance(served: Service) -> dict[str, Any]:
             "assertion": case["assertion"],
         }
         evals[served.post(EVALS, body)["id"]] = case["id"]
-    return {evals[result["eval_id"]]: result for result in served.results(served.run(own))}
-
-
-# No judge is configured here, a label outside the labels is refused when it is saved, and every
-# block that does not fail has its first output.
-OUTSIDE = {
-    case["id"]
-    for case in CASES
-    if "llm_" in case["assertion"]["condition"]["kind"]
-    or ("output-json-0" not in case["handle_outputs"] and "block_error" not in case)
-}
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case["id"] not in OUTSIDE], ids=lambda case: case["id"]
-)
-def test_a_conformance_case_has_its_verdict(
-    case: dict[str, Any], conformance: dict[str, Any]
-) -> None:
-    result = conformance[case["id"]]
-    # A block that raised has a lifecycle and no verdict: its assertion was not evaluated.
-    verdict = None if "block_error" in case else case["expected"]
-    assert result["verdict"] == verdict
-    assert result["lifecycle"]["status"] == case.get("expected_lifecycle", "completed")
+    results = {evals[result["eval_id"]]: result for result in served.results(served.run(own))}
+    for case in cases:
+        result = results[case["id"]]
+        # A block that raised has a lifecycle and no verdict: its assertion was not evaluated.
+        verdict = None if "block_error" in case else case["expected"]
+        assert result["verdict"] == verdict, case["id"]
+        assert result["lifecycle"]["status"] == case.get("expected_lifecycle", "completed")
 
 
 @pytest.mark.parametrize("moment", ["-3083", "1700000000", "12.5", "today", "2026-02-30", ""])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -10,16 +9,15 @@ import pytest
 import yaml
 
 from tests.support import shell
-from tests.support.service import WORKFLOW, Service, eval_body, service
+from tests.support.service import WORKFLOW, Service, eval_body
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
-        yield running
+@pytest.fixture
+def served(open_service: Service) -> Service:
+    return open_service
 
 
 def evalcore(served: Service, *arguments: str | Path, code: int = 0) -> str:

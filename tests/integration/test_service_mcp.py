@@ -419,39 +419,6 @@ def test_a_client_with_the_handshake_of_earlier_versions_is_answered(served: Ser
     assert asyncio.run(run()) == TOOLS
 
 
-def test_a_token_of_one_project_sees_nothing_of_another(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("projects")
-    tokens = [token_of(folder, project) for project in ("one", "two")]
-    with service(folder, token=tokens[0]) as one:
-        two = Service(one.url, folder, tokens[1])
-        workflow = one.register()
-        saved = one.save(workflow, DOUBLED)
-        run = one.run(workflow)
-        (result,) = one.results(run)
-
-        async def talk(client: Client) -> None:
-            for tool, arguments in (
-                ("workflows_evals_create", eval_body(workflow, DOUBLED)),
-                ("workflows_evals_list", {"workflow_id": workflow}),
-                ("workflows_evals_get", {"eval_id": saved}),
-                ("workflows_evals_update", {"eval_id": saved, "name": "x"}),
-                ("workflows_evals_delete", {"eval_id": saved}),
-                ("workflows_evals_runs_create", {"workflow_id": workflow}),
-                ("workflows_evals_runs_get", {"run_id": run["id"]}),
-                ("workflows_evals_results_list", {"run_id": run["id"]}),
-                ("workflows_evals_results_get", {"result_id": result["id"]}),
-            ):
-                assert "does not exist" in await refused(client, tool, **arguments)
-            page = await answered(client, "workflows_evals_results_list")
-            assert page["data"] == []
-
-        for transport in (over_http, over_stdio):
-            connected(transport, two, talk)
-            assert one.get(f"/v1/workflows/evals/{saved}")["name"] is None
-
-
 def test_a_token_that_only_reads_cannot_write_and_writes_are_in_the_audit_log(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -231,13 +231,6 @@ def test_a_stored_run_has_the_report_that_it_had(store: Store, name: str) -> Non
     assert (ended.code, now) == (0, before)
 
 
-@pytest.mark.parametrize("name", [*ASK_MODELS, *STOPPED])
-def test_a_stored_run_is_whole(store: Store, name: str) -> None:
-    run = (expected()["runs"] | expected()["stopped"])[name]
-    ended = store("runs", "verify", run["run"], "--json")
-    assert (ended.code, ended.report["damaged"]) == (0, []), ended
-
-
 def test_stored_runs_are_listed_as_they_were(store: Store) -> None:
     before = expected()["list"]
     now = json.loads(store("runs", "list", "--json").out)
@@ -246,7 +239,7 @@ def test_stored_runs_are_listed_as_they_were(store: Store) -> None:
     assert kept == before
 
 
-@pytest.mark.parametrize("name", ["gates", "with-baseline", *STOPPED])
+@pytest.mark.parametrize("name", ["with-baseline", *STOPPED])
 def test_a_stored_manifest_is_shown_with_all_its_facts(store: Store, name: str) -> None:
     run = (expected()["runs"] | expected()["stopped"])[name]
     stored = json.loads((store.run_folder(run["run"]) / "manifest.json").read_text("utf-8"))
@@ -254,7 +247,8 @@ def test_a_stored_manifest_is_shown_with_all_its_facts(store: Store, name: str) 
     assert {key: shown[key] for key in stored} == stored
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name not in ASK_MODELS])
+# Of each format one.
+@pytest.mark.parametrize("name", ["checks", "gates", "code-workflow", "route-generator"])
 def test_a_shard_of_a_stored_plan_is_executed_and_decided_again(store: Store, name: str) -> None:
     """The plan, the evidence of the other shards, the gates: everything is read."""
     run = expected()["runs"][name]
@@ -287,7 +281,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_report_of_an_undisturbed_one(
     assert {part: part.read_bytes() for part in parts} == parts
 
 
-@pytest.mark.parametrize("name", ["checks", "blocks", "gates", "extraction", "tables", "models"])
+@pytest.mark.parametrize("name", ["checks", "blocks", "models"])
 def test_stored_evidence_is_graded_again(store: Store, name: str) -> None:
     run = expected()["runs"][name]
     mode = ["--mode", "replay"] if name in ASK_MODELS else []

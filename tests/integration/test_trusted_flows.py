@@ -11,7 +11,7 @@ import pytest
 
 from evalcore.errors import NotAllowedError
 from evalcore.pipeline.plan import load, plan_run
-from evalcore.prefect.flows import evaluate, note_cancellation
+from evalcore.prefect.flows import evaluate, note_stop
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import only_run, run_flow, write_python_suite, write_suite
@@ -136,5 +136,5 @@ def test_a_flow_runs_labels_name_no_store_that_is_not_allowed(
     monkeypatch.setenv("EVALCORE_STORE", "another")
 
     with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_STORES"):
-        note_cancellation(evaluate, seen.flow_run, seen.state)
+        note_stop(evaluate, seen.flow_run, seen.state)
     assert not run.is_cancel_requested()

@@ -175,7 +175,7 @@ def case_passed(
     return c == len(counted)
 
 
-@examples(30)
+@examples(20)
 @given(runs(), st.integers(0, 1000))
 def test_sql_equals_the_reference(
     run: tuple[Plan, Policy, list[dict[str, Any]]], seed: int
@@ -205,7 +205,7 @@ def test_sql_equals_the_reference(
     assert (summary.slowest.value if summary.slowest else None) == max(latencies, default=None)
 
 
-@examples(10)
+@examples(8)
 @given(runs(), st.integers(0, 1000), st.integers(0, 1000))
 def test_the_order_of_arrival_changes_nothing(
     run: tuple[Plan, Policy, list[dict[str, Any]]], one: int, other: int
@@ -269,7 +269,7 @@ def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[
     return worse, better
 
 
-@examples(30)
+@examples(20)
 @given(results.filter(bool), results)
 def test_regressions_equal_the_reference(base: dict[str, Any], cand: dict[str, Any]) -> None:
     expected = {(case, "missing") for case in base.keys() - cand.keys()}
@@ -278,7 +278,7 @@ def test_regressions_equal_the_reference(base: dict[str, Any], cand: dict[str, A
     assert compared(base, cand)[0] == expected
 
 
-@examples(15)
+@examples(8)
 @given(results.filter(bool), results.filter(bool))
 def test_improvements_are_regressions_with_the_sides_exchanged(
     base: dict[str, Any], cand: dict[str, Any]

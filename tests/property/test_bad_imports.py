@@ -36,7 +36,7 @@ def damaged(path: Path) -> st.SearchStrategy[str]:
 
 @pytest.mark.parametrize("check", [None, "judge"])
 @given(text=st.sampled_from(NAMES).flatmap(damaged))
-@examples(60, derandomize=not FUZZ, database=None, suppress_health_check=list(HealthCheck))
+@examples(40, derandomize=not FUZZ, database=None, suppress_health_check=list(HealthCheck))
 def test_a_damaged_file_is_imported_or_refused(
     check: str | None, text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

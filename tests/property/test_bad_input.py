@@ -117,7 +117,7 @@ def check_message(error: EvalError, path: Path) -> None:
 
 
 @given(value=values, as_json=st.booleans(), chosen=options)
-@mutations(150)
+@mutations(80)
 def test_a_changed_suite_loads_or_its_mistakes_are_told(
     folder: Path, value: Any, as_json: bool, chosen: LoadOptions
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_changed_suite_loads_or_its_mistakes_are_told(
 
 
 @given(value=mutated(SKILL_EVALS), target=st.sampled_from([None, "echo"]))
-@mutations(100)
+@mutations(60)
 def test_a_changed_evals_json_loads_or_its_mistakes_are_told(
     folder: Path, value: Any, target: str | None
 ) -> None:
@@ -142,7 +142,7 @@ def test_a_changed_evals_json_loads_or_its_mistakes_are_told(
 
 
 @given(named=texts, chosen=options)
-@mutations(150)
+@mutations(80)
 def test_a_scribbled_file_loads_or_its_mistakes_are_told(
     folder: Path, named: tuple[str, bytes], chosen: LoadOptions
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_scribbled_file_loads_or_its_mistakes_are_told(
 
 
 @given(named=anything)
-@mutations(100)
+@mutations(60)
 def test_any_bytes_load_or_their_mistakes_are_told(folder: Path, named: tuple[str, bytes]) -> None:
     path = folder / named[0]
     path.write_bytes(named[1])
@@ -162,7 +162,7 @@ def test_any_bytes_load_or_their_mistakes_are_told(folder: Path, named: tuple[st
 
 
 @given(targets=mutated(TARGETS), manifest=mutated(MANIFEST))
-@mutations(75)
+@mutations(40)
 def test_files_that_suites_refer_to_are_checked_too(
     folder: Path, targets: Any, manifest: Any
 ) -> None:
@@ -181,7 +181,7 @@ def test_files_that_suites_refer_to_are_checked_too(
 
 
 @given(value=values)
-@mutations(30)
+@mutations(16)
 def test_whatever_loads_can_be_run(folder: Path, value: Any) -> None:
     path = folder / "run.yaml"
     path.write_text(dump(value, as_json=False), encoding="utf-8", errors="surrogatepass")
@@ -202,7 +202,7 @@ def test_whatever_loads_can_be_run(folder: Path, value: Any) -> None:
 
 @pytest.mark.multiprocess
 @given(value=values, named=texts | anything, command=st.sampled_from(["run", "validate", "plan"]))
-@mutations(10)
+@mutations(6)
 def test_the_command_line_never_shows_a_traceback(
     folder: Path, value: Any, named: tuple[str, bytes], command: str
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.template import compile_template
 from tests.support.examples import examples
 
@@ -367,7 +367,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@examples(300)
+@examples(150)
 @given(safe)
 def test_a_safe_expression_means_what_python_means(text: str) -> None:
     ours = theirs = failure = None
@@ -402,7 +402,7 @@ def _holds_lazy(value: Any) -> bool:
     return not isinstance(value, ALLOWED)
 
 
-@examples(300)
+@examples(150)
 @given(wild)
 def test_a_wild_expression_reaches_nothing_and_breaks_nothing(text: str) -> None:
     import types
@@ -437,7 +437,7 @@ def _all_within(value: Any) -> Iterable[Any]:
             yield from _all_within(each)
 
 
-@examples(200)
+@examples(100)
 @given(st.text(alphabet=st.sampled_from("${}()[]'\"\\fabx._:,#\n +*1"), max_size=40))
 def test_no_text_breaks_the_reading_of_templates(text: str) -> None:
     places: tuple[int, int] = (1, 1)

@@ -240,7 +240,7 @@ DRAINED_EARLY = Schedule(
 )
 
 
-@examples(100)
+@examples(60)
 @example(FAILED_COMMITS)
 @example(DRAINED_EARLY)
 @given(SCHEDULES)

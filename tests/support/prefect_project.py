@@ -21,15 +21,6 @@ from tests.support.prefect_server import PROCESSES, PrefectServer
 from tests.support.servers import running
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
-TOML = """\
-[providers.gpt]
-requests_per_minute = 600
-tokens_per_minute = 90_000
-[providers.local]
-max_concurrency = 4
-"""
-NIGHT = ("--suites", "*.eval.yaml", "--cron", "30 1 * * 1-5", "--timezone", "Europe/Berlin")
-ENVIRONMENT = ("--env", "EVALCORE_STORE=store")
 LEASE_S = 1.0
 
 
@@ -42,7 +33,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with two suites, `good` and `bad`, and a configuration; nothing of evalcore's.
+    """A folder with two suites, `good` and `bad`; nothing of evalcore's.
 
     `printed` is what the first `evalcore deploy` said.
     """
@@ -67,11 +58,10 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
     from tests.support.prefect_runs import write_suite  # imports Prefect
 
     folder = tmp_path_factory.mktemp("project")
-    (folder / "evalcore.toml").write_text(TOML)
     write_suite(folder, "hello", name="good")
     write_suite(folder, "hello", "goodbye", name="bad")
     ended = subprocess.run(
-        [EVALCORE, "deploy", *NIGHT, *ENVIRONMENT],
+        [EVALCORE, "deploy"],
         env=running_prefect.environment,
         cwd=folder,
         capture_output=True,
@@ -101,6 +91,7 @@ def working(
         "EVALCORE_ALLOW_IMPORTS": "shared_target",
         "EVALCORE_ALLOW_STORES": str(tmp_path_factory.getbasetemp()),
         "EVALCORE_LEASE_S": str(LEASE_S),
+        "EVALCORE_STORE": "store",
         "PYTHONPATH": os.pathsep.join([str(project.folder), *sys.path[:1]]),
     }
     environment = running_prefect.environment | more
@@ -113,7 +104,12 @@ def working(
 @pytest.fixture(scope="module")
 def deployed(prefect: PrefectServer, project: Project) -> Project:
     """The project with its deployments as they were first, whatever other modules made of them."""
-    deploy(project.folder, "--reset", *NIGHT, *ENVIRONMENT)
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for each in client.read_deployments():
+            client.delete_deployment(each.id)
+    deploy(project.folder)
     return project
 
 

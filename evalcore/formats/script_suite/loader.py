@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.expressions.failure import ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.formats.documents import as_json, collector_paused
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.script_suite.includes import (

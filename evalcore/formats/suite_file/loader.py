@@ -18,7 +18,6 @@ from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import RawTest
 from evalcore.formats.section import EvalcoreSection, SectionReader, UniqueIds, check_required_cases
 from evalcore.formats.sources import (
-    DataRows,
     NamedFiles,
     RowRules,
     declared_types,
@@ -578,7 +577,7 @@ def read_suite(
         [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",
         references=graders.reference_fields,
-        data=DataRows(RowRules(declared_types(sound))),
+        rules=RowRules(declared_types(sound)),
     )
     check_required_cases(definition.policy, reader.ids.names, problems, level.loc("gates"))
     if reader.executes:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect, find_check
+from evalcore.checks.registry import Dialect
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertion_files import (
     DEEPEST_INCLUDE,
@@ -24,7 +24,6 @@ from evalcore.formats.assertion_files import (
 )
 from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
-from evalcore.formats.sources import COMPARED
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.model.assertion import Assertion
 from evalcore.problems import Problems
@@ -33,10 +32,7 @@ from evalcore.wording import Loc, describe, path_text, suggest_assertion
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
-_PLAIN_KEYS: Final = 2  # `type` and `value`
 _LONGEST_NAME: Final = 30
-# Compared types that need no value, and about which there is nothing to say without one.
-_COMPLETE: Final = frozenset({"is-json"})
 
 ReadAssertion = Callable[[Any, Loc, Problems], Assertion | None]
 
@@ -72,10 +68,6 @@ class AssertionReader:
             for kind in assertion_types(Dialect.TEST).values()
             for spelling in kind.spellings
         }
-        # By the word of a file, for types that a text may be all of; None for other types.
-        self._text_forms: dict[str, _TextForm | None] = {}
-        # By what is written: of texts alone, to which nothing else is equal.
-        self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
         # By what was validated: `1` and `true` are told apart there.
         self._validated: dict[tuple[tuple[str, Any], ...], Assertion] = {}
 
@@ -85,18 +77,9 @@ class AssertionReader:
         Its plain texts are the criteria of one `rubrics`, which stands where the first of them is.
         """
         assertions: list[Assertion] = []
-        texts = self._texts
         criteria: Any = None
         for index, entry in enumerate(raw or ()):
-            try:
-                assertion = texts.get(tuple(entry.items()))
-            except (AttributeError, TypeError):  # no mapping, or a list as value
-                assertion = None
-            if assertion is None:
-                assertion = self._of_text(entry)
-            if assertion is not None:
-                assertions.append(assertion)
-                continue
+            assertion = None
             if isinstance(entry, str) and entry not in self._types:
                 if criteria is None:
                     criteria = _rubric([text for text in raw if isinstance(text, str)])
@@ -108,27 +91,6 @@ class AssertionReader:
                 assertion = self.read(entry, (*loc, index), problems, label)
             if assertion is not None:
                 assertions.append(assertion)
-        return assertions
-
-    def compared(self, raw: Any) -> list[Assertion] | None:
-        """Return the assertions of a list that only compare texts; None for any other list.
-
-        Nothing is noted, and `read_all` returns the same.
-        """
-        if type(raw) is not list:
-            return None
-        assertions: list[Assertion] = []
-        texts = self._texts
-        try:
-            for entry in raw:
-                assertion = (
-                    texts.get(tuple(entry.items())) or self._of_text(entry) or self._of_type(entry)
-                )
-                if assertion is None or assertion.type not in COMPARED:
-                    return None
-                assertions.append(assertion)
-        except (AttributeError, TypeError):  # no mapping, or a list as value
-            return None
         return assertions
 
     def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:
@@ -184,8 +146,6 @@ class AssertionReader:
 
     def read(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> Assertion | None:
         """Return the assertion at `loc`; None, and every mistake noted, if it is wrong."""
-        if (of_text := self._of_text(raw)) is not None:
-            return of_text
         name = raw.get("type") if isinstance(raw, dict) else None
         program = self._programs.get(name) if isinstance(name, str) else None
         if program is not None and name not in self._types:
@@ -215,55 +175,8 @@ class AssertionReader:
             # tests repeat comes up early; values of a test's own would fill any cache.
             is_full = len(self._validated) >= MAX_SHARED_ASSERTIONS
             if assertion is not None and not is_full and "required" not in written:
-                self._share(key, assertion)
+                self._validated[key] = assertion
         return assertion
-
-    def _of_text(self, raw: Any) -> Assertion | None:
-        """Return an assertion of which only type and text are written; None for any other.
-
-        It needs a fifth of the time of `read`, which looks at what else may be written.
-        """
-        if type(raw) is not dict or len(raw) != _PLAIN_KEYS:
-            return None
-        spelling, value = raw.get("type"), raw.get("value")
-        # What a shape asks of a text: it holds a character, and no half of a surrogate pair.
-        if type(value) is not str or not value.isascii() or not value.strip():
-            return None
-        if type(spelling) is not str:
-            return None
-        try:
-            form = self._text_forms[spelling]
-        except KeyError:
-            kind = None if _is_negated(spelling) else self._types.get(spelling)
-            form = self._text_forms[spelling] = _text_form(kind)
-        if form is None:
-            return None
-        name, check, base, field, may_be_faulty = form
-        label, params = f"{name}-{value[:_LONGEST_NAME]}", {**base, field: value}
-        if may_be_faulty and any(find_check(check).from_stored(params).faults()):
-            return None
-        assertion = _new_assertion(Assertion, (name, check, label, params, *_DEFAULTS))
-        if len(self._texts) < MAX_SHARED_ASSERTIONS:
-            self._texts[tuple(raw.items())] = assertion
-        return assertion
-
-    def _of_type(self, raw: dict[str, Any]) -> Assertion | None:
-        """Return an assertion of which only a type is written that is complete; else None.
-
-        The first one would make `read` build a validator, which takes longer than many rows.
-        """
-        if len(raw) != 1 or raw.get("type") not in _COMPLETE:
-            return None
-        kind = self._types[raw["type"]]
-        stored = (kind.name, kind.check, _name(kind.name, None), dict(kind.base), *_DEFAULTS)
-        assertion = _new_assertion(Assertion, stored)
-        self._texts[tuple(raw.items())] = assertion
-        return assertion
-
-    def _share(self, key: tuple[tuple[str, Any], ...], assertion: Assertion) -> None:
-        self._validated[key] = assertion
-        if all(type(value) is str for _, value in key):
-            self._texts[key] = assertion
 
     def _type(self, raw: Any, loc: Loc, problems: Problems, label: str) -> AssertionType | None:
         if not isinstance(raw, dict):
@@ -338,33 +251,6 @@ def _is_negated(spelling: str) -> bool:
     return spelling.startswith(("not-", "not_"))
 
 
-_TextForm = tuple[str, str, Mapping[str, Any], str, bool]
-"""Type, check, what is stored without being written, the field that the text means, and whether
-there are texts to which the check cannot be applied.
-"""
-
-
-def _text_form(kind: AssertionType | None) -> _TextForm | None:
-    field = None if kind is None else kind.text_field
-    if kind is None or field is None:
-        return None
-    may_be_faulty = find_check(kind.check).faults is not Check.faults
-    return kind.name, kind.check, kind.base, field, may_be_faulty
-
-
-def _rubric(criteria: list[str]) -> dict[str, Any]:
-    """Return the assertion that plain texts are; each has the weight of an assertion."""
-    return {"type": "rubrics", "criteria": criteria, "weight": len(criteria)}
-
-
-_new_assertion: Final = tuple.__new__
-_DEFAULTS: Final = tuple(
-    Assertion._field_defaults[name]
-    for name in Assertion._fields
-    if name in Assertion._field_defaults
-)
-
-
 def required_score(written: Mapping[str, Any]) -> float | None:
     """Return the score below which the test fails: `required: true` means 0.8."""
     if "required" in written and "min_score" in written:
@@ -381,3 +267,8 @@ def _name(kind: str, value: Any) -> str:
     if isinstance(value, list):
         return f"{kind}-{len(value)}"
     return f"{kind}-{str(value)[:_LONGEST_NAME]}"
+
+
+def _rubric(criteria: list[str]) -> dict[str, Any]:
+    """Return the assertion that plain texts are; each has the weight of an assertion."""
+    return {"type": "rubrics", "criteria": criteria, "weight": len(criteria)}

@@ -321,7 +321,7 @@ class TestReader:
         if not TURN_KEYS.isdisjoint(test):
             folder = self.defaults.folder
             graded = read_turns(test, loc, problems, label, folder, self.assertions)
-        assertions = self._assertions(test, loc, problems, graded)
+        assertions = self._assertions(test, loc, problems, graded, label)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
@@ -363,14 +363,14 @@ class TestReader:
                 self.assertions.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
 
     def _assertions(
-        self, test: TestShape, loc: Loc, problems: Problems, graded: GradedTurns | None
+        self, test: TestShape, loc: Loc, problems: Problems, graded: GradedTurns | None, label: str
     ) -> tuple[Assertion, ...]:
         """Return the assertions of turns, the test's, then the suite's; else the default grader."""
         before = problems.count
-        own = self._own_assertions(test, loc, problems)
+        own = self._own_assertions(test, loc, problems, label)
         if graded is not None:
             own = [*graded.assertions, *on_transcript(own)]
-        label, criteria = _label(test["id"]), test.get("criteria")
+        criteria = test.get("criteria")
         if own:
             note_weightless(own, loc, problems, label)
             self._note_unused_criteria(test, own, loc, problems)
@@ -382,11 +382,13 @@ class TestReader:
         own = self.assertions.read_all([DEFAULT_GRADER], loc, problems, label)
         return tuple(own if graded is None else on_transcript(own))
 
-    def _own_assertions(self, test: TestShape, loc: Loc, problems: Problems) -> list[Assertion]:
+    def _own_assertions(
+        self, test: TestShape, loc: Loc, problems: Problems, label: str
+    ) -> list[Assertion]:
         """Return the test's assertions, then the suite's."""
         execution: TestExecution = test.get("execution") or {}
-        label = _label(test["id"])
-        key = next((each for each in ("assert", "evaluators") if each in test), "assertions")
+        key = "assert" if "assert" in test else "assertions"
+        key = "evaluators" if "evaluators" in test else key
         own = self.assertions.read_all(test.get("assertions"), (*loc, key), problems, label)
         if execution:
             for key in ("assertions", "evaluators"):
@@ -471,7 +473,7 @@ class TestReader:
         execution = test.get("execution") or {}
         defaults = self.defaults
         threshold = execution.get("threshold")
-        metadata: Mapping[str, Any] = test.get("metadata") or {}
+        metadata: Mapping[str, Any] = test.get("metadata") or NOTHING
         if defaults.metadata:
             metadata = merged_metadata(metadata, defaults.metadata)
         if "conversation_id" in test:

@@ -58,11 +58,10 @@ def with_plain_messages(test: Any) -> Any:
     """Return a test, or a suite's level, whose messages have one form (`plain_messages`)."""
     if type(test) is not dict:
         return test
-    plain = {
-        key: plain_messages(test[key])
-        for key in _WITH_MESSAGES
-        if isinstance(test.get(key), list | dict)
-    }
+    plain = {}
+    for key in _WITH_MESSAGES:
+        if isinstance(test.get(key), (list, dict)):
+            plain[key] = plain_messages(test[key])
     turns = test.get("turns")
     if isinstance(turns, list):
         plain["turns"] = [_with_plain_segments(turn) for turn in turns]
@@ -188,7 +187,7 @@ def as_messages(value: Any) -> list[Any]:
 
 def is_message(value: Any) -> bool:
     """Whether an object is a message by itself, and not what a message holds."""
-    return isinstance(value, Mapping) and "content" in value and value.get("role") in _ROLES
+    return isinstance(value, dict) and "content" in value and value.get("role") in _ROLES
 
 
 def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:

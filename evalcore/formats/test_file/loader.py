@@ -26,7 +26,6 @@ from evalcore.formats.section import (
 )
 from evalcore.formats.sources import (
     EVALS,
-    DataRows,
     NamedFiles,
     RowRules,
     declared_types,
@@ -48,7 +47,6 @@ from evalcore.formats.test_file.input_messages import (
     read_named_texts,
     with_plain_messages,
 )
-from evalcore.formats.test_file.plain_rows import PlainRows
 from evalcore.formats.test_file.shapes import (
     SuiteExecution,
     TargetEntry,
@@ -303,7 +301,7 @@ def _load(
     sound = problems.count == before
     level = _SuiteLevel(suite, path, options, variables, problems)
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
-    plain, selection = PlainRows(reader), Selection(options)
+    selection = Selection(options)
     versions: list[DatasetSource] = []
     files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
 
@@ -319,7 +317,7 @@ def _load(
         [problems, *level.file_problems],
         noun="test",
         references=level.graders.reference_fields,
-        data=DataRows(RowRules(declared_types(suite), level.programs), plain.read),
+        rules=RowRules(declared_types(suite), level.programs),
     )
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)

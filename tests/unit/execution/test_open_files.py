@@ -1,4 +1,4 @@
-"""How many calls the open files of a process allow."""
+"""A process may open as many files as the system lets it."""
 
 from __future__ import annotations
 
@@ -6,82 +6,36 @@ import resource
 
 import pytest
 
-from evalcore.execution.limits import RunLimits, bounded_by_open_files
-from evalcore.execution.rates import AdaptiveConcurrency
-from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.settings import Settings
+from evalcore.execution.limits import allow_open_files
 
 NONE = resource.RLIM_INFINITY
 
 
-class Limits:
-    """The limits of open files of a process, which may refuse to raise them."""
-
-    def __init__(self, soft: int, hard: int, *, refuses: bool = False) -> None:
-        self.both, self._refuses = (soft, hard), refuses
-
-    def get(self, _: int) -> tuple[int, int]:
-        return self.both
-
-    def set(self, _: int, both: tuple[int, int]) -> None:
-        if self._refuses:
-            raise ValueError("not allowed to raise maximum limit")
-        self.both = both
-
-
-def set_limits(monkeypatch: pytest.MonkeyPatch, limits: Limits) -> Limits:
-    monkeypatch.setattr(resource, "getrlimit", limits.get)
-    monkeypatch.setattr(resource, "setrlimit", limits.set)
-    return limits
-
-
 @pytest.mark.parametrize(
-    ("limits", "calls", "bounded", "soft"),
+    ("limits", "raised"),
     [
-        pytest.param(Limits(1024, 4096), 100, 100, 1024, id="enough"),
-        pytest.param(Limits(1024, 1 << 20), 2000, 2000, 4064, id="raised"),
-        pytest.param(Limits(1024, NONE), 2000, 2000, 4064, id="raised without a bound"),
-        pytest.param(Limits(1024, 4000), 2000, 1968, 4000, id="raised as far as may be"),
-        pytest.param(Limits(1024, 1024), 2000, 480, 1024, id="not raised"),
-        pytest.param(Limits(1024, 9999, refuses=True), 2000, 480, 1024, id="refused"),
-        pytest.param(Limits(NONE, NONE), 2000, 2000, NONE, id="without a bound"),
-        pytest.param(Limits(20, 20), 16, 1, 20, id="at least one"),
+        ((1024, 4096), 4096),
+        ((1024, NONE), 65_536),
+        ((1024, 1 << 20), 65_536),
+        ((1024, 1024), None),
+        ((NONE, NONE), None),
+        ((1 << 17, 1 << 20), None),
     ],
 )
-def test_calls_are_bounded_by_the_files_that_may_be_open(
-    limits: Limits, calls: int, bounded: int, soft: int, monkeypatch: pytest.MonkeyPatch
+def test_the_soft_limit_is_raised(
+    limits: tuple[int, int], raised: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_limits(monkeypatch, limits)
-
-    assert bounded_by_open_files(calls) == bounded
-    assert limits.both[0] == soft
-
-
-def test_a_window_begins_and_rises_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_limits(monkeypatch, Limits(104, 104))
-    window, now = AdaptiveConcurrency(None, bounded_by_open_files), 0.0
-    sizes = [window.limit]
-    for _ in range(4):
-        window.note_full()
-        for _ in range(20):
-            window.note(now, now + 0.1, refused=False)
-        now += 1.0
-        sizes.append(window.limit)
-
-    assert sizes == [16, 20, 20, 20, 20]
-    assert AdaptiveConcurrency(2000, bounded_by_open_files).limit == 20
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: given.append(both))
+    allow_open_files()
+    assert given == ([] if raised is None else [(raised, limits[1])])
 
 
-def test_fewer_calls_than_asked_for_are_told_to_the_owner_of_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    set_limits(monkeypatch, Limits(104, 104))
-    policy = Policy(ScoreRule.BLOCKS, ())
-    definition = SuiteDefinition("s", Format.SUITE, Source("s.yaml", ".", ""), policy)
-    told: list[str] = []
+def test_a_system_that_refuses_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int, __: tuple[int, int]) -> None:
+        raise ValueError("not allowed to raise maximum limit")
 
-    RunLimits(definition, Settings(), concurrency=2000, warn=told.append)
-    RunLimits(definition, Settings(), concurrency=20, warn=told.append)
-
-    assert [message.partition(":")[0] for message in told] == ["20 calls at once instead of 2000"]
-    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    allow_open_files()

@@ -278,14 +278,6 @@ def test_a_low_number_does_not_rise_because_calls_take_longer() -> None:
     assert max(rounds(window, 3, latency_s=5.0, now=200.0)) <= low
 
 
-@pytest.mark.parametrize("concurrency", [None, 2000])
-def test_no_fall_ends_above_the_bound(concurrency: int | None) -> None:
-    window = AdaptiveConcurrency(concurrency, lambda number: min(number, 8))
-    rounds(window, 1, latency_s=0.2)
-    assert max(rounds(window, 2, latency_s=0.2, refused=0.8, now=100.0)) < 8
-    assert max(rounds(window, 2, latency_s=5.0, now=200.0)) < 8
-
-
 @pytest.mark.parametrize("limit", [1, 5, 16, 17])
 def test_shares_make_up_the_whole(limit: int) -> None:
     threads = min(limit, 3)

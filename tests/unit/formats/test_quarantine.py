@@ -72,20 +72,10 @@ def test_a_quarantined_case_runs_and_is_reported_and_does_not_gate(tmp_path: Pat
     assert report["quarantine"][0]["owner"] == "ann"
 
 
-@pytest.mark.parametrize(
-    "options", [["--workers", "2"], ["--stop-when-decided"]], ids=lambda o: o[0]
-)
-@pytest.mark.multiprocess
-def test_a_quarantined_case_does_not_gate_however_the_run_is_executed(
-    tmp_path: Path, options: list[str]
-) -> None:
-    code, report = _run(tmp_path, _suite(tmp_path, _ACTIVE), *options)
-    assert (code, report["decision"], report["counts"]["planned"]) == (0, "pass", 2)
-
-
 def test_a_quarantined_case_does_not_gate_when_a_run_is_graded_again(tmp_path: Path) -> None:
     path = _suite(tmp_path, _ACTIVE)
-    _, report = _run(tmp_path, path)
+    code, report = _run(tmp_path, path, "--stop-when-decided")
+    assert (code, report["decision"], report["counts"]["planned"]) == (0, "pass", 2)
     again = CliRunner().invoke(
         cli,
         ["regrade", report["run"]["id"], "--json", "--store", str(tmp_path / "store")],
@@ -95,6 +85,12 @@ def test_a_quarantined_case_does_not_gate_when_a_run_is_graded_again(tmp_path: P
     assert (again.return_value, graded["decision"]) == (0, "pass")
     assert graded["counts"]["failed"] == 1
     assert [case.get("quarantined") for case in graded["cases"]] == [None, True]
+    # An old decision is repeated after the file changed.
+    (tmp_path / "quarantine.yaml").unlink()
+    shown = CliRunner().invoke(
+        cli, ["report", report["run"]["id"], "--json", "--store", str(tmp_path / "store")]
+    )
+    assert json.loads(shown.stdout) == report
 
 
 def test_an_expired_entry_gates_again_and_the_report_says_so(tmp_path: Path) -> None:
@@ -109,47 +105,27 @@ def test_without_a_quarantine_the_report_is_as_before(tmp_path: Path) -> None:
     assert not any("quarantined" in case for case in report["cases"])
 
 
+def _gates(*gates: str) -> list[str]:
+    return [word for gate in gates for word in ("--gate", gate)]
+
+
 @pytest.mark.parametrize("iterations", ["1", "3"])
-@pytest.mark.parametrize(
-    "gate", ["pass_rate=0", "score_at_least=0", "errors", "required_cases=b", "no_new_failures"]
-)
-def test_if_every_case_is_quarantined_nothing_passes(
-    tmp_path: Path, gate: str, iterations: str
-) -> None:
+def test_if_every_case_is_quarantined_nothing_passes(tmp_path: Path, iterations: str) -> None:
     both = _ACTIVE + _ACTIVE.replace("case: b", "case: a")
     path = _suite(tmp_path, both)
-    code, report = _run(tmp_path, path, "--gate", gate, "--iterations", iterations)
-    assert (code, report["decision"]) == (3, "inconclusive")
+    gates = _gates("pass_rate=0", "score_at_least=0", "required_cases=b", "no_new_failures")
+    code, report = _run(tmp_path, path, *gates, "--iterations", iterations)
+    assert (code, report["decision"], len(report["gates"])) == (3, "inconclusive", 5)
     assert {row["outcome"] for row in report["gates"]} == {"inconclusive"}
 
 
-@pytest.mark.parametrize(
-    ("gate", "code"),
-    [
-        ("pass_rate=1", 0),
-        ("score_at_least=1", 0),
-        ("required_cases=a,b", 0),
-        ("required_cases=b", 3),
-        ("reliable=1", 0),
-        ("error_rate_under=0.1", 0),
-    ],
-)
 @pytest.mark.parametrize("iterations", ["1", "2"])
-def test_no_gate_counts_a_quarantined_case(
-    tmp_path: Path, gate: str, code: int, iterations: str
-) -> None:
+def test_no_gate_counts_a_quarantined_case(tmp_path: Path, iterations: str) -> None:
     path = _suite(tmp_path, _ACTIVE)
-    assert _run(tmp_path, path, "--gate", gate, "--iterations", iterations)[0] == code
-
-
-def test_an_old_decision_is_repeated_after_the_file_changed(tmp_path: Path) -> None:
-    path = _suite(tmp_path, _ACTIVE)
-    _, report = _run(tmp_path, path)
-    (tmp_path / "quarantine.yaml").unlink()
-    again = CliRunner().invoke(
-        cli, ["report", report["run"]["id"], "--json", "--store", str(tmp_path / "store")]
-    )
-    assert json.loads(again.stdout) == report
+    passing = ("pass_rate=1", "score_at_least=1", "reliable=1", "error_rate_under=0.1")
+    gates = _gates(*passing, "required_cases=a,b")
+    assert _run(tmp_path, path, *gates, "--iterations", iterations)[0] == 0
+    assert _run(tmp_path, path, "--gate", "required_cases=b")[0] == 3
 
 
 def test_a_regression_of_a_quarantined_case_does_not_gate(tmp_path: Path) -> None:

@@ -5,22 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pydantic import SecretStr
-
-from evalcore.prefect.collection import EvalcoreStore
-
-
-def test_a_block_gives_the_variables_of_what_it_has() -> None:
-    block = EvalcoreStore(
-        address="s3://bucket/runs", access_key_id="ID", secret_access_key=SecretStr("hidden")
-    )
-    assert block.environment() == {
-        "EVALCORE_STORE": "s3://bucket/runs",
-        "AWS_ACCESS_KEY_ID": "ID",
-        "AWS_SECRET_ACCESS_KEY": "hidden",
-    }
-    assert "hidden" not in repr(block)
-
 
 def test_prefect_finds_the_collection_and_imports_nothing_heavy_with_it() -> None:
     code = (

@@ -11,8 +11,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from pydantic import ValidationError
 
 from evalcore.prefect import states
-from evalcore.prefect.night_report import SuiteEnd, night_markdown, night_rows
-from evalcore.prefect.nightly import NightlyParameters
+from evalcore.prefect.nightly import NightlyParameters, SuiteEnd, night_markdown
 from evalcore.prefect.parameters import EvaluateParameters, find_suites
 
 
@@ -65,7 +64,7 @@ def test_patterns_name_files(folder: Path, patterns: list[str], found: list[Any]
 
 def test_the_night_asks_what_a_run_of_one_suite_does_in_the_same_words() -> None:
     mine, theirs = NightlyParameters.model_fields, EvaluateParameters.model_fields
-    assert list(mine)[:2] == ["suites", "at_once"]
+    assert next(iter(mine)) == "suites"
     assert set(theirs) - set(mine) == {"suite", "cases", "resume"}
     for name in set(theirs) & set(mine):
         assert mine[name].description == theirs[name].description
@@ -78,7 +77,6 @@ def test_the_night_asks_what_a_run_of_one_suite_does_in_the_same_words() -> None
         pytest.param({}, id="no suites"),
         pytest.param({"suites": []}, id="an empty list"),
         pytest.param({"suites": [""]}, id="an empty name"),
-        pytest.param({"suites": ["a"], "at_once": 0}, id="none at once"),
         pytest.param({"suites": ["a"], "threshold": 2}, id="a threshold above 1"),
         pytest.param({"suites": ["a"], "cases": ["x"]}, id="cases of one suite"),
     ],
@@ -128,12 +126,9 @@ def test_the_state_names_every_suite_that_did_not_pass() -> None:
     )
 
 
-def test_a_suite_without_a_decision_says_why_in_table_and_report() -> None:
-    ends = [SuiteEnd("b.yaml", INVALID)]
-    (row,) = night_rows(ends)
-    assert (row["decision"], row["message"]) == ("SuiteInvalid", "b.yaml:1: no tests")
-    markdown = night_markdown(ends, states.worst([("b.yaml", INVALID)]))
-    assert markdown.startswith("# Nightly: SuiteInvalid\n\n0 of 1 suite passed.\n")
+def test_a_suite_without_a_decision_says_why_in_the_report() -> None:
+    markdown = night_markdown([SuiteEnd("b.yaml", INVALID)], states.worst([("b.yaml", INVALID)]))
+    assert markdown.startswith("# Nightly: SuiteInvalid, 0 of 1 suite passed\n")
     assert "\n```text\nb.yaml:1: no tests\n```\n" in markdown
 
 

@@ -15,12 +15,11 @@ from evalcore.prefect import parameters
 from evalcore.prefect.parameters import (
     EvaluateParameters,
     RunnerChoice,
-    RunnerKind,
     parse_runner,
     permitted_runner,
 )
 from evalcore.prefect.runner import PrefectRunner
-from evalcore.prefect.task_runners import open_runner
+from evalcore.prefect.tasks import open_runner
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -31,15 +30,15 @@ from tests.support.prefect_runs import planned, write_suite
     ("text", "choice"),
     [
         ("auto", RunnerChoice()),
-        ("threads", RunnerChoice(RunnerKind.THREADS)),
-        ("dask", RunnerChoice(RunnerKind.DASK)),
+        ("threads", RunnerChoice("threads")),
+        ("dask", RunnerChoice("dask")),
         (
             "dask=tcp://dask-scheduler:8786",
-            RunnerChoice(RunnerKind.DASK, "tcp://dask-scheduler:8786"),
+            RunnerChoice("dask", "tcp://dask-scheduler:8786"),
         ),
-        ("dask=tls://[::1]:8786", RunnerChoice(RunnerKind.DASK, "tls://[::1]:8786")),
-        ("ray", RunnerChoice(RunnerKind.RAY)),
-        ("ray=ray://head.ray:10001", RunnerChoice(RunnerKind.RAY, "ray://head.ray:10001")),
+        ("dask=tls://[::1]:8786", RunnerChoice("dask", "tls://[::1]:8786")),
+        ("ray", RunnerChoice("ray")),
+        ("ray=ray://head.ray:10001", RunnerChoice("ray", "ray://head.ray:10001")),
     ],
 )
 def test_a_runner_is_a_name_or_a_name_with_an_address(text: str, choice: RunnerChoice) -> None:
@@ -54,13 +53,13 @@ def test_a_runner_is_a_name_or_a_name_with_an_address(text: str, choice: RunnerC
         ("spark", "no runner 'spark'; would work: threads, dask, dask=tcp"),
         ("", "no runner ''"),
         ("Dask", "no runner 'Dask'"),
-        ("threads=4", "the runner 'threads' takes no address"),
-        ("dask=", "'' is no address of a dask cluster; would work: dask=tcp://HOST:PORT"),
-        ("dask=scheduler:8786", "'scheduler:8786' is no address of a dask cluster"),
-        ("dask=ray://head:10001", "is no address of a dask cluster"),
-        ("ray=tcp://head:10001", "would work: ray=ray://HOST:PORT"),
-        ("dask=tcp://user:secret@host:1", "is no address of a dask cluster"),
-        ("dask=tcp://host:8786/path", "is no address of a dask cluster"),
+        ("threads=4", "no runner 'threads=4'; would work: threads, dask, dask=tcp"),
+        ("dask=", "no runner 'dask='"),
+        ("dask=scheduler:8786", "no runner 'dask=scheduler:8786'"),
+        ("dask=ray://head:10001", "no runner"),
+        ("ray=tcp://head:10001", "ray=ray://HOST:PORT"),
+        ("dask=tcp://user:secret@host:1", "no runner"),
+        ("dask=tcp://host:8786/path", "no runner"),
     ],
 )
 def test_what_is_no_runner_is_refused_with_the_forms_that_would_work(
@@ -80,7 +79,7 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
     settings = Settings(allow_runners=("dask=tcp://ours:8786",))
     ours = parse_runner("dask=tcp://ours:8786")
     assert permitted_runner(ours, settings) == ours
-    assert permitted_runner(parse_runner("dask"), Settings()) == RunnerChoice(RunnerKind.DASK)
+    assert permitted_runner(parse_runner("dask"), Settings()) == RunnerChoice("dask")
     for text in ("dask=tcp://theirs:8786", "dask=tls://ours:8786", "dask=tcp://ours:87861"):
         with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_RUNNERS"):
             permitted_runner(parse_runner(text), settings)

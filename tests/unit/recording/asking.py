@@ -10,13 +10,12 @@ from evalcore.model.run import Mode
 from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.redaction.redactor import Redactor
-from evalcore.storage.layout import NameKey, RunKeys
 from evalcore.storage.store import ObjectStore
 
 KEY = "key-of-the-tests-1"
 ENDPOINT = Endpoint("openai", "acme", "http://127.0.0.1:1/v1", api_key=KEY)
-RUN = RunKeys(NameKey("suite"), "20260518T100000Z-0a1b2c")
-LATER_RUN = RunKeys(NameKey("suite"), "20260518T110000Z-0a1b2c")
+RUN = "20260518T100000Z-0a1b2c"
+LATER_RUN = "20260518T110000Z-0a1b2c"
 
 
 def ask(text: str = "Where is my order?", **more: Any) -> Request:
@@ -25,7 +24,7 @@ def ask(text: str = "Where is my order?", **more: Any) -> Request:
     return Request(messages=({"role": "user", "content": text},), **{**given, **more})
 
 
-def recorder(store: ObjectStore, mode: str, run: RunKeys | None = None, *patterns: str) -> Recorder:
+def recorder(store: ObjectStore, mode: str, run: str | None = None, *patterns: str) -> Recorder:
     """Return a recorder that does not look at the environment."""
     return Recorder(store, Mode(mode), Redaction(Redactor((), patterns)), run=run)
 

@@ -22,7 +22,6 @@ from evalcore.model.exchange import (
     Usage,
     request_digest,
 )
-from evalcore.recording.library import Library
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectInfo, StoredObject
@@ -298,27 +297,6 @@ def test_an_answer_that_json_cannot_hold_is_that_call_s_error(store: LocalStore)
 def test_a_request_that_json_cannot_hold_is_that_call_s_error(store: LocalStore) -> None:
     with pytest.raises(ProviderError, match="cannot be recorded"):
         find(recorder(store, "replay"), ask("\ud800"))
-
-
-def test_a_closed_recorder_notes_what_its_run_used(store: LocalStore) -> None:
-    save(recorder(store, "record", LATER_RUN), ask("found"), WHOLE)
-    user = recorder(store, "auto", RUN)
-    find(user, ask("found"))
-    save(user, ask("saved"), WHOLE)
-    user.close()
-    used = {
-        request_digest(ask(text).identity(), iteration=0, invocation=0)
-        for text in ("found", "saved")
-    }
-    assert Library(store).used_by(RUN) == used
-
-
-def test_another_turn_of_the_same_request_is_found_in_a_store_of_any_size(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.recording.recorder.NEIGHBOURS", 0)
-    save(recorder(store, "record"), ask(), WHOLE)
-    assert "iteration 0 → 3" in missed(store, ask(), iteration=3)
 
 
 def test_of_equally_similar_questions_the_one_asked_in_the_same_way_is_nearest(

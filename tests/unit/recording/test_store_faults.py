@@ -68,7 +68,7 @@ def test_a_store_that_stays_away_is_its_own_error_and_says_how_to_go_on(
     tmp_path: Path, action: Any
 ) -> None:
     arguments = (ask(), ANSWER) if action is save else (ask(),)
-    with pytest.raises(StoreError, match=f"answered 500.*run --resume {RUN.run_id}") as caught:
+    with pytest.raises(StoreError, match=f"answered 500.*run --resume {RUN}") as caught:
         action(recorder(FailingStore(tmp_path, 99), "record", RUN), *arguments)
     assert not isinstance(caught.value, ProviderError)
 

@@ -20,7 +20,7 @@ WORDS = st.sampled_from(["y", "No", "on", "TRUE", "null", "~", "a", "a-", "_", "
         max_leaves=12,
     ).filter(lambda found: isinstance(found, dict))
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_is_written_here_is_what_pyyaml_writes(document: dict[str, Any]) -> None:
     assert as_yaml(document) == yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)
 

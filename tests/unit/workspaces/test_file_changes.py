@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.workspaces.folders import TEXT_BYTES, changes, look
+from evalcore.workspaces.folders import TEXT_BYTES, Folder, changes, look
 
 LONG = "x" * (TEXT_BYTES + 1)
 
@@ -17,9 +17,8 @@ def written_long_ago(path: Path, text: str) -> None:
     os.utime(path, ns=(1, 1))
 
 
-def changed(folder: Path, before: object, **contents: bytes) -> list[tuple[str, str]]:
-    entries = changes(folder, before, contents.get)  # type: ignore[arg-type]
-    return [(entry["path"], entry["change"]) for entry in entries]
+def changed(folder: Path, before: Folder) -> list[tuple[str, str]]:
+    return [(entry["path"], entry["change"]) for entry in changes(folder, before)]
 
 
 @pytest.mark.parametrize("text", ["short", LONG], ids=["short", "long"])
@@ -42,13 +41,3 @@ def test_what_a_test_left_is_the_beginning_of_the_next(tmp_path: Path) -> None:
 
     assert changed(tmp_path, first) == []
     assert changed(tmp_path, second) == [("f", "modified")]
-
-
-def test_git_knows_what_files_of_a_fresh_checkout_held(tmp_path: Path) -> None:
-    written_long_ago(tmp_path / "f", "one")
-    before = look(tmp_path, is_checkout=True)
-    (tmp_path / "f").write_text("one")
-
-    assert before["f"].content is None
-    assert changed(tmp_path, before, f=b"one") == []
-    assert changed(tmp_path, before, f=b"two") == [("f", "modified")]

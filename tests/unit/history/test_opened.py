@@ -16,7 +16,6 @@ from evalcore.cli.report import report as report_command
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync
 from evalcore.pipeline.finish import view_run
-from evalcore.pipeline.presenting import Presented
 from evalcore.report.html import render
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run
@@ -90,4 +89,4 @@ def test_a_page_shows_the_trend_of_a_suite_with_a_history(tmp_path: Path) -> Non
 
 def page_of(store: LocalStore, run: str) -> str:
     with view_run(find_run(store, run)) as view:
-        return "".join(render(Presented(view)))
+        return "".join(render(view))

@@ -83,11 +83,11 @@ def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -
 
     Stopped, it keeps what is committed and can be executed again.
     """
-    receipts = execute_until(run, settings, end_signals)
+    execute_until(run, settings, end_signals)
     if end_signals.is_stopped():
-        cancel_run(run, receipts, now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
         return False
-    with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+    with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):
         return True
 
 

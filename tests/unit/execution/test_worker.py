@@ -86,7 +86,7 @@ class Shards:
             WorkItem(number, Case(f"c{number}"), Variant("default"), None, shard, "e", "g")
             for number in range(shard * self.size, (shard + 1) * self.size)
         ]
-        return OpenShard(shard, items, 0.0, [b""] * len(items), len(items), context=context)
+        return OpenShard(shard, items, [b""] * len(items), len(items), context=context)
 
     def record(self, shard: OpenShard, position: int, *_: object, is_planned: bool) -> None:
         shard.lines[position] = b"row %d" % position
@@ -103,7 +103,7 @@ class Shards:
             self.faults[shard.number] -= 1
             raise StoreError("the store is away")
         self.committed[shard.number] += 1
-        return ShardReceipt(shard.number, len(shard.items), 0.0, 1.0, True)
+        return ShardReceipt(shard.number, len(shard.items), True)
 
 
 class Bench(NamedTuple):

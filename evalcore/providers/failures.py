@@ -17,7 +17,6 @@ from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.redaction.redactor import PROCESS, redactor_of
-from evalcore.trust.network import proxy_for
 
 _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.
@@ -431,7 +430,7 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
     if status == 407:
-        return f" (the answer of the proxy {proxy_for(url)}; check its user and password there)"
+        return " (the answer of the proxy; check its user and password in HTTPS_PROXY)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

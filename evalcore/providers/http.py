@@ -9,7 +9,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -22,10 +22,6 @@ from evalcore.providers.failures import failed
 from evalcore.providers.registry import open_session
 from evalcore.providers.transport import Received, Sent, exchange, json_body
 from evalcore.trust.network import is_allowed_address, is_public, proxy_for
-
-if TYPE_CHECKING:
-    import aiohttp
-
 
 class PublicAddresses(AbstractResolver):
     """Resolves names to public addresses; connections are made to what was checked.

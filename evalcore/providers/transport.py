@@ -29,7 +29,7 @@ from evalcore.model.exchange import (
     Usage,
 )
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer, refused
-from evalcore.trust.network import CERTIFICATES, proxy_for, tls_context
+from evalcore.trust.network import proxy_for
 
 
 class WireTimes:
@@ -171,15 +171,13 @@ async def _answered(
     for _ in range(_MOST_REDIRECTS):
         if admit is not None:
             await admit(sent.url)
-        proxy = proxy_for(sent.url)
         response = await session.request(
             sent.method,
             sent.url,
             headers={"User-Agent": _AGENT, **sent.headers},
             data=sent.body,
             allow_redirects=False,
-            proxy=proxy and proxy.url,
-            ssl=tls_context() or True,
+            proxy=proxy_for(sent.url),
             trace_request_ctx=times,
         )
         try:
@@ -241,60 +239,39 @@ RAISED_BY = "the timeout of the target; a larger one allows more"
 def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
     option = "url" if request.endpoint.protocol == "http" else "base_url"
+    kind = ErrorKind.CONNECTION
     if isinstance(problem, SettingsError):
-        return failed(request.endpoint, url, ErrorKind.REQUEST, str(problem))
-    on_the_way = _on_the_way(problem, url)
-    if on_the_way is not None:
-        return failed(request.endpoint, url, *on_the_way)
-    if isinstance(problem, TimeoutError):
+        kind, what = ErrorKind.REQUEST, str(problem)
+    elif isinstance(problem, TimeoutError):
         bound_s = request.attempt_timeout_s
         limit = "the time limit" if bound_s is None else f"{bound_s:g} s"
         kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit} ({RAISED_BY})"
     elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind = ErrorKind.REQUEST
         what = f"'{request.endpoint.base_url}' is no URL that can be called; check {option}"
+    elif isinstance(problem, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        kind = ErrorKind.REQUEST
+        what = f"no TLS with {problem.host}: {problem}; SSL_CERT_FILE names trusted certificates"
+    elif isinstance(problem, aiohttp.ClientProxyConnectionError):
+        kind, what = ErrorKind.REQUEST, f"no connection to {problem.host}:{problem.port}, the proxy"
     elif isinstance(problem, aiohttp.ClientConnectorError):
         reason = problem.os_error.strerror or problem.os_error
-        kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is {option} right?"
-        if isinstance(problem, aiohttp.ClientConnectorDNSError):
-            what += " (or does this network need a proxy? set HTTPS_PROXY)"
+        what = f"no connection: {reason}; is {option} right? HTTPS_PROXY names a proxy"
     elif isinstance(problem, aiohttp.ClientPayloadError):
-        kind, what = ErrorKind.CONNECTION, "the answer was cut off"
+        what = "the answer was cut off"
+    elif isinstance(problem, aiohttp.ClientHttpProxyError):
+        # A gateway's 502, 503 and 504 are about what lies behind it, and may pass.
+        kind = ErrorKind.CONNECTION if problem.status >= 500 else ErrorKind.REQUEST
+        what = f"the proxy refused the connection: {problem.status} {problem.message}"
     elif isinstance(problem, aiohttp.ClientResponseError):
         kind, what = ErrorKind.SERVER, f"no sound HTTP: {problem.message}"
     elif isinstance(problem, aiohttp.ClientError | OSError):
-        kind, what = ErrorKind.CONNECTION, f"the connection was lost ({type(problem).__name__})"
+        what = f"the connection was lost ({type(problem).__name__})"
     else:
         # aiohttp's message would show the header's value.
         kind = ErrorKind.REQUEST
         what = "a header or the URL holds a character that HTTP does not allow"
     return failed(request.endpoint, url, kind, what)
-
-
-def _on_the_way(problem: Exception, url: str) -> tuple[ErrorKind, str] | None:
-    """Return the kind and the words for what a proxy or a certificate did wrong."""
-    proxy = proxy_for(url)
-    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(problem.certificate_error, "verify_message", problem.certificate_error)
-        through = f" (through the proxy {proxy})" if proxy else ""
-        what = f"the certificate of {problem.host} is not trusted{through}: {reason}; name the "
-        return ErrorKind.REQUEST, what + f"file of your authority in {CERTIFICATES[0]}"
-    if isinstance(problem, aiohttp.ClientSSLError):
-        reason = getattr(problem.os_error, "reason", None) or problem.os_error
-        return ErrorKind.REQUEST, f"no TLS with {problem.host}: {reason}; does it speak https?"
-    if proxy is None:
-        return None
-    if isinstance(problem, aiohttp.ClientProxyConnectionError):
-        reason = problem.os_error.strerror or problem.os_error
-        what = f"no connection to the proxy {proxy}: {reason}; is it right? NO_PROXY names hosts "
-        return ErrorKind.REQUEST, what + "that need none"
-    if isinstance(problem, aiohttp.ClientHttpProxyError):
-        # A gateway's 502, 503 and 504 are about what lies behind it, and may pass.
-        kind = ErrorKind.CONNECTION if problem.status >= 500 else ErrorKind.REQUEST
-        return kind, f"the proxy {proxy} refused the connection: {problem.status} {problem.message}"
-    if isinstance(problem, aiohttp.ClientConnectionError):
-        return ErrorKind.CONNECTION, f"the connection through the proxy {proxy} was lost"
-    return None
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:

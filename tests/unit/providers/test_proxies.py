@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from evalcore.errors import SettingsError
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply
+from evalcore.model.exchange import Endpoint, ProviderError, Reply
 from evalcore.trust.network import proxy_for
 from tests.support.servers import free_port, serving
 from tests.unit.providers.asking import sent
@@ -134,7 +134,7 @@ def test_a_proxy_that_refuses_to_connect_is_named(
             ask(FAR.replace("http:", "https:"))
 
     assert asked == ["llm.corp.example:443"]
-    refused = f"the proxy refused the connection: {status} No way"
+    refused = f"the proxy refused: {status} No way"
     assert refused in caught.value.message
     assert caught.value.retryable is is_retried
 

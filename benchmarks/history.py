@@ -35,8 +35,8 @@ from benchmarks.measure import (
     write_section,
 )
 from benchmarks.stored_runs import FIRST_RUN, copy_run, make_run
-from evalcore.history.columns import RUNS, TABLES
-from evalcore.history.files import Partition, merged_name, single_name, store_files
+from evalcore.history.columns import TABLES
+from evalcore.history.files import Partition, merged_name, store_files
 from evalcore.sql.connection import open_database
 from evalcore.storage.local import LocalStore
 
@@ -163,7 +163,7 @@ def know_runs(store: LocalStore, run: Path, count: int) -> None:
         path.write_text(json.dumps(manifest | texts | {"id": run_id}), "utf-8")
     columns = ", ".join(
         f"NULL::{column.type} AS {column.name}"
-        for column in RUNS.columns
+        for column in TABLES["runs"].columns
         if column.name not in {"run_id", "suite"}
     )
     ids = sorted(versions)
@@ -177,7 +177,7 @@ def know_runs(store: LocalStore, run: Path, count: int) -> None:
             copy_rows(connection, rows, path)
             partition = Partition("nightly", f"{month[:4]}-{month[4:]}")
             files = dict.fromkeys(TABLES, path)
-            store_files(store, partition, merged_name(month), files, lambda _: None)
+            store_files(store, partition, merged_name(month), files)
 
 
 def copy_rows(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> Path:
@@ -195,8 +195,8 @@ def decide(folder: Path, sizes: Sizes) -> Row:
         with open_database() as connection:
             path = copy_rows(connection, assertion_rows(run_id, rows), folder / f"{run_id}.parquet")
         files = dict.fromkeys(TABLES, path)
-        name = single_name(run_id, REVISION)
-        store_files(store, Partition("support", "2026-01"), name, files, lambda _: None)
+        name = f"{run_id}-{REVISION}"
+        store_files(store, Partition("support", "2026-01"), name, files)
     ours, scan = (
         [measured_inside(program, folder / "store") for _ in range(_ROUNDS)]
         for program in (DECIDE, SCAN)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -93,6 +94,14 @@ class Row(NamedTuple):
     def verdict(self) -> str:
         """What the table says about the bounds."""
         return f"no: {self.missed}" if self.missed else "yes"
+
+
+def execution_times(store: Path) -> tuple[float, float]:
+    """Return when the only run of a store took its lease, and its last commit (s since 1970)."""
+    (lease,) = store.glob("runs/*/*/lease.json")
+    began = datetime.fromisoformat(json.loads(lease.read_bytes())["began"])
+    commits = (part.stat().st_mtime for part in lease.parent.glob("results/*"))
+    return began.timestamp(), max(commits)
 
 
 def table(header: Sequence[str], rows: Sequence[Row]) -> str:

@@ -201,7 +201,7 @@ def early_rule(gate: Gate, size: Size) -> SequentialRule | None:
     """Return the rule of a gate in a suite of this size; None if it needs the whole run."""
     policy = Policy(ScoreRule.WEIGHTED, (gate.spec,), cluster="c" if size.cluster > 1 else None)
     definition = SuiteDefinition("nights", Format.SUITE, Source("nights", "", ""), policy)
-    return sequential_rules(definition, groups=1).get(0)
+    return sequential_rules(definition).get(0)
 
 
 def stopped(rule: SequentialRule, names: Sequence[str], values: Array, counts: Any = None) -> Any:

@@ -2,20 +2,17 @@
 
     uv run python -m benchmarks.orchestration [--cases N] [--rounds N]
 
-Measured from the first shard's start to the last shard's commit, as the manifest records them;
-start-up of the orchestrator is not part of it. Dask and Ray need their extras. Exit code 1 if a
-bound is missed.
+Measured from taking the run's lease to the last shard's commit; start-up of the orchestrator
+is not part of it. Dask and Ray need their extras. Exit code 1 if a bound is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import sys
 from collections import defaultdict
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +20,7 @@ from benchmarks.measure import (
     EVALCORE,
     CommandFailedError,
     Row,
+    execution_times,
     machine,
     run_measured,
     table,
@@ -40,13 +38,11 @@ WAYS = (
 
 
 def execution_s(suite: Path, store: Path, *flags: str) -> float:
-    """Run the suite; return the seconds from the first shard's start to the last commit."""
+    """Run the suite; return the seconds from taking the lease to the last commit."""
     shutil.rmtree(store, ignore_errors=True)
     run_measured([EVALCORE, "run", str(suite), "--store", str(store), *flags])
-    (manifest,) = store.glob("runs/*/*/manifest.json")
-    facts = json.loads(manifest.read_bytes())["execution"]
-    first = datetime.fromisoformat(facts["first_shard_started_at"])
-    return (datetime.fromisoformat(facts["last_shard_committed_at"]) - first).total_seconds()
+    first, last = execution_times(store)
+    return last - first
 
 
 def main() -> int:

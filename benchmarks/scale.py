@@ -14,7 +14,6 @@ import json
 import shutil
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from benchmarks.measure import (
     EVALCORE,
     CommandFailedError,
     Row,
+    execution_times,
     machine,
     run_measured,
     table,
@@ -66,13 +66,10 @@ def run_scale(folder: Path, items: int) -> Scale:
     suite.unlink()
     (manifest_path,) = store.glob("runs/*/*/manifest.json")
     manifest = json.loads(manifest_path.read_bytes())
+    first, last = execution_times(store)
     shutil.rmtree(store)
     if manifest["counts"]["passed"] != items:
         raise CommandFailedError(f"only {manifest['counts']['passed']} of {items} items passed")
-    first, last = (
-        datetime.fromisoformat(manifest["execution"][name]).timestamp()
-        for name in ("first_shard_started_at", "last_shard_committed_at")
-    )
     stages = first - began, last - first, ended - last
     return Scale(items, measured.seconds, *stages, measured.peak_mb, bare.seconds)
 

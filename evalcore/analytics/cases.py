@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.analytics.named import Connection, fill_table, first_value, query_text, run_query
@@ -24,6 +22,7 @@ CASE_ORDERS: Final[Mapping[str, str]] = {
     "cost": "-coalesce(cost_usd, -1)",
 }
 _CHANGE_COLUMNS: Final = {"case_id": "VARCHAR", "variant": "VARCHAR", "change": "VARCHAR"}
+_QUESTION_COLUMNS: Final = {"case_number": "BIGINT", "question": "VARCHAR"}
 _MOST_FACETS = 100  # values of each kind
 
 
@@ -89,11 +88,21 @@ class CaseFacets:
     assertions: Mapping[str, int]
 
 
+class Questions(Protocol):
+    """The beginnings of the inputs of a plan's cases."""
+
+    def of_cases(self, numbers: Collection[int]) -> Mapping[int, str | None]:
+        """Return those of some cases by their number in the plan; None for one without input."""
+
+    def all(self) -> Iterable[str | None]:
+        """Yield those of all cases in the order of the plan."""
+
+
 class CaseTable:
     """The table over a connection that has the tables `items` and `cases` of a run.
 
-    `changes` are the directions of changed cases by (case id, variant). Searches read `texts`,
-    which the first of them writes unless it is written before.
+    `changes` are the directions of changed cases by (case id, variant). The first search reads all
+    questions.
     """
 
     def __init__(
@@ -103,21 +112,11 @@ class CaseTable:
         questions: Questions,
         changes: Mapping[tuple[str, str], str],
     ) -> None:
-        self._connection = connection
-        self._plan = plan
-        run_query(connection, "case_rows", variants=plan.variants, iterations=plan.iterations)
-        fill_table(
-            connection,
-            "changed_cases",
-            _CHANGE_COLUMNS,
-            (
-                {"case_id": case_id, "variant": variant, "change": change}
-                for (case_id, variant), change in changes.items()
-            ),
-        )
-        self._questions = questions
-        files = first_value(connection, "SELECT getvariable('files')") or []
-        self.texts = SearchIndex(files, plan, questions)
+        self._connection, self._questions = connection, questions
+        self._shape = {"variants": plan.variants, "iterations": plan.iterations}
+        run_query(connection, "case_rows", **self._shape)
+        rows = (dict(zip(_CHANGE_COLUMNS, (*key, to), strict=True)) for key, to in changes.items())
+        fill_table(connection, "changed_cases", _CHANGE_COLUMNS, rows)
         self._searched: str | None = None
         self._facets: CaseFacets | None = None
 
@@ -128,12 +127,9 @@ class CaseTable:
         query = query_text("case_page").format(
             sort=CASE_ORDERS[order], filter=query_text("case_filter")
         )
-        parameters = self._parameters(choice) | {
-            "after_key": None if after is None else after.key,
-            "after_number": None if after is None else after.number,
-            "most": most + 1,
-        }
-        rows = self._connection.execute(query, parameters).fetchall()
+        key, number = after or (None, None)
+        ends = {"after_key": key, "after_number": number, "most": most + 1}
+        rows = self._connection.execute(query, self._parameters(choice) | ends).fetchall()
         page = rows[:most]
         following = CaseKey(page[-1][-1], page[-1][0]) if len(rows) > most else None
         return CasePage(self._with_questions([row[:-1] for row in page]), following)
@@ -150,34 +146,25 @@ class CaseTable:
     def facets(self) -> CaseFacets:
         """Return what there is to filter by, the most frequent values of each."""
         if self._facets is None:
-            self._facets = CaseFacets(
-                outcomes=self._frequencies("outcome"),
-                variants=self._frequencies("variant"),
-                tags=self._frequencies("unnest(tags)"),
-                assertions=self._frequencies("unnest(unmet)"),
-            )
+            columns = ("outcome", "variant", "unnest(tags)", "unnest(unmet)")
+            self._facets = CaseFacets(*map(self._frequencies, columns))
         return self._facets
 
     def neighbours(self, number: int) -> tuple[CaseRow | None, CaseRow | None]:
         """Return the rows before and after a row in the order of the plan."""
-        ends = "max(number) FILTER (number < $1), min(number) FILTER (number > $1)"
-        beside = first_value(self._connection, f"SELECT [{ends}] FROM case_rows", [number])  # noqa: S608
-        before, after = beside
-        rows = {each.number: each for each in self._by_number([before, after])}
-        return rows.get(before), rows.get(after)
+        beside = (
+            "number IN (SELECT unnest([max(number) FILTER (number < $number), "
+            "min(number) FILTER (number > $number)]) FROM case_rows)"
+        )
+        rows = self._rows(beside, number=number)
+        before = [row for row in rows if row.number < number]
+        after = [row for row in rows if row.number > number]
+        return before[0] if before else None, after[0] if after else None
 
     def rows_of(self, case_id: str, group: str | None) -> tuple[CaseRow, ...]:
         """Return a case's rows, one for each variant, in the order of the plan."""
-        numbers = self._connection.execute(
-            "SELECT number FROM case_rows "
-            "WHERE case_id = $1 AND case_group IS NOT DISTINCT FROM $2",
-            [case_id, group],
-        ).fetchall()
-        return self._by_number([number for (number,) in numbers])
-
-    def group_of(self, case_id: str) -> str | None:
-        """Return the group of the first case with this id; None if it has none."""
-        return self.groups_of([case_id]).get(case_id)
+        condition = "case_id = $case_id AND case_group IS NOT DISTINCT FROM $group"
+        return self._rows(condition, case_id=case_id, group=group)
 
     def groups_of(self, case_ids: Sequence[str]) -> Mapping[str, str | None]:
         """Return the group of the first case with each of these ids."""
@@ -188,29 +175,13 @@ class CaseTable:
         ).fetchall()
         return dict(rows)
 
-    def _by_number(self, numbers: Sequence[int | None]) -> tuple[CaseRow, ...]:
-        """Return rows by their numbers, in their order.
-
-        The tables beside are asked apart: a join would read their row of every case.
-        """
-        chosen = [number for number in numbers if number is not None]
-        if not chosen:
-            return ()
-        ends = [min(chosen), max(chosen)]
+    def _rows(self, condition: str, **parameters: Any) -> tuple[CaseRow, ...]:
         rows = self._connection.execute(
-            "SELECT * EXCLUDE (unmet) FROM case_rows "
-            "WHERE number >= $1 AND number <= $2 AND list_contains($3, number) ORDER BY number",
-            [*ends, chosen],
+            "SELECT case_rows.* EXCLUDE (unmet), change FROM case_rows "  # noqa: S608 - constants
+            f"LEFT JOIN changed_cases USING (case_id, variant) WHERE {condition} ORDER BY number",
+            parameters,
         ).fetchall()
-        changed = {
-            (case_id, variant): change
-            for case_id, variant, change in self._connection.execute(
-                "SELECT case_id, variant, change FROM changed_cases "
-                "WHERE list_contains($1, case_id)",
-                [[row[2] for row in rows]],
-            ).fetchall()
-        }
-        return self._with_questions([(*row, changed.get((row[2], row[4]))) for row in rows])
+        return self._with_questions(rows)
 
     def _with_questions(self, rows: Sequence[tuple[Any, ...]]) -> tuple[CaseRow, ...]:
         """Return rows with the questions of their cases; `change` is a row's last value."""
@@ -218,23 +189,17 @@ class CaseTable:
         return tuple(CaseRow._make((*row[:-1], questions[row[1]], row[-1])) for row in rows)
 
     def _parameters(self, choice: CaseChoice) -> dict[str, Any]:
+        """Return the parameters of `case_filter.sql`, after the rows that hold a text are found."""
         parameters = choice._asdict() | {"searched": choice.text is not None}
-        text = parameters.pop("text")
-        self._search("" if text is None else text.lower())
+        text = (parameters.pop("text") or "").lower()
+        if self._searched is None or (text and not self._searched):
+            asked = self._questions.all() if text else ()
+            fill_table(self._connection, "questions", _QUESTION_COLUMNS, _numbered(asked))
+        if text != self._searched:  # the next page of the same search has it
+            self._searched = None
+            run_query(self._connection, "matching_cases", text=text, **self._shape)
+            self._searched = text
         return parameters
-
-    def _search(self, text: str) -> None:
-        """Make the table of the rows that hold a text; the next page of the same search has it."""
-        if text == self._searched:
-            return
-        self._searched = None
-        if text:
-            run_query(self._connection, "matching_cases", text=text, index=self.texts.path())
-        else:
-            self._connection.execute(
-                "CREATE OR REPLACE TEMP TABLE matching_cases AS SELECT 0::BIGINT AS number LIMIT 0"
-            )
-        self._searched = text
 
     def _frequencies(self, expression: str) -> dict[str, int]:
         rows = self._connection.execute(
@@ -243,6 +208,14 @@ class CaseTable:
             [_MOST_FACETS],
         ).fetchall()
         return dict(rows)
+
+
+def _numbered(questions: Iterable[str | None]) -> Iterable[Mapping[str, Any]]:
+    for number, question in enumerate(questions):
+        if question is not None:
+            # A lone surrogate has no place in UTF-8.
+            text = question.encode("utf-8", "replace").decode()
+            yield {"case_number": number, "question": text}
 
 
 class CaseItem(NamedTuple):
@@ -333,13 +306,9 @@ def read_items(
     )
     if not numbers:
         return ()
-    parameters = {
-        "first": min(numbers),
-        "last": max(numbers),
-        "numbers": list(numbers),
-        "most": most_characters,
-    }
-    return tuple(CaseItem(*row) for row in tables.execute(query, parameters).fetchall())
+    parameters = {"first": min(numbers), "last": max(numbers), "numbers": list(numbers)}
+    rows = tables.execute(query, parameters | {"most": most_characters}).fetchall()
+    return tuple(CaseItem(*row) for row in rows)
 
 
 def read_case(
@@ -356,88 +325,3 @@ def read_case(
         connection.execute("SET VARIABLE files = $1", [files])
         parameters = {"case_id": case_id, "case_group": group, "most": most_characters}
         return tuple(CaseItem(*row) for row in connection.execute(query, parameters).fetchall())
-
-
-_QUESTION_COLUMNS: Final = {"case_number": "BIGINT", "question": "VARCHAR"}
-# Row groups of the usual size would keep 50 MB of a run's outputs in memory.
-_ROW_GROUP: Final = 20_000
-
-
-class Questions(Protocol):
-    """The beginnings of the inputs of a plan's cases."""
-
-    def of_cases(self, numbers: Collection[int]) -> Mapping[int, str | None]:
-        """Return those of some cases by their number in the plan; None for one without input."""
-
-    def all(self) -> Iterable[str | None]:
-        """Yield those of all cases in the order of the plan."""
-
-
-class SearchIndex:
-    """Ids, questions and outputs of the items in the result files of a run.
-
-    The file is written by the first who needs it: of 100 000 cases that takes a second. Several
-    threads may use it; the connection of the run's tables is not needed.
-    """
-
-    def __init__(self, files: Sequence[str], plan: Plan, questions: Questions) -> None:
-        self._files, self._plan, self._questions = list(files), plan, questions
-        self._lock = threading.Lock()
-        self._folder: TemporaryDirectory[str] | None = None
-        self._is_closed = False
-
-    @property
-    def is_written(self) -> bool:
-        """Whether a search can begin at once."""
-        return self._folder is not None
-
-    def write(self) -> None:
-        """Write the file; nothing happens if it is there, or if the index was closed."""
-        with self._lock:
-            if self._folder is None and not self._is_closed:
-                folder = TemporaryDirectory(prefix="evalcore-search-")
-                try:
-                    self._write(Path(folder.name) / "texts.parquet")
-                except BaseException:  # an interrupt leaves no file behind, too
-                    folder.cleanup()
-                    raise
-                self._folder = folder
-
-    def path(self) -> str:
-        """Return the file's path for DuckDB; it is written if it is not there."""
-        self.write()
-        if self._folder is None:
-            raise ValueError("the index is closed")
-        return literal_path(Path(self._folder.name) / "texts.parquet")
-
-    def close(self) -> None:
-        """Remove the file, after it is written if a thread does so now."""
-        with self._lock:
-            self._is_closed = True
-            if self._folder is not None:
-                self._folder.cleanup()
-
-    def _write(self, path: Path) -> None:
-        connection = BoundedConnection(self._plan.items)
-        try:
-            connection.execute("SET VARIABLE files = $1", [self._files])
-            fill_table(connection, "questions", _QUESTION_COLUMNS, _numbered(self._questions.all()))
-            texts = query_text("search_texts").format(
-                iterations=self._plan.iterations,
-                case_items=self._plan.variants * self._plan.iterations,
-            )
-            target = str(path).replace("'", "''")
-            connection.execute(
-                f"COPY ({texts}) TO '{target}' "
-                f"(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_ROW_GROUP})"
-            )
-        finally:
-            connection.close()
-
-
-def _numbered(questions: Iterable[str | None]) -> Iterable[Mapping[str, Any]]:
-    for number, question in enumerate(questions):
-        if question is not None:
-            # A lone surrogate has no place in UTF-8.
-            text = question.encode("utf-8", "replace").decode()
-            yield {"case_number": number, "question": text}

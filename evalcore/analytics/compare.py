@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,6 +34,10 @@ MAX_LISTED = 3_000
 _FEWEST_LISTED = 20
 ALPHA = 0.05
 TOLERANCES = Tolerances()
+_MEASURES = sorted(MEASURE_KINDS)
+_LISTS = ("regressions", "improvements", "missing", "worse_measures", "better_measures")
+_CHANGED = ("regressed_cases", "hard_regressed_cases", "improved_cases", "worse_cases")
+_COUNTED = ("regression_kinds", "improvement_kinds", "unsettled_kinds")
 _CHANCES = {
     **dict.fromkeys(("place", "was_pass_count", "was_run", "now_pass_count", "now_run"), "BIGINT"),
     "p": "DOUBLE",
@@ -141,24 +145,49 @@ class Comparer:
     def _compare_pairs(
         self, pairs: Sequence[tuple[str, str]], plan: Plan
     ) -> tuple[VariantComparison, ...]:
-        earlier = self.comparison.earlier
-        run_id = None if earlier is None else earlier.run_id
-        compared = [VariantComparison(now, was, run_id) for now, was in pairs]
-        if not compared:
+        if not pairs:
             return ()
+        earlier = self.comparison.earlier
         names = {"candidates": [p[0] for p in pairs], "baselines": [p[1] for p in pairs]}
         run_query(self.connection, "pairs", **names, same_run=earlier is None)
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
         run_query(self.connection, "differences", **self.comparison.tolerances._asdict())
-        self._add_sides(compared)
-        self._add_counts(compared)
-        self._add_paired(compared)
-        self._add_measures(compared)
-        self._add_lists(compared)
-        if repeated:
-            self._add_unsettled(compared, alphas)
-        return tuple(compared)
+        facts: list[dict[str, Any]] = [{"run": earlier and earlier.run_id} for _ in pairs]
+        for index, *sides, shared, lost in self._rows("sides"):
+            baseline, candidate = map(_states, sides)
+            facts[index] |= {"baseline_cases": baseline, "candidate_cases": candidate}
+            facts[index] |= {"measured_in_both": shared, "lost": lost}
+        kinds = {"hard": sorted(HARD_KINDS), "measures": _MEASURES}
+        for index, *values in self._rows("changed_cases", **kinds):
+            facts[index] |= dict(zip(_CHANGED, values, strict=True))
+        for index, kind, *counts in self._rows("difference_counts"):
+            for name, count in zip(_COUNTED, counts[:3], strict=True):
+                if count:
+                    facts[index].setdefault(name, {})[DifferenceKind(kind)] = count
+            facts[index]["missing_count"] = facts[index].get("missing_count", 0) + counts[3]
+        for index, kind, *values in self._rows("compared_measures"):
+            measure = Measure(DifferenceKind(kind), *values)
+            facts[index]["measures"] = (*facts[index].get("measures", ()), measure)
+        clusters = self._cluster_sums()
+        for index, *values in self._rows("paired"):
+            facts[index] |= _paired(values, clusters.get(index))
+        self._add_lists(pairs, facts)
+        for index, *passes in self._rows("first_unsettled") if repeated else ():
+            facts[index]["unsettled"] = Unsettled._make((*passes, alphas.get(index, ALPHA)))
+        return tuple(
+            VariantComparison(*pair, **known) for pair, known in zip(pairs, facts, strict=True)
+        )
+
+    def _add_lists(self, pairs: Sequence[tuple[str, str]], facts: Sequence[dict[str, Any]]) -> None:
+        most = max(_FEWEST_LISTED, MAX_LISTED // len(pairs))
+        for name, index, case, kind, *values in self._rows(
+            "listed_differences", most=most, measures=_MEASURES
+        ):
+            difference = Difference(pairs[index][0], case, DifferenceKind(kind), *values)
+            facts[index].setdefault(name, []).append(difference)
+        for known in facts:
+            known |= {name: tuple(known[name]) for name in _LISTS if name in known}
 
     def _judge_chances(self, *, repeated: bool) -> dict[int, float]:
         """Fill the table `chances`: Fisher's p of each combination of passes, and Holm's verdict.
@@ -178,86 +207,13 @@ class Comparer:
         fill_table(self.connection, "chances", _CHANCES, judged)
         return alphas
 
-    def _add_sides(self, compared: list[VariantComparison]) -> None:
-        for index, was, now, shared, lost in self._rows("sides"):
-            compared[index] = replace(
-                compared[index],
-                baseline_cases=_states(was),
-                candidate_cases=_states(now),
-                measured_in_both=shared,
-                lost=lost,
-            )
-
-    def _add_counts(self, compared: list[VariantComparison]) -> None:
-        for index, kind, worse, better, unsettled, missing in self._rows("difference_counts"):
-            candidate = compared[index]
-            compared[index] = replace(
-                candidate,
-                regression_kinds=_counted(candidate.regression_kinds, kind, worse),
-                improvement_kinds=_counted(candidate.improvement_kinds, kind, better),
-                unsettled_kinds=_counted(candidate.unsettled_kinds, kind, unsettled),
-                missing_count=candidate.missing_count + missing,
-            )
-        kinds = {"hard": sorted(HARD_KINDS), "measures": sorted(MEASURE_KINDS)}
-        for index, regressed, hard, improved, worse in self._rows("changed_cases", **kinds):
-            compared[index] = replace(
-                compared[index],
-                regressed_cases=regressed,
-                hard_regressed_cases=hard,
-                improved_cases=improved,
-                worse_cases=worse,
-            )
-
-    def _add_measures(self, compared: list[VariantComparison]) -> None:
-        for index, kind, was, now, cases in self._rows("compared_measures"):
-            measure = Measure(DifferenceKind(kind), was, now, cases)
-            measures = (*compared[index].measures, measure)
-            compared[index] = replace(compared[index], measures=measures)
-
-    def _add_paired(self, compared: list[VariantComparison]) -> None:
-        for index, number, scored, mean, *rest in self._rows("paired"):
-            *sums, worse, better, noise, iterations = rest
-            paired = Paired(scored, mean, UnitSums(scored, *sums)) if scored else None
-            if paired is not None and noise is not None:
-                paired = paired._replace(noise=noise, iterations=iterations)
-            compared[index] = replace(
-                compared[index], compared=number, worse=worse, better=better, paired=paired
-            )
-
+    def _cluster_sums(self) -> dict[int, UnitSums]:
         cluster = self.comparison.cluster
         if cluster is None:
-            return
+            return {}
         path = f"$.{orjson.dumps(cluster).decode()}"
-        for index, *sums in self._rows("clusters", key=cluster, path=path):
-            paired = compared[index].paired
-            if paired is not None:
-                clustered = paired._replace(sums=UnitSums(*sums), clustered=True)
-                compared[index] = replace(compared[index], paired=clustered)
-
-    def _add_lists(self, compared: list[VariantComparison]) -> None:
-        listed: dict[tuple[str, int], list[Difference]] = {}
-        most = max(_FEWEST_LISTED, MAX_LISTED // len(compared))
-        for name, index, case, kind, *values in self._rows(
-            "listed_differences", most=most, measures=sorted(MEASURE_KINDS)
-        ):
-            difference = Difference(compared[index].variant, case, DifferenceKind(kind), *values)
-            listed.setdefault((name, index), []).append(difference)
-        for index, candidate in enumerate(compared):
-            compared[index] = replace(
-                candidate,
-                regressions=tuple(listed.get(("regression", index), ())),
-                improvements=tuple(listed.get(("improvement", index), ())),
-                missing=tuple(listed.get(("missing", index), ())),
-                worse_measures=tuple(listed.get(("worse measure", index), ())),
-                better_measures=tuple(listed.get(("better measure", index), ())),
-            )
-
-    def _add_unsettled(self, compared: list[VariantComparison], alphas: dict[int, float]) -> None:
-        for row in self._rows("first_unsettled"):
-            index, case, was_passed, was_run, now_passed, now_run = row
-            alpha = alphas.get(index, ALPHA)
-            unsettled = Unsettled(case, was_passed, was_run, now_passed, now_run, alpha)
-            compared[index] = replace(compared[index], unsettled=unsettled)
+        rows = self._rows("clusters", key=cluster, path=path)
+        return {index: UnitSums(*sums) for index, *sums in rows}
 
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return read_rows(self.connection, query, **parameters)
@@ -267,8 +223,16 @@ def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
     return {state: histogram[state] for state in CaseState if state in histogram}
 
 
-def _counted(counts: Any, kind: str, number: int) -> dict[DifferenceKind, int]:
-    return {**counts, DifferenceKind(kind): number} if number else dict(counts)
+def _paired(row: Sequence[Any], clusters: UnitSums | None) -> dict[str, Any]:
+    """Return what a row of `paired.sql` says of a candidate, and the sums of its clusters."""
+    compared, scored, mean, *sums, worse, better, noise, iterations = row
+    facts = {"compared": compared, "worse": worse, "better": better}
+    if not scored:
+        return facts
+    paired = Paired(scored, mean, clusters or UnitSums(scored, *sums), clustered=bool(clusters))
+    if noise is not None:
+        paired = paired._replace(noise=noise, iterations=iterations)
+    return facts | {"paired": paired}
 
 
 # Points that are nearer to each other are one: at most 441 points make a page of bounded size.
@@ -350,20 +314,11 @@ class PairedPage(NamedTuple):
     following: PairedKey | None
 
 
-def keep_pairs(tables: Connection) -> None:
-    """Drop what the pairs were made from: pages need nothing else of it, and it is the most."""
-    for table in ("items", "cases", "measured", "baseline_measured", "differences", "chances"):
-        tables.execute(f"DROP TABLE IF EXISTS {table}")
-
-
 def read_moves(tables: Connection) -> Mapping[str, int]:
     """Return how many cases moved in which way, in the order of `MOVES`."""
     query = query_text("moved_cases").format(filter="true")
-    parameters = _parameters(None, 2**62)
-    rows = tables.execute(
-        f"SELECT move, count(*) FROM ({query}) GROUP BY move",  # noqa: S608 - a named query
-        parameters,
-    ).fetchall()
+    counted = f"SELECT move, count(*) FROM ({query}) GROUP BY move"  # noqa: S608 - a named query
+    rows = tables.execute(counted, _parameters(None, 2**62)).fetchall()
     counts = dict(rows)
     return {move: counts[move] for move in MOVES if move in counts}
 
@@ -391,19 +346,10 @@ def read_paired(
 
 def read_scatter(tables: Connection) -> tuple[ScatterPoint, ...]:
     """Return the points of the cases that both sides measured, the least frequent last."""
-    rows = tables.execute(
-        f"SELECT round(was_score * {GRID})::INTEGER AS was_cell, "  # noqa: S608 - a constant
-        f"round(now_score * {GRID})::INTEGER AS now_cell, count(*) AS cases, min(case_id) "
-        "FROM pairs WHERE was_score IS NOT NULL AND now_score IS NOT NULL "
-        "GROUP BY was_cell, now_cell ORDER BY cases DESC, was_cell, now_cell"
-    ).fetchall()
+    rows = read_rows(tables, "scatter", grid=GRID)
     return tuple(ScatterPoint(*row) for row in rows)
 
 
 def _parameters(after: PairedKey | None, most: int) -> dict[str, Any]:
-    return {
-        "after_rank": None if after is None else after.rank,
-        "after_number": None if after is None else after.number,
-        "after_id": None if after is None else after.case_id,
-        "most": most,
-    }
+    rank, number, case_id = after or (None, None, None)
+    return {"after_rank": rank, "after_number": number, "after_id": case_id, "most": most}

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import _duckdb as duckdb
-import orjson
 
-from evalcore.analytics.named import query_text
+from evalcore.analytics.named import fill_table, query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.report.escape import FORMULA_CELL, NUMBER_CELL
-from evalcore.sql.connection import BoundedConnection, first_line, literal_path
-from evalcore.trust.machine_faults import temporary_folder
+from evalcore.sql.connection import BoundedConnection, first_line
 
-_MIN_LINE_BYTES: Final = 1024 * 1024
+_INPUT_COLUMNS: Final = {"case_number": "BIGINT", "input": "VARCHAR"}
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
 _LINE_ENDS: Final = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
@@ -61,7 +59,8 @@ def export_rows(
     """
     query = query_text("export_rows")
     try:
-        _load_inputs(connection, facts)
+        inputs = ({"case_number": n, "input": text} for n, text in enumerate(facts.inputs()))
+        fill_table(connection, "case_inputs", _INPUT_COLUMNS, inputs)
         if row_format == "jsonl":
             _write_lines(connection, query, facts, path, "ab" if append else "wb")
         elif row_format == "csv":
@@ -76,24 +75,6 @@ def export_rows(
         raise UsageError(f"{path} cannot be written: {first_line(error)}") from error
     except duckdb.Error as error:
         raise StoreError(f"the rows cannot be exported: {first_line(error)}") from error
-
-
-def _load_inputs(connection: BoundedConnection, facts: ExportFacts) -> None:
-    """Fill the table `case_inputs`, by way of a file: inputs may be larger than the memory."""
-    with temporary_folder("evalcore-inputs-") as folder:
-        path = folder / "inputs.jsonl"
-        longest = _MIN_LINE_BYTES
-        with path.open("wb") as file:
-            for number, text in enumerate(facts.inputs()):
-                line = orjson.dumps({"case_number": number, "input": text}) + b"\n"
-                longest = max(longest, len(line))
-                file.write(line)
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE case_inputs AS FROM read_json($1, "
-            "columns = {case_number: 'BIGINT', input: 'VARCHAR'}, "
-            f"format = 'newline_delimited', maximum_object_size = {longest + 1})",
-            [literal_path(path)],
-        )
 
 
 def _write_lines(

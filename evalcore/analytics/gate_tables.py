@@ -5,35 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.analytics.named import query_text, read_rows
+from evalcore.analytics.named import query_text, read_rows, run_query
 from evalcore.gates.gate import CaseValue, SequentialRule
 from evalcore.gates.sequential import SeenValue
 from evalcore.model.run import PastRuns
 from evalcore.sql.connection import BoundedConnection, literal_path
 
 Row = tuple[Any, ...]
-_COLUMNS: Final = {
-    "past_runs": "number INTEGER, run_id VARCHAR, variant VARCHAR, cases BIGINT, score DOUBLE, "
-    "pass_rate DOUBLE, latency DOUBLE, cost DOUBLE",
-    "past_cases": "number INTEGER, variant VARCHAR, case_id VARCHAR, cluster VARCHAR, "
-    "score DOUBLE, passed BOOLEAN, wavered BOOLEAN",
-}
-
-
-# Given rows say nothing of the work of a case: it is taken for the same in every run.
-_MARK_CHANGES: Final = """
-CREATE OR REPLACE TEMP TABLE past_cases AS
-SELECT * REPLACE (
-    wavered OR coalesce(
-        passed <> lag(passed) OVER (PARTITION BY variant, case_id ORDER BY number), false
-    ) AS wavered
-)
-FROM past_cases
-"""
 
 
 class PastTables(NamedTuple):
@@ -61,9 +43,9 @@ def open_past(
     with: `measured_cases`, `variant_figures`, `variant_measures`, `vanished_cases`. The cases
     `left_out` of the run are left out of the earlier ones.
     """
+    run_query(connection, "past_tables")
     tables = {"past_runs": (past.runs_file, past.runs), "past_cases": (past.cases_file, past.cases)}
     for name, (path, rows) in tables.items():
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({_COLUMNS[name]})")
         if path is not None:
             source = "read_parquet($file, hive_partitioning = false)"
             connection.execute(f"INSERT INTO {name} FROM {source}", {"file": literal_path(path)})
@@ -74,7 +56,7 @@ def open_past(
             insert = f"INSERT INTO {name} SELECT {columns} FROM {source}"  # noqa: S608
             connection.execute(insert, {"rows": orjson.dumps(rows).decode()})
     if past.cases:
-        connection.execute(_MARK_CHANGES)
+        run_query(connection, "past_changes")
     if left_out:
         leave_out = "DELETE FROM past_cases WHERE case_id IN (SELECT unnest($1::VARCHAR[]))"
         connection.execute(leave_out, [list(left_out)])
@@ -102,22 +84,6 @@ def past_rows(
     )
 
 
-_DIFFERENCES = """
-SELECT case_number, place, difference FROM pairs WHERE shared AND difference IS NOT NULL
-"""
-_PAST_DIFFERENCES = """
-SELECT case_number, variant, now_score - score
-FROM measured_cases
-JOIN (
-    SELECT variant, case_id, fsum(score ORDER BY number) / count(*) AS score
-    FROM past_cases
-    WHERE number > (SELECT max(number) FROM past_runs) - $runs
-    GROUP BY variant, case_id
-) USING (variant, case_id)
-WHERE measured
-"""
-
-
 def sequential_values(
     connection: BoundedConnection, rules: Sequence[SequentialRule], candidates: Sequence[str]
 ) -> Iterator[list[SeenValue]]:
@@ -133,17 +99,16 @@ def sequential_values(
         SeenValue(number, CaseValue(name), variant, value, variants)
         for number, variant, name, value, variants in rows
     ]
+    differences: list[tuple[CaseValue, Row]] = []
     if CaseValue.DIFFERENCE in kinds:
-        values += [
-            SeenValue(number, CaseValue.DIFFERENCE, candidates[index], value)
-            for number, index, value in connection.execute(_DIFFERENCES).fetchall()
-        ]
+        rows = read_rows(connection, "pair_differences", candidates=list(candidates))
+        differences += [(CaseValue.DIFFERENCE, row) for row in rows]
     if (past := kinds.get(CaseValue.PAST_DIFFERENCE)) is not None:
-        differences = connection.execute(_PAST_DIFFERENCES, {"runs": past.k}).fetchall()
-        values += [
-            SeenValue(number, CaseValue.PAST_DIFFERENCE, variant, value)
-            for number, variant, value in differences
-        ]
+        rows = read_rows(connection, "past_differences", runs=past.k)
+        differences += [(CaseValue.PAST_DIFFERENCE, row) for row in rows]
+    values += [
+        SeenValue(number, kind, variant, value) for kind, (number, variant, value) in differences
+    ]
     values.sort(key=lambda value: value.case_number)
     for _, of_case in groupby(values, key=lambda value: value.case_number):
         yield list(of_case)

@@ -26,10 +26,8 @@ from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.planning.spool import PlanPartError, count_cases
 from evalcore.storage.manifests import MANIFEST, read_signature
 from evalcore.storage.runs import StoredRun, read_head
-from evalcore.storage.store import at_once
+from evalcore.storage.store import transfer
 
-_READERS = 8
-_FILES_FOR_THREADS = 8
 _CASES = re.compile(r".*/plan/cases-(\d{5,})\.jsonl\.zst")
 
 
@@ -154,12 +152,7 @@ def stored_parts(manifest: Manifest, parts: Mapping[int, Path]) -> tuple[StoredP
 
 
 def _digests(parts: Mapping[int, Path]) -> dict[int, str]:
-    if len(parts) < _FILES_FOR_THREADS:
-        return {shard: _digest(path) for shard, path in parts.items()}
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(_READERS) as readers:
-        return dict(zip(parts, readers.map(_digest, parts.values()), strict=True))
+    return {shard: _digest(path) for shard, path in parts.items()}
 
 
 def _digest(path: Path) -> str:
@@ -214,10 +207,10 @@ def _plan_damages(run: StoredRun, manifest: Manifest, *, thorough: bool) -> list
         damages += _definition_damages(run, manifest)
     except DamagedRunError as error:
         damages += error.damages
-    with at_once(run.store) as starts:
-        listed = starts(lambda: _listed_parts(run))
-        counted = _counted_parts(run, plan, numbers)
-        parts = listed()
+    parts = _listed_parts(run)
+    counted = list(
+        transfer(run.store, lambda number: _plan_part_damage(run, plan, number), numbers)
+    )
     surplus = sorted(parts - set(range(plan.parts)))
     reason = f"is one too many: the manifest plans {plan.parts}"
     damages += [Damage(_part_name(run, number), reason) for number in surplus]
@@ -243,16 +236,6 @@ def _definition_damages(run: StoredRun, manifest: Manifest) -> list[Damage]:
 def _listed_parts(run: StoredRun) -> set[int]:
     keys = (info.key for info in run.store.list(f"{run.keys.folder}plan/cases-"))
     return {int(match[1]) for key in keys if (match := _CASES.fullmatch(key)) is not None}
-
-
-def _counted_parts(run: StoredRun, plan: Plan, numbers: range) -> list[Damage | None]:
-    """Return what is wrong with these parts of the plan, each of which is read."""
-    if len(numbers) == 1:
-        return [_plan_part_damage(run, plan, number) for number in numbers]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(_READERS) as readers:
-        return list(readers.map(lambda number: _plan_part_damage(run, plan, number), numbers))
 
 
 def _plan_part_damage(run: StoredRun, plan: Plan, number: int) -> Damage | None:
@@ -326,14 +309,13 @@ def _wrong_rows(plan: Plan, parts: Mapping[int, Path], *, deep: bool) -> dict[in
     except (duckdb.OutOfMemoryException, duckdb.InterruptException):
         raise
     except duckdb.Error:
-        shards = list(parts)
-        if len(shards) == 1:
-            exists = parts[shards[0]].exists()
-            return {shards[0]: "is no whole Parquet file" if exists else _NO_RESULT}
-        # Which one it is, is found by halves.
-        halves = shards[: len(shards) // 2], shards[len(shards) // 2 :]
-        found = [_wrong_rows(plan, {n: parts[n] for n in half}, deep=deep) for half in halves]
-        return found[0] | found[1]
+        if len(parts) == 1:
+            ((shard, path),) = parts.items()
+            return {shard: "is no whole Parquet file" if path.exists() else _NO_RESULT}
+        found: dict[int, str] = {}
+        for shard, path in parts.items():  # one of them or several
+            found |= _wrong_rows(plan, {shard: path}, deep=deep)
+        return found
     reasons = {
         shard: _wrong(facts.get(str(path)), plan.shard_items(shard))
         for shard, path in parts.items()

@@ -12,6 +12,8 @@ import orjson
 from evalcore.sql.connection import literal_path
 from evalcore.trust.machine_faults import temporary_folder
 
+# DuckDB reserves several buffers of the largest object that it is told to expect.
+_MIN_LINE_BYTES = 1024 * 1024
 QUERIES = Path(__file__).parent / "queries"
 
 
@@ -58,13 +60,17 @@ def fill_table(
     listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({listed})")
     with temporary_folder("evalcore-table-") as folder:
-        path = folder / "rows.jsonl"
+        path, longest = folder / "rows.jsonl", _MIN_LINE_BYTES
         with path.open("wb") as file:
-            file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+            for row in rows:
+                line = orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+                longest = max(longest, len(line))
+                file.write(line)
         if path.stat().st_size:
             kinds = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
             connection.execute(
                 f"INSERT INTO {table} SELECT * FROM "  # noqa: S608 - constants
-                f"read_json($1, format = 'newline_delimited', columns = {{{kinds}}})",
+                f"read_json($1, format = 'newline_delimited', columns = {{{kinds}}}, "
+                f"maximum_object_size = {longest + 1})",
                 [literal_path(path)],
             )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _duckdb as duckdb
-import orjson
 
-from evalcore.analytics.named import query_text, read_rows
+from evalcore.analytics.named import fill_table, query_text, read_rows
 from evalcore.errors import StoreError
 from evalcore.model.exchange import ErrorKind
 from evalcore.model.run import REFUSED
 from evalcore.sql.connection import connect, first_line, literal_path, use_threads_for
-from evalcore.trust.machine_faults import temporary_folder
 
 
 class Tally(NamedTuple):
@@ -91,7 +90,7 @@ class ReuseCounts(NamedTuple):
     by_run: tuple[int, ...] = ()
 
 
-class ReusableRows:
+class ReusableRows(AbstractContextManager["ReusableRows"]):
     """The stored rows that planned items can take over; one connection, closed by the context."""
 
     def __init__(self, runs: Sequence[Sequence[Path]], *, errors: bool, items: int) -> None:
@@ -113,40 +112,25 @@ class ReusableRows:
             "SET VARIABLE files = $1", [[literal_path(Path(path)) for _, path in files]]
         )
 
-    def __enter__(self) -> ReusableRows:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def match(self, planned: Iterable[PlannedItem]) -> ReuseCounts:
         """Find a stored row for each planned item that has one."""
-        with temporary_folder("evalcore-keys-") as folder:
-            keys = folder / "keys.jsonl"
-            with keys.open("wb") as file:
-                for item in planned:
-                    file.write(orjson.dumps(item._asdict(), option=orjson.OPT_APPEND_NEWLINE))
-            self._connection.execute(
-                "CREATE OR REPLACE TEMP TABLE planned AS FROM read_json($1, "
-                "columns = {item: 'BIGINT', exec_key: 'VARCHAR', grade_key: 'VARCHAR'}, "
-                "format = 'newline_delimited', hive_partitioning = false)",
-                [literal_path(keys)],
-            )
+        columns = {"item": "BIGINT", "exec_key": "VARCHAR", "grade_key": "VARCHAR"}
+        fill_table(self._connection, "planned", columns, (item._asdict() for item in planned))
         try:
             self._connection.execute(query_text("reuse_found"), {"errors": self._errors})
         except duckdb.Error as error:
             reason = f"the rows of earlier runs cannot be read: {first_line(error)}"
             raise StoreError(reason) from error
-        row = self._connection.execute(
-            "SELECT count(*), count(*) FILTER (graded) FROM found"
-        ).fetchone()
         counted = self._connection.execute(
-            "SELECT rank, count(*) FROM found JOIN files USING (number) GROUP BY rank"
+            "SELECT rank, count(*), count(*) FILTER (graded) FROM found JOIN files USING (number) "
+            "GROUP BY rank"
         ).fetchall()
-        of_rank = dict(counted)
+        of_rank = {rank: count for rank, count, _ in counted}
         by_run = tuple(of_rank.get(rank, 0) for rank in range(self._runs))
-        evidence, graded = row or (0, 0)
-        return ReuseCounts(evidence, graded, by_run)
+        return ReuseCounts(sum(by_run), sum(graded for *_, graded in counted), by_run)
 
     def write_part(self, items: range, destination: Path) -> None:
         """Write the rows of a range of planned items, in their order, to a new Parquet file."""

@@ -52,9 +52,6 @@ class _Sums(NamedTuple):
     ns: int
     ss: int
 
-    def plus(self, other: _Sums) -> _Sums:
-        return _Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
     @property
     def mean(self) -> float:
         return self.s / self.n
@@ -67,35 +64,21 @@ class _Sums(NamedTuple):
         return self.units * squares / ((self.units - 1) * n**4)
 
 
-class _UnitMeans(NamedTuple):
-    """The means of scored units: how many, the least, the greatest, and the sums of the first four
-    powers of what each lacks to 1."""
-
-    units: int
-    least: float
-    most: float
-    lacks: tuple[float, float, float, float]
-
-    @classmethod
-    def of(cls, rows: Iterable[Sequence[Any]]) -> _UnitMeans:
-        scored = [row for row in rows if row[2]]
-        return cls(
-            sum(row[2] for row in scored),
-            min(row[14] for row in scored),
-            max(row[15] for row in scored),
-            tuple(math.fsum(row[16 + power] for row in scored) for power in range(4)),  # type: ignore[arg-type]
-        )
-
-    @property
-    def shape(self) -> Shape:
-        if self.least == self.most:
-            return Shape(self.least, self.most, math.inf)
-        n = self.units
-        first, second, third, fourth = self.lacks
-        mean = first / n
-        squares = max(second - n * mean**2, 0.0)
-        fourths = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4
-        return Shape(self.least, self.most, kurtosis_of(n, squares, max(fourths, 0.0)))
+def _shape(rows: Iterable[Sequence[Any]]) -> Shape:
+    """Return how the means of scored units lie, from their sums (`spread.sql`)."""
+    scored = [row for row in rows if row[2]]
+    least, most = min(row[14] for row in scored), max(row[15] for row in scored)
+    if least == most:
+        return Shape(least, most, math.inf)
+    n = sum(row[2] for row in scored)
+    # What each unit lacks to 1, to the powers 1 to 4.
+    first, second, third, fourth = (
+        math.fsum(row[16 + power] for row in scored) for power in range(4)
+    )
+    mean = first / n
+    squares = max(second - n * mean**2, 0.0)
+    fourths = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * n * mean**4
+    return Shape(least, most, kurtosis_of(n, squares, max(fourths, 0.0)))
 
 
 def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None) -> Samples:
@@ -123,7 +106,7 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     def scored(sample: Sample, rows: Sequence[tuple[Any, ...]]) -> Sample:
         if not sample.n:
             return described(sample, noise)
-        return described(sample._replace(shape=_UnitMeans.of(rows).shape), noise)
+        return described(sample._replace(shape=_shape(rows)), noise)
 
     variants: dict[int, list[Any]] = defaultdict(list)
     for row in by_variant:
@@ -152,10 +135,8 @@ def _name_clusters(connection: BoundedConnection, cluster: str | None) -> None:
 
 
 def _total(sums: Iterable[_Sums]) -> _Sums:
-    total = _Sums(0, 0, 0, 0, 0, 0)
-    for each in sums:
-        total = total.plus(_Sums(*(value or 0 for value in each)))
-    return total
+    known = ((value or 0 for value in each) for each in sums)
+    return _Sums(*map(sum, zip((0,) * 6, *known, strict=True)))
 
 
 def _mean(sums: _Sums) -> Sample:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -43,9 +45,6 @@ from evalcore.model.summary import (
 )
 from evalcore.sql.connection import BoundedConnection, connect, literal_path
 
-if TYPE_CHECKING:
-    from evalcore.analytics.export import ExportFacts
-
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
 # A report of more does not repeat an output in each assertion that passed.
@@ -56,7 +55,7 @@ FILES_AT_ONCE = 500
 _CREATE_ITEMS = "CREATE OR REPLACE TEMP TABLE items AS"
 
 
-class Aggregates:
+class Aggregates(AbstractContextManager["Aggregates"]):
     """The tables of one run in a connection of its own; close it, or use it as a context.
 
     With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
@@ -126,9 +125,6 @@ class Aggregates:
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
 
-    def __enter__(self) -> Aggregates:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
@@ -143,49 +139,35 @@ class Aggregates:
         result = self._run("counts", items=self._plan.items)
         names = [column[0] for column in result.description]
         row = dict(zip(names, result.fetchone(), strict=True))
-        counts = Counts(
-            planned=row["planned"] if self._left_out else self._plan.items,
-            **{name: row[name] for name in _COUNT_NAMES},
-        )
+        counts = Counts(**row.pop("counts"))
+        if not self._left_out:
+            counts = replace(counts, planned=self._plan.items)
+        row["each_item_once"] |= bool(self._left_out)
         samples = read_samples(self.connection, self._plan, self._policy.cluster)
-        variants = self._variants(samples, (row["p50_latency_ms"], row["total_cost_usd"]))
-        required = self._rows("required") if row["missed"] else []
-        slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
-        tokens = row["total_tokens"]
+        variants = self._variants(samples)
+        required = self._rows("required") if row.pop("missed") else []
+        slowest = self._run("slowest").fetchone() if row.pop("measured_latency") else None
+        awaiting = self._run("awaiting").fetchone() if row.pop("awaiting_items") else None
+        tokens, unpriced = row.pop("tokens"), row.pop("unpriced")
+        finish_reasons = row.pop("finish_reasons") or {}
         costliest, with_judges = self._costliest()
         return Summary(
             counts=counts,
             cases=sum(variant.cases for variant in variants),
             passed_cases=sum(variant.passed for variant in variants),
             score=self._run("score").fetchone()[0],
-            asserted=int(row["asserted"] or 0),
-            asserted_errors=int(row["asserted_errors"] or 0),
-            unjudged=int(row["unjudged"] or 0),
             variants=variants,
-            avg_latency_ms=row["avg_latency_ms"],
-            p50_latency_ms=row["p50_latency_ms"],
-            p95_latency_ms=row["p95_latency_ms"],
             slowest=Extreme(*slowest) if slowest else None,
-            unmeasured_latency=row["unmeasured_latency"],
-            unmeasured_cost=row["unmeasured_cost"],
-            unmeasured_tokens=row["unmeasured_tokens"],
-            each_item_once=bool(row["each_item_once"] or self._left_out),
-            refused=row["refused"],
             quarantined=self._left_out,
-            awaiting=self._awaiting() if row["awaiting"] else None,
-            avg_cost_usd=row["avg_cost_usd"],
-            total_cost_usd=row["total_cost_usd"],
-            judge_cost_usd=row["judge_cost_usd"],
-            total_tokens=None if tokens is None else int(tokens),
-            tokens={name: int(sum_) for name, sum_ in row["tokens"].items() if sum_ is not None},
-            unpriced=tuple(row["unpriced"] or ()),
+            awaiting=AwaitedLabels(awaiting[0] or 0, awaiting[1]) if awaiting else None,
+            tokens={name: count for name, count in tokens.items() if count is not None},
+            unpriced=tuple(unpriced or ()),
             cut={
                 reason: count
-                for reason, count in (row["finish_reasons"] or {}).items()
+                for reason, count in finish_reasons.items()
                 if cut_of(reason) is not None
             },
             required_failures=required[0][5] if required else 0,
-            required_unmeasured=row["required_unmeasured"],
             required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
             costliest=costliest,
             costliest_with_judges=with_judges,
@@ -200,39 +182,23 @@ class Aggregates:
             token_sample=samples.measures.tokens,
             p50_latency_ends_ms=samples.measures.p50,
             p95_latency_ends_ms=samples.measures.p95,
+            **row,
         )
 
-    def _variants(
-        self, samples: Samples, of_all: tuple[float | None, float | None]
-    ) -> tuple[VariantSummary, ...]:
-        """Return the variants in the order of the plan; the figures of one alone are the run's."""
-        rows = self._rows("variants")
-        figures: dict[int, tuple[float | None, float | None]]
-        figures = {number: of_all for number, *_ in rows[:1]}
-        if len(rows) > 1:
-            self._run("variant_figures")
-            measured = self.connection.execute(
-                "SELECT variant_number, p50_latency_ms, total_cost_usd FROM variant_figures"
-            ).fetchall()
-            figures = {number: (latency, cost) for number, latency, cost in measured}
+    def _variants(self, samples: Samples) -> tuple[VariantSummary, ...]:
+        """Return the variants in the order of the plan."""
+        self._run("variant_figures")
         unknown = (NO_SAMPLE, NO_SAMPLE)
         return tuple(
             VariantSummary(
                 *(name, cases, passed, score),
                 *samples.variants.get(number, unknown),
-                *figures[number],
-                is_planned=bool(cases) or self._is_planned(number),
+                *(latency, cost, is_planned),
             )
-            for number, name, cases, passed, score in rows
+            for number, name, cases, passed, score, latency, cost, is_planned in self._rows(
+                "variants"
+            )
         )
-
-    def _is_planned(self, variant: int) -> bool:
-        query = "SELECT bool_or(NOT left_out OR stopped) FROM items WHERE variant_number = $1"
-        return bool(first_value(self.connection, query, [variant]))
-
-    def _awaiting(self) -> AwaitedLabels:
-        labels, items = self._run("awaiting").fetchone()
-        return AwaitedLabels(labels or 0, items)
 
     def agreement(self) -> tuple[QuestionAgreement, ...]:
         """Return how well annotators agree, by question."""
@@ -342,14 +308,6 @@ class Aggregates:
         while batch := result.fetchmany(1_000):
             yield [text for (text,) in batch]
 
-    def export(
-        self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
-    ) -> None:
-        """Write the run's rows to a file (analytics.export)."""
-        from evalcore.analytics.export import export_rows
-
-        export_rows(self.connection, facts, row_format, path, append=append)
-
     @property
     def complete(self) -> bool:
         """Whether the report lists every case."""
@@ -379,9 +337,7 @@ class Aggregates:
         details = None
         if detail:
             rows = self._rows("script_details", iterations=self._plan.iterations)
-            details = tuple(
-                TestDetail(tuple(row[0]), tuple(row[1]), tuple(row[2]), row[3]) for row in rows
-            )
+            details = tuple(TestDetail._make((*map(tuple, row[:3]), row[3])) for row in rows)
         return ScriptScores(
             finals=tuple((variant, score) for variant, score in self._rows("script_finals")),
             groups=tuple(GroupScore(*row) for row in self._rows("script_groups")),
@@ -406,9 +362,6 @@ def reduction_of(policy: Policy) -> dict[str, Any]:
         Reducer.CONFIDENCE_INTERVAL,
     }
     return {"reducer": str(policy.reducer), "k": policy.k, "by_score": by_score}
-
-
-_COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed", "blocked")
 
 
 def median_item_s(part: Path) -> float:

@@ -5,7 +5,6 @@ Not imported before the run is executed: what executes does not wait for what re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 import click
@@ -17,7 +16,6 @@ from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import is_script_run, print_scores, read_scores, tell_beside
 from evalcore.cli.showing import one_line, print_terminal, store_reports
 from evalcore.errors import EvalError
-from evalcore.execution.worker import ShardReceipt
 from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import RunView, finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
@@ -27,7 +25,6 @@ from evalcore.storage.runs import StoredRun
 
 def end_run(
     run: StoredRun,
-    receipts: Sequence[ShardReceipt],
     options: RunOptions,
     execute: ExecuteOptions,
     *,
@@ -42,9 +39,7 @@ def end_run(
     with ExitStack() as stack:
         with reserved_stdout():  # custom gates are called
             view = stack.enter_context(
-                view_run(run)
-                if options.prefect
-                else finish_run(run, receipts, now=now, options=decide, keep_json=options.as_json)
+                view_run(run) if options.prefect else finish_run(run, now=now, options=decide)
             )
         # Who reads no further still gets the decision, and so do those who are told of it.
         with suppress(BrokenPipeError):

@@ -20,7 +20,6 @@ from evalcore.cli.scripts import check_imports
 from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError, resumable
-from evalcore.execution.worker import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
@@ -190,7 +189,6 @@ def _execute(
         # What is loaded by now stays: a search for cycles in it would hold up all calls.
         gc.freeze()
     stopper = SignalStopper()
-    receipts: tuple[ShardReceipt, ...] = ()
     # Lines of a log are read by machines: nothing else stands between them.
     log = settings().log or ""
     quiet = log.startswith("json")
@@ -212,14 +210,14 @@ def _execute(
                 find_runner("prefect").start(run, execute, options.runner, options.workers)
         else:
             with stopper:
-                receipts = execute_run(run, execute)
+                execute_run(run, execute)
     if stopper.stopped:
         from evalcore.pipeline.states import cancel_run
 
-        if cancel_run(run, receipts, now=options.clock.now()).state is not State.COMPLETED:
+        if cancel_run(run, now=options.clock.now()).state is not State.COMPLETED:
             click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
             return None
     from evalcore.cli.run_end import end_run
 
     with resumable(run.run_id):
-        return end_run(run, receipts, options, execute, append=append)
+        return end_run(run, options, execute, append=append)

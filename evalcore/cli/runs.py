@@ -83,7 +83,7 @@ def cancel_command(run_id: str, store: str | None) -> None:
     if state is not State.RUNNING:
         raise RunConflictError(f"run {run.run_id} is {state}: there is nothing to cancel")
     run.request_cancel()
-    cancel_run(run, (), now=datetime.now(UTC))
+    cancel_run(run, now=datetime.now(UTC))
     click.echo(f"cancelled; go on with: evalcore run --resume {run.run_id}", err=True)
 
 
@@ -124,11 +124,11 @@ def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bo
     except KeyboardInterrupt:
         click.echo("watching ended; the run goes on without it", err=True)
         return int(ExitCode.ERRORS)
-    if watched.decision is None:
+    if (decision := watched.manifest.decision) is None:
         if not as_json:
             click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return int(ExitCode.ERRORS)
-    return int(exit_code([Decision(watched.decision)]))
+    return int(exit_code([Decision(decision)]))
 
 
 for command in (list_command, verify_command, delete_command, prune_command):
@@ -140,20 +140,20 @@ _MOVING = ("items_per_s", "left_s", "elapsed_s")
 
 def _progress(watched: Watched) -> str:
     """Return one line for people."""
-    shards, tally = watched.shards, watched.tally
+    manifest, shards, tally = watched.manifest, watched.shards, watched.tally
     parts = [
-        f"{watched.suite}: {tally.done}/{watched.items} items",
+        f"{manifest.suite}: {tally.done}/{manifest.plan.items} items",
         f"{tally.passed} passed",
         f"{tally.failed} failed",
         counted(tally.errors, "error"),
     ]
     parts += [f"{tally.blocked} blocked"] if tally.blocked else []
     parts += [f"{tally.skipped} skipped"] if tally.skipped else []
-    parts.append(f"shards {shards.done}/{shards.total} done, {shards.claimed} begun")
+    parts.append(f"shards {shards['done']}/{shards['total']} done, {shards['claimed']} begun")
     if watched.rate is not None:
         parts.append(f"{watched.rate:.1f} items/s")
     if watched.ended:
-        parts.append(f"{watched.decision or watched.state} after {watched.elapsed_s:.1f} s")
+        parts.append(f"{manifest.decision or manifest.state} after {watched.elapsed_s:.1f} s")
     elif watched.left_s is not None:
         parts.append(f"about {watched.left_s:.0f} s left")
     return ", ".join(parts)

@@ -30,9 +30,9 @@ def is_script_run(view: RunView) -> bool:
 
 def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
     """Return the scores; of a flat file always with those of each iteration."""
-    scores = view.script_scores(detail=detail)
+    scores = view.tables.script_scores(detail=detail)
     if not detail and any(test.group is None for test in scores.tests):
-        return view.script_scores(detail=True)
+        return view.tables.script_scores(detail=True)
     return scores
 
 
@@ -49,7 +49,7 @@ def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     """Print errors, warnings, gates, tokens and the run's id to standard error."""
     from evalcore.report.script_scores import note_lines, token_lines
 
-    notes = view.script_notes()
+    notes = view.tables.script_notes()
     repeated = view.plan.iterations > 1
     lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
     _tell(lines[:_MOST_NOTES])

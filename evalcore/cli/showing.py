@@ -35,9 +35,8 @@ def report_forms(text: str | None) -> tuple[str, ...]:
 
 def present(view: RunView) -> ReportView:
     """Return the view as forms read it; files are named from the repository's folder in a build."""
-    from evalcore.pipeline.presenting import Presented
-
-    return Presented(view, Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()))
+    view.root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    return view
 
 
 def store_reports(view: RunView, forms: tuple[str, ...]) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.model.exchange import (
     ANTHROPIC_TOKENS,
@@ -388,6 +388,8 @@ class _WaitingCall:
             self.future.set_result(self.grant)
 
 
+# A stopped run waits so long (seconds) for answers, which say what its last calls cost.
+LAST_ANSWERS_S = 5.0
 # More than this is any budget, and sums of it can be written as JSON.
 _MOST_TOKENS = 2**50
 
@@ -424,10 +426,33 @@ class Settlement:
         bound = {name: self._grant.output_tokens}
         return replace(request, parameters={**request.parameters, **bound})
 
-    async def answered(self, call: Awaitable[Reply], priced: Callable[[Reply], Reply]) -> Reply:
-        """Return the reply of a call, priced."""
+    async def answered(
+        self,
+        call: Coroutine[Any, Any, Reply],
+        priced: Callable[[Reply], Reply],
+        item_is_timed_out: Callable[[], bool],
+    ) -> Reply:
+        """Return the reply of a call, priced.
+
+        A call that is cancelled because the run is stopped, and not because its item has
+        used up its time, gets a moment for its answer: what it used is known then.
+        """
+        import asyncio
+
         self._used, self._assumed = Spent(self._grant.cost_usd, self._grant.tokens), True
-        return self._note(priced(await call))
+        task = asyncio.ensure_future(call)
+        try:
+            return self._note(priced(await asyncio.shield(task)))
+        except asyncio.CancelledError:
+            try:
+                if not item_is_timed_out():
+                    await asyncio.wait([task], timeout=LAST_ANSWERS_S)
+            finally:
+                if not task.done():
+                    task.cancel()
+                elif not task.cancelled() and task.exception() is None:
+                    self._note(priced(task.result()))
+            raise
 
     def is_cut(self, reply: Reply) -> bool:
         """Whether the budget's bound cut the answer."""

@@ -494,13 +494,17 @@ class ItemCalls:
             priced = partial(self._priced, request, attempt=attempt)
             reply = await self._within_rates(
                 request,
-                lambda sent: payment.answered(self._sent(sent), priced),
+                lambda sent: payment.answered(self._sent(sent), priced, self._item_is_timed_out),
             )
         if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
             self.ledger.add_reply(opened, request, reply, f"budget: {cut}")
             raise SkippedError("budget", cut)
         return reply
+
+    def _item_is_timed_out(self) -> bool:
+        """Whether the item's time limit has passed."""
+        return self._clock is not None and self._clock.expired()
 
     def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
         cost = reply.cost_usd

@@ -27,7 +27,8 @@ from evalcore.model.exchange import (
 )
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
 from evalcore.model.run import Mode
-from evalcore.model.suite import Case, SuiteDefinition, Target, Variant
+from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.targets.registry import build, kind_facts
 from evalcore.targets.work import Runnable, Work

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -74,7 +73,7 @@ _MOST_BLOB_BYTES = 16 * 1024 * 1024
 
 
 class ShardReceipt(NamedTuple):
-    """A committed shard. Times in seconds since the epoch.
+    """A committed shard.
 
     `committed` is False if another process's rows were there first: this copy was discarded.
     `ended` is how the item of a shard of a single one ended: its outcome, else its status.
@@ -82,8 +81,6 @@ class ShardReceipt(NamedTuple):
 
     shard: int
     items: int
-    started_at: float
-    committed_at: float
     committed: bool
     ended: str = ""
 
@@ -98,7 +95,6 @@ class OpenShard:
 
     number: int
     items: list[WorkItem]
-    started_at: float
     lines: list[bytes]
     missing: int
     context: Context = field(default_factory=copy_context)
@@ -134,9 +130,8 @@ class RunShards:
         with self._reading:
             if self._reused is not None:
                 self._reused.prepare(plan.shard_items(number))
-            started_at = time.time()
             items = expand_shard(self._expander, plan, number, self._cases(number))
-        return OpenShard(number, items, started_at, [b""] * len(items), len(items), context=context)
+        return OpenShard(number, items, [b""] * len(items), len(items), context=context)
 
     def _cases(self, number: int) -> list[Case]:
         """Return the cases of a shard; the last part is kept, the next shard may begin in it."""
@@ -210,8 +205,6 @@ class RunShards:
         return ShardReceipt(
             shard.number,
             len(shard.lines),
-            shard.started_at,
-            time.time(),
             etag is not None,
             _end_of(shard.lines[0]) if len(shard.lines) == 1 else "",
         )

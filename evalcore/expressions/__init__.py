@@ -1,6 +1,5 @@
-"""EXPRESSIONS: `${…}` in script suites, Starlark scripts and the patterns of `match`, all bounded.
+"""EXPRESSIONS: `${…}` in script suites and the statement `starlark`, bounded in time and memory.
 
-A security boundary: what stands in a suite file reaches no object, attribute or function beyond the
-ones listed here, and ends within its `Budget`. Public: `failure`, `budget`, `template`, `tree`,
-`starlark`, `pattern`.
+A security boundary: what stands in a suite file reaches no object, attribute or function beyond
+plain data and the functions of `engine`. Public: `engine`, `limits`, `template`.
 """

@@ -1,111 +1,145 @@
-"""A text with `${…}`: its parts, its free names, its value in a scope."""
+"""A text with `${…}`, and JSON values whose texts are such: their parts, and their values."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from evalcore.expressions.budget import Budget, LimitError
-from evalcore.expressions.expression import Code, compile_expression
-from evalcore.expressions.failure import (
+from evalcore.expressions.engine import (
+    BYTES,
     LONGEST_SOURCE,
+    Code,
     ExpressionError,
     ExpressionSyntaxError,
+    compile_expression,
+    to_text,
 )
-from evalcore.expressions.scan import ExpressionSource, split
-from evalcore.expressions.texts import to_text
-from evalcore.expressions.values import EvaluationFailure, finish
+from evalcore.expressions.limits import value_of
 from evalcore.wording import one_line
 
 _CACHED: Final = 16_384
+_OPENING: Final = re.compile(r"\\?\$\{")
+# What matters between `${` and its `}`: brackets, comments and the quotes of literals.
+_MARK: Final = re.compile(r"[()\[\]{}#]|'''|\"\"\"|'|\"")
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_QUOTE_OR_END: Final = {
+    quote: re.compile(rf"\\.|{quote}" if len(quote) == 3 else rf"\\.|{quote}|\n", re.DOTALL)
+    for quote in ("'", '"', "'''", '"""')
+}
+_MOST_BRACKETS: Final = 90
 
 
-class _Expression:
-    """One compiled expression and its text."""
+class ExpressionSource(NamedTuple):
+    """An expression's text and where it starts in the whole."""
 
-    __slots__ = ("_cost", "_run", "source")
+    text: str
+    start: int
 
-    def __init__(self, code: Code, source: str) -> None:
-        self._run = code.run
-        self._cost = code.cost
-        self.source = source
 
-    def value(self, scope: Mapping[str, Any], budget: Budget) -> Any:
-        """Return the value; raise `ExpressionError` naming the expression."""
-        try:
-            budget.charge(self._cost)
-            return finish(self._run([None, scope, budget]), budget)
-        except Exception as error:  # noqa: BLE001 - operators of tools' own values run here
-            raise self._named(error) from None
+def split(text: str) -> list[str | ExpressionSource]:
+    r"""Return the parts of a text in their order: `\${` becomes `${`, no part is empty.
 
-    def text(self, scope: Mapping[str, Any], budget: Budget) -> str:
-        """Return the value as text."""
-        value = self.value(scope, budget)
-        try:
-            return to_text(value, budget)
-        except Exception as error:  # noqa: BLE001 - so does their `__str__`
-            raise self._named(error) from None
+    Raises `ExpressionSyntaxError` for an expression that does not end.
+    """
+    if "${" not in text:
+        return [text] if text else []
+    parts: list[str | ExpressionSource] = []
+    literal, position = "", 0
+    while (match := _OPENING.search(text, position)) is not None:
+        literal += text[position : match.start()]
+        position = match.end()
+        if match[0].startswith("\\"):
+            literal += "${"
+            continue
+        end = _end(text, position)
+        if literal:
+            parts.append(literal)
+            literal = ""
+        parts.append(ExpressionSource(text[position:end], position))
+        position = end + 1
+    literal += text[position:]
+    if literal:
+        parts.append(literal)
+    return parts
 
-    def _named(self, error: Exception) -> ExpressionError:
-        source = f"${{{self.source}}}"
-        if isinstance(error, EvaluationFailure):
-            return ExpressionError(error.kind, error.message, source)
-        if isinstance(error, RecursionError):
-            return ExpressionError("RecursionError", "it is nested too deeply", source)
-        if isinstance(error, MemoryError):
-            return ExpressionError("LimitError", "there is not enough memory for it", source)
-        kind = "LimitError" if isinstance(error, LimitError) else type(error).__name__
-        try:
-            reason = str(error)
-        except Exception:  # noqa: BLE001 - a tool's own exception
-            reason = "its exception has no text"
-        return ExpressionError(kind, reason, source)
+
+def _end(text: str, start: int) -> int:
+    """Return the index of the `}` that closes the expression that starts at `start`."""
+    open_brackets: list[str] = []
+    position = start
+    while (mark := _MARK.search(text, position)) is not None:
+        sign = mark[0]
+        position = mark.end()
+        if sign in _CLOSING:
+            open_brackets.append(_CLOSING[sign])
+            if len(open_brackets) > _MOST_BRACKETS:
+                raise _mistake(text, mark.start(), "brackets are nested too deeply")
+        elif sign in ")]}":
+            if not open_brackets and sign == "}":
+                return mark.start()
+            if not open_brackets or open_brackets.pop() != sign:
+                raise _mistake(text, mark.start(), f"'{sign}' closes nothing")
+        elif sign == "#":
+            newline = text.find("\n", position)
+            position = len(text) if newline < 0 else newline
+        else:
+            position = _after_literal(text, position, sign)
+    raise _mistake(
+        text, start - 2, "'${' is never closed; for the characters themselves write '\\${'"
+    )
+
+
+def _after_literal(text: str, position: int, quote: str) -> int:
+    """Return the index after a literal whose first quote has been read."""
+    start = position - len(quote)
+    while (match := _QUOTE_OR_END[quote].search(text, position)) is not None:
+        position = match.end()
+        if match[0] == quote:
+            return position
+        if match[0] == "\n":
+            break
+    raise _mistake(text, start, "a text literal is never closed")
+
+
+def _mistake(text: str, index: int, message: str) -> ExpressionSyntaxError:
+    """Return the error for what stands at an index of the text."""
+    line = text.count("\n", 0, index) + 1
+    return ExpressionSyntaxError(message, line, index - (text.rfind("\n", 0, index) + 1) + 1)
 
 
 class ExpressionTemplate:
     """A text whose expressions are compiled."""
 
-    __slots__ = ("_parts", "_single", "_text", "constant", "names")
+    __slots__ = ("_parts", "_single", "_text", "constant")
 
-    names: frozenset[str]
-    """The names that the expressions look up in the scope."""
     constant: bool
     """Whether there is no expression in the text."""
 
-    def __init__(self, parts: list[str | _Expression], names: frozenset[str]) -> None:
-        self.names = names
+    def __init__(self, parts: list[str | Code]) -> None:
         self._parts = parts
-        self.constant = not any(isinstance(part, _Expression) for part in parts)
+        self.constant = not any(isinstance(part, Code) for part in parts)
         self._text = "".join(part for part in parts if isinstance(part, str))
         first = parts[0] if parts else ""
         whole = len(parts) == 1 or (len(parts) == 2 and parts[1] in ("\n", "\r\n"))
-        self._single = first if whole and isinstance(first, _Expression) else None
+        self._single = first if whole and isinstance(first, Code) else None
 
-    def render(self, scope: Mapping[str, Any], budget: Budget | None = None) -> Any:
+    def render(self, scope: Mapping[str, Any]) -> Any:
         """Return the value: of the expression that is the whole text, otherwise a text.
 
-        Raises `ExpressionError`. Without a budget each call has one of its own.
+        Raises `ExpressionError`.
         """
+        if self._single is not None:
+            return value_of(self._single, scope)
         if self.constant:
             return self._text
-        budget = budget or Budget()
-        started = budget.start()
-        try:
-            if self._single is not None:
-                return self._single.value(scope, budget)
-            return self._joined(scope, budget)
-        finally:
-            budget.stop(started)
-
-    def _joined(self, scope: Mapping[str, Any], budget: Budget) -> str:
-        texts: list[str] = []
-        for part in self._parts:
-            texts.append(part if isinstance(part, str) else part.text(scope, budget))
-        try:
-            budget.room(sum(map(len, texts)))
-        except LimitError as error:
-            raise ExpressionError("LimitError", str(error), "the text") from None
+        texts = [
+            part if isinstance(part, str) else to_text(value_of(part, scope))
+            for part in self._parts
+        ]
+        if sum(map(len, texts)) > BYTES:
+            raise ExpressionError("LimitError", f"it is larger than {BYTES:,} bytes", "the text")
         return "".join(texts)
 
 
@@ -115,16 +149,9 @@ def compile_template(text: str) -> ExpressionTemplate:
 
     Raises `ExpressionSyntaxError`.
     """
-    parts: list[str | _Expression] = []
-    names: set[str] = set()
-    for part in split(text):
-        if isinstance(part, str):
-            parts.append(part)
-            continue
-        code = _compiled(part, text)
-        names |= code.names
-        parts.append(_Expression(code, part.text.strip()))
-    return ExpressionTemplate(parts, frozenset(names))
+    return ExpressionTemplate(
+        [part if isinstance(part, str) else _compiled(part, text) for part in split(text)]
+    )
 
 
 def _compiled(part: ExpressionSource, text: str) -> Code:
@@ -138,3 +165,71 @@ def _compiled(part: ExpressionSource, text: str) -> Code:
         line += text.count("\n", 0, part.start)
         message = f"{error.message}, in ${{{one_line(part.text, LONGEST_SOURCE)}}}"
         raise ExpressionSyntaxError(message, line, column) from None
+
+
+_DEEPEST: Final = 200
+
+
+class Tree:
+    """A JSON value whose texts are compiled."""
+
+    __slots__ = ("_value", "constant")
+
+    constant: bool
+    """Whether there is no expression in the value."""
+
+    def __init__(self, value: Any, templates: list[ExpressionTemplate]) -> None:
+        self._value = value
+        self.constant = all(template.constant for template in templates)
+
+    def render(self, scope: Mapping[str, Any]) -> Any:
+        """Return a new value, its lists and mappings copied; raise `ExpressionError`.
+
+        What an expression gives is not copied: it may be a value of the scope itself.
+        """
+        value = self._value
+        if type(value) is ExpressionTemplate:
+            return value.render(scope)
+        return _rendered(value, scope)
+
+
+def compile_tree(value: Any) -> Tree:
+    """Compile every text in a JSON value; keys of mappings are taken as they stand.
+
+    Raises `ExpressionSyntaxError`, whose `path` leads to the text within the value.
+    """
+    templates: list[ExpressionTemplate] = []
+    return Tree(_compiled_tree(value, (), templates), templates)
+
+
+def _compiled_tree(
+    value: Any, path: tuple[str | int, ...], templates: list[ExpressionTemplate]
+) -> Any:
+    """Return the value with a template in the place of every text that has an expression."""
+    if len(path) > _DEEPEST:
+        raise ExpressionSyntaxError("the value is nested too deeply", path=path[:3])
+    if isinstance(value, str):
+        try:
+            template = compile_template(value)
+        except ExpressionSyntaxError as error:
+            raise ExpressionSyntaxError(error.message, error.line, error.column, path) from None
+        if template.constant:
+            return template.render({})
+        templates.append(template)
+        return template
+    if isinstance(value, dict):
+        return {key: _compiled_tree(each, (*path, key), templates) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_compiled_tree(each, (*path, index), templates) for index, each in enumerate(value)]
+    return value
+
+
+def _rendered(value: Any, scope: Mapping[str, Any]) -> Any:
+    kind = type(value)
+    if kind is ExpressionTemplate:
+        return value.render(scope)
+    if kind is dict:
+        return {key: _rendered(each, scope) for key, each in value.items()}
+    if kind is list:
+        return [_rendered(each, scope) for each in value]
+    return value

@@ -21,7 +21,8 @@ from evalcore.formats.warnings import ReferenceFields
 from evalcore.judging.prompts import VARIABLES, variables_of
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import EMBEDDING_TARGETS
-from evalcore.model.suite import FILE_RULES, Target
+from evalcore.model.suite import FILE_RULES
+from evalcore.model.target import Target
 from evalcore.problems import Problems
 from evalcore.settings import ancestors_within, repository_root
 from evalcore.shapes import adapter, explain

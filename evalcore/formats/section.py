@@ -31,7 +31,6 @@ from evalcore.model.evidence import LARGEST
 from evalcore.model.gate import GateSpec
 from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import (
-    DEFAULT_VARIANT,
     ErrorPolicy,
     EvidencePolicy,
     Iterations,
@@ -41,9 +40,9 @@ from evalcore.model.suite import (
     Reducer,
     ScoreRule,
     TruncatedPolicy,
-    Variant,
     parse_iterations,
 )
+from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems
 from evalcore.wording import Loc, suggest, there_are
 

@@ -16,7 +16,7 @@ from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
 from evalcore.formats.variables import Variables, interpolate, unread_prompts
-from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.targets.registry import (

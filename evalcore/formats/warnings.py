@@ -10,7 +10,8 @@ from typing import Final
 from evalcore.errors import LoadError, Problem
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import JUDGED, judge_name, judges_named
-from evalcore.model.suite import Case, SuiteDefinition, Target
+from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.target import Target
 from evalcore.problems import Problems
 from evalcore.targets.registry import MODEL_KINDS
 from evalcore.wording import Loc

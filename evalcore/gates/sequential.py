@@ -105,8 +105,7 @@ def _outcome(tests: Sequence[_Test | RoundMeanTest], alpha: float) -> GateOutcom
 class _Gates:
     """The gates of a run that may be decided early, by their place in the policy.
 
-    `beside_failed` is set where a gate beside them has failed. `needs_all`: another gate needs the
-    whole run, so that only a failure ends it early.
+    `beside_failed` is set where a gate beside them has failed.
     """
 
     def __init__(
@@ -115,11 +114,8 @@ class _Gates:
         variants: Sequence[str],
         baseline: str | None,
         most: int,
-        *,
-        needs_all: bool = False,
     ) -> None:
         self._rules = rules
-        self._needs_all = needs_all
         self._most = most
         self._variants = tuple(variants)
         self._compared = tuple(name for name in variants if name != baseline)
@@ -140,7 +136,7 @@ class _Gates:
     def decided(self) -> bool:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]
-        passed = bool(outcomes) and None not in outcomes and not self._needs_all
+        passed = bool(outcomes) and None not in outcomes
         return self.failed or passed
 
 

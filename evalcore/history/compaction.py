@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,15 +14,13 @@ import orjson
 from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.history.columns import REVISION, TABLES
 from evalcore.history.files import (
-    HistoryFiles,
     HistoryViews,
     Partition,
-    generation_of,
     local_files,
     merge_files,
     merged_name,
     naming_damage,
-    quoted,
+    new_token,
     read_history,
     store_files,
     unless_merged,
@@ -77,29 +75,22 @@ def compact(
     rows are in the tables, counted; baselines keep theirs. Stopped anywhere, nothing is lost: the
     next call goes on. Raises `StoreError`.
     """
-    before = read_history(store)
-    listed = {table: before.listed(table) for table in TABLES.values()}
+    history = read_history(store)
+    counts = {table: len(history.listed(table)) for table in TABLES}
+    parts = Counter(file.partition for file in unless_merged(lambda: history.files("runs")))
     this_month = f"{datetime.now(UTC):%Y-%m}"
-    parts: dict[Partition, int] = {}
-    for file, _ in unless_merged(lambda: before.files(TABLES["runs"])):
-        parts[file.partition] = parts.get(file.partition, 0) + 1
     split = [each for each, files in parts.items() if files > 1 and each.month < this_month]
     if dry_run:
-        surplus = sum(parts[each] - 1 for each in split)
-        old = before.delete_replaced(dry_run=True)
-        removed = {name: count + surplus + len(split) for name, count in old.items()}
+        merged = sum(parts[each] for each in split)
+        old = history.delete_replaced(dry_run=True)
+        removed = {table: count + merged for table, count in old.items()}
     else:
         for partition in split:
             unless_merged(lambda: _merge(store, partition))  # noqa: B023  (called at once)
         removed = read_history(store).delete_replaced()
     tables = tuple(
-        CompactedTable(
-            table.name,
-            len(files),
-            len(files) + len(split) - removed[table.name],
-            removed[table.name],
-        )
-        for table, files in listed.items()
+        CompactedTable(name, count, count + len(split) - removed[name], removed[name])
+        for name, count in counts.items()
     )
     if drop_results_before is None:
         return Compacted(tables)
@@ -111,31 +102,18 @@ def _merge(store: ObjectStore, partition: Partition) -> None:
     """Store the rows of a suite and month in one file for each table."""
     month = datetime.strptime(partition.month, "%Y-%m").replace(tzinfo=UTC)
     history = read_history(store, suites=[partition.suite], since=month)
-    token = secrets.token_hex(8)
+    token = new_token()
+    later = f"split_part({REVISION}, '-', 1) || '-{token}'"
+    rows = f"* REPLACE ({later} AS {REVISION}) WHERE {history.condition()}"
     with temporary_folder("evalcore-history-") as folder:
+        written = {table: folder / table for table in TABLES}
         with open_database(_MEMORY_LIMIT_MB) as database:
-            for table in TABLES.values():
-                files = [each for each, _ in history.files(table) if each.partition == partition]
-                names = {file.name for file in files}
-                paths = local_files(store, files)
-                sources = dict(zip((file.info.key for file in files), paths, strict=True))
+            for table, target in written.items():
+                files = [each for each in history.files(table) if each.partition == partition]
+                sources = local_files(store, files)
                 with naming_damage(store, sources):
-                    merge_files(
-                        database, paths, folder / table.name, _renewed(history, names, token)
-                    )
-        written = {name: folder / name for name in TABLES}
+                    merge_files(database, list(sources.values()), target, rows)
         store_files(store, partition, merged_name(token), written)
-
-
-def _renewed(history: HistoryFiles, names: Collection[str], token: str) -> str:
-    """Return what selects the rows of files that count, with a later revision."""
-    runs = {run for name in names for run in history.contents[name]}
-    live = {run: history.revisions[run] for run in runs}
-    generation = 1 + max(map(generation_of, live.values()))
-    pairs = ", ".join(f"({quoted(run)}, {quoted(revision)})" for run, revision in live.items())
-    later = f"split_part({REVISION.name}, '-', 1) || '-{generation:03}-{token}'"
-    columns = f"* REPLACE ({later} AS {REVISION.name})"
-    return f"{columns} WHERE (run_id, {REVISION.name}) IN ({pairs})"
 
 
 def _drop_results(
@@ -193,7 +171,6 @@ def _reason_to_keep(
     each: EndedRun, revision: str | None, rows: Mapping[str, Mapping[str, int]]
 ) -> str:
     """Return why a run keeps its results; empty if the tables have all of its rows."""
-    run = each.run
     if revision is None:
         return "is not in the history: `evalcore history sync` enters it"
     if not is_current(revision, each.manifest):
@@ -202,12 +179,9 @@ def _reason_to_keep(
         expected = _result_rows(each)
     except (DamagedRunError, ObjectNotFoundError, duckdb.Error) as error:
         return f"has results that cannot be read: {error}"
-    stored = {table: counts.get(run.run_id, 0) for table, counts in rows.items()}
-    if stored != expected:
-        return (
-            f"has {stored['cases']} of {expected['cases']} cases and {stored['assertions']} of "
-            f"{expected['assertions']} assertions in the history: `evalcore history rebuild`"
-        )
+    for table, count in expected.items():
+        if (stored := rows[table].get(each.run.run_id, 0)) != count:
+            return f"has {stored} of {count} {table} in the history: `evalcore history rebuild`"
     return ""
 
 
@@ -225,9 +199,8 @@ def _result_rows(each: EndedRun) -> dict[str, int]:
 
 def _table_rows(store: ObjectStore, suites: Collection[str]) -> dict[str, dict[str, int]]:
     """Return how many rows the tables have of each run."""
-    tables = ("runs", "cases", "assertions")
-    with HistoryViews(store, suites=suites, tables=tables) as views:
+    with HistoryViews(store, suites=suites) as views:
         return {
             table: dict(views.rows(f"SELECT run_id, count(*) FROM {table} GROUP BY run_id"))  # noqa: S608
-            for table in tables
+            for table in TABLES
         }

@@ -11,37 +11,28 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
+import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import _duckdb as duckdb
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.history.columns import (
-    ASSERTIONS,
-    CASES,
-    GATES,
-    PARTITIONS,
-    REVISION,
-    RUNS,
-    TABLES,
-    HistoryTable,
-)
+from evalcore.history.columns import PARTITIONS, REVISION, TABLES
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.layout import run_id_time
 from evalcore.storage.store import ObjectInfo, ObjectStore, transfer
 from evalcore.trust.machine_faults import temporary_folder
 
 HISTORY_PREFIX: Final = "history/"
-WRITE_ORDER: Final = (ASSERTIONS, CASES, GATES, RUNS)
+WRITE_ORDER: Final = tuple(reversed(list(TABLES)))  # `runs` is the last
 FILE_OPTIONS: Final = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 61440"
 _MERGED: Final = "merged-"
 _FILE: Final = re.compile(
@@ -54,9 +45,7 @@ _DIGEST_DIGITS: Final = 16
 _MEMORY_LIMIT_MB: Final = 1_024
 _ATTEMPTS: Final = 4
 _REBUILD: Final = "`evalcore history rebuild` makes the tables anew"
-_CACHE_BYTES: Final = 2 * 1024**3
-# A query that another process has begun may still open its files; a file may be half of a commit.
-_IN_USE_S: Final = 3_600.0
+_UNUSED_S: Final = 30 * 86_400.0
 _ABANDONED: Final = timedelta(days=1)
 
 T = TypeVar("T")
@@ -79,9 +68,9 @@ class TableFile(NamedTuple):
     revision: str
 
 
-def table_prefix(table: HistoryTable) -> str:
+def table_prefix(table: str) -> str:
     """Return what the keys of a table's files start with."""
-    return f"{HISTORY_PREFIX}{table.name}/"
+    return f"{HISTORY_PREFIX}{table}/"
 
 
 def partition_suite(name: str) -> str:
@@ -99,38 +88,27 @@ def partition_suite(name: str) -> str:
     return f"{cut}~{digest}"
 
 
-def single_name(run_id: str, revision: str) -> str:
-    """Return the name of a file with the rows of one run."""
-    return f"{run_id}-{revision}"
-
-
 def merged_name(token: str) -> str:
     """Return the name of a file with the rows of several runs; no other file has the token."""
     return f"{_MERGED}{token}"
 
 
-def later_revision(revision: str | None, version: str, token: str) -> str:
-    """Return the revision of rows that count instead of those of `revision`, for a merged file."""
-    same = revision is not None and revision.partition("-")[0] == version
-    generation = generation_of(revision) + 1 if revision is not None and same else 1
-    return f"{version}-{generation:03}-{token}"
-
-
-def generation_of(revision: str) -> int:
-    """Return how often the rows of one version of a run were written to a merged file."""
-    return int(revision.split("-")[1]) if "-" in revision else 0
+def new_token() -> str:
+    """Return a token that no other writing of rows has; it is greater than those before it."""
+    return f"{time.time_ns() // 1000:016}{secrets.token_hex(4)}"
 
 
 def merge_files(
     database: duckdb.DuckDBPyConnection, sources: Sequence[Path], target: Path, rows: str = "*"
 ) -> None:
-    """Write the rows of files to a new one; `rows` is what stands after SELECT, and a condition."""
-    columns, where, condition = rows.partition(" WHERE ")
-    listed = ", ".join(quoted(literal_path(path)) for path in sources)
-    database.execute(
-        f"COPY (SELECT {columns} FROM read_parquet([{listed}], hive_partitioning = false, "  # noqa: S608
-        f"union_by_name = true){where}{condition}) TO {quoted(str(target))} ({FILE_OPTIONS})"
-    )
+    """Write the rows of files to a new one; `rows` is what stands after SELECT."""
+    query = f"FROM {_read(sources, 'hive_partitioning = false')} SELECT {rows}"
+    database.execute(f"COPY ({query}) TO {quoted(str(target))} ({FILE_OPTIONS})")
+
+
+def _read(files: Sequence[Path], options: str) -> str:
+    listed = ", ".join(quoted(literal_path(path)) for path in files)
+    return f"read_parquet([{listed}], union_by_name = true, {options})"
 
 
 def store_files(
@@ -139,7 +117,7 @@ def store_files(
     """Store the files of all tables under one name; what stands there already stays."""
     folder = f"suite={quote(partition.suite, safe='')}/month={partition.month}"
     for table in WRITE_ORDER:
-        store.put_if_absent(f"{table_prefix(table)}{folder}/{name}.parquet", files[table.name])
+        store.put_if_absent(f"{table_prefix(table)}{folder}/{name}.parquet", files[table])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,23 +134,28 @@ class HistoryFiles:
     contents: Mapping[str, Mapping[str, str]]
     revisions: Mapping[str, str]
 
-    def files(self, table: HistoryTable) -> list[tuple[TableFile, tuple[str, ...]]]:
-        """Return the files of a table that have rows that count, and the runs in each whose rows
-        do not. Raises `StoreError` if one is missing.
+    def files(self, table: str) -> list[TableFile]:
+        """Return the files of a table that have rows that count; raise `ObjectNotFoundError` if
+        one is missing.
         """
-        found: dict[str, tuple[TableFile, tuple[str, ...]]] = {}
-        for file in self.listed(table):
-            runs = self.contents.get(file.name, {})
-            old = tuple(run for run, revision in runs.items() if self.revisions[run] != revision)
-            if len(old) < len(runs):
-                found[file.name] = file, old
-        for name, runs in self.contents.items():
-            if name not in found and any(self.revisions[run] == runs[run] for run in runs):
-                # Another process may have merged it meanwhile.
-                raise ObjectNotFoundError(f"{table_prefix(table)}…/{name}.parquet")
-        return list(found.values())
+        found = [each for each in self.listed(table) if self._counts(each.name)]
+        for name in filter(self._counts, self.contents.keys() - {each.name for each in found}):
+            # Another process may have merged it meanwhile.
+            raise ObjectNotFoundError(f"{table_prefix(table)}…/{name}.parquet")
+        return found
 
-    def listed(self, table: HistoryTable) -> list[TableFile]:
+    def _counts(self, name: str) -> bool:
+        runs = self.contents.get(name, {})
+        return any(self.revisions[run] == revision for run, revision in runs.items())
+
+    def condition(self) -> str:
+        """Return the condition in SQL that leaves out the rows of files that do not count."""
+        pairs = (pair for runs in self.contents.values() for pair in runs.items())
+        old = {pair for pair in pairs if self.revisions[pair[0]] != pair[1]}
+        listed = ", ".join(f"({quoted(run)}, {quoted(revision)})" for run, revision in sorted(old))
+        return f"(run_id, {REVISION}) NOT IN ({listed})" if old else "true"
+
+    def listed(self, table: str) -> list[TableFile]:
         """Return every file of a table, in the order of their keys."""
         return _list_files(self.store, table, self.suites, self.first_month)
 
@@ -186,17 +169,16 @@ class HistoryFiles:
             files = [file for file in self.listed(table) if self._is_replaced(file)]
             for file in [] if dry_run else files:
                 self.store.delete(file.info.key)
-            deleted[table.name] = len(files)
+            deleted[table] = len(files)
         return deleted
 
     def _is_replaced(self, file: TableFile) -> bool:
-        if runs := self.contents.get(file.name):
-            return all(self.revisions[run] != revision for run, revision in runs.items())
-        if file.run_id in self.revisions:
-            return file.revision < self.revisions[file.run_id]
-        # A run that is in no table yet may enter by files of this name; merged files never do.
-        is_merged = not file.run_id
-        return is_merged and datetime.now(UTC) - file.info.modified_at > _ABANDONED
+        if file.name in self.contents:
+            return not self._counts(file.name)
+        if file.run_id:
+            # A run that is in no table yet may enter by files of this name.
+            return file.revision < self.revisions.get(file.run_id, "")
+        return datetime.now(UTC) - file.info.modified_at > _ABANDONED
 
 
 def read_history(
@@ -210,17 +192,14 @@ def read_history(
     first_month = "" if since is None else f"{since:%Y-%m}"
 
     def read() -> HistoryFiles:
-        files = _list_files(store, RUNS, names, first_month)
+        files = _list_files(store, "runs", names, first_month)
         contents = {file.name: {file.run_id: file.revision} for file in files if file.run_id}
-        merged = [file for file in files if not file.run_id]
-        for file, path in zip(merged, local_files(store, merged), strict=True):
-            with open_database() as database, naming_damage(store, {file.info.key: path}):
-                rows = database.execute(
-                    f"SELECT DISTINCT run_id, {REVISION.name} "  # noqa: S608  (a name of ours)
-                    "FROM read_parquet($1, hive_partitioning = false)",
-                    [literal_path(path)],
-                ).fetchall()
-            contents[file.name] = dict(rows)
+        if merged := local_files(store, [file for file in files if not file.run_id]):
+            rows = _read(list(merged.values()), "hive_partitioning = false, filename = true")
+            query = f"SELECT DISTINCT filename, run_id, {REVISION} FROM {rows}"  # noqa: S608
+            with open_database() as database, naming_damage(store, merged):
+                for path, run, revision in database.execute(query).fetchall():
+                    contents.setdefault(Path(path).stem, {})[run] = revision
         revisions: dict[str, str] = {}
         for runs in contents.values():
             for run, revision in runs.items():
@@ -264,7 +243,7 @@ def unless_merged(read: Callable[[], T]) -> T:
 
 
 def _list_files(
-    store: ObjectStore, table: HistoryTable, suites: Sequence[str] | None, first_month: str
+    store: ObjectStore, table: str, suites: Sequence[str] | None, first_month: str
 ) -> list[TableFile]:
     prefix = table_prefix(table)
     prefixes = [f"{prefix}suite="]
@@ -303,18 +282,16 @@ class HistoryViews:
 
     def _open(self) -> None:
         history = read_history(self._store, suites=self._suites, since=self._since)
+        condition = history.condition()
+        if self._since is not None:
+            condition += f" AND run_id >= '{run_id_time(self._since)}'"
         self._files: dict[str, Path] = {}
-        for table in (TABLES[name] for name in self._tables):
-            files = history.files(table)
-            paths = local_files(self._store, [file for file, _ in files])
-            self._files |= {
-                file.info.key: path for (file, _), path in zip(files, paths, strict=True)
-            }
-            query = _rows_query(table, paths, [old for _, old in files])
-            if self._since is not None:
-                query = f"FROM ({query}) WHERE run_id >= '{run_id_time(self._since)}'"
+        for table in self._tables:
+            files = local_files(self._store, history.files(table))
+            self._files |= files
+            query = _rows_query(table, list(files.values()), condition)
             with self.naming_damage():
-                self.connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS {query}")
+                self.connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
 
     @property
     def paths(self) -> list[Path]:
@@ -347,32 +324,25 @@ class HistoryViews:
         """Close the database."""
         self.connection.close()
 
-    def __enter__(self) -> HistoryViews:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _rows_query(
-    table: HistoryTable, paths: Sequence[Path], old_runs: Sequence[Sequence[str]]
-) -> str:
-    """Return a query for the rows that count in these files of a table, its columns in order."""
-    columns = ", ".join(column.name for column in table.columns)
-    empty = ", ".join(f"NULL::{column.type} AS {column.name}" for column in table.columns)
-    types = ", ".join(f"'{name}': VARCHAR" for name in PARTITIONS)
-    by_condition: dict[str, list[Path]] = {}
-    for path, old in zip(paths, old_runs, strict=True):
-        listed = ", ".join(map(quoted, old))
-        by_condition.setdefault(f"WHERE run_id NOT IN ({listed})" if old else "", []).append(path)
-    selects = [f"SELECT {empty} WHERE false"]
-    for condition, files in by_condition.items():
-        listed = ", ".join(quoted(literal_path(path)) for path in files)
-        selects.append(
-            f"SELECT * FROM read_parquet([{listed}], hive_partitioning = true, "  # noqa: S608
-            f"hive_types = {{{types}}}, union_by_name = true) {condition}"
-        )
-    return f"SELECT {columns} FROM ({' UNION ALL BY NAME '.join(selects)})"  # noqa: S608
+def _rows_query(table: str, paths: Sequence[Path], condition: str) -> str:
+    """Return a query for rows in these files of a table, its columns in order."""
+    declared = TABLES[table].columns
+    columns = ", ".join(column.name for column in declared)
+    query = "SELECT {} WHERE false".format(
+        ", ".join(f"NULL::{column.type} AS {column.name}" for column in declared)
+    )
+    if paths:
+        types = ", ".join(f"'{name}': VARCHAR" for name in PARTITIONS)
+        rows = _read(paths, f"hive_partitioning = true, hive_types = {{{types}}}")
+        query += f" UNION ALL BY NAME SELECT * FROM {rows} WHERE {condition}"  # noqa: S608
+    return f"SELECT {columns} FROM ({query})"  # noqa: S608
 
 
 def quoted(text: str) -> str:
@@ -382,15 +352,8 @@ def quoted(text: str) -> str:
 
 # What DuckDB raises for a query that is wrong or takes too much.
 _FAULTS_OF_QUERIES: Final = (
-    duckdb.BinderException,
-    duckdb.CatalogException,
-    duckdb.ConversionException,
-    duckdb.InterruptException,
-    duckdb.OutOfMemoryException,
-    duckdb.OutOfRangeException,
-    duckdb.ParserException,
-    duckdb.PermissionException,
-    duckdb.SyntaxException,
+    *(duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException),
+    *(duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.PermissionException),
 )
 
 
@@ -431,29 +394,30 @@ def _is_readable(database: duckdb.DuckDBPyConnection, path: Path) -> bool:
     return True
 
 
-def local_files(store: ObjectStore, files: Sequence[TableFile]) -> list[Path]:
-    """Return the files on this machine's disk; those of a remote store are fetched and kept.
+def local_files(store: ObjectStore, files: Sequence[TableFile]) -> dict[str, Path]:
+    """Return the files on this machine's disk by key; those of a remote store are fetched and kept.
 
     They are kept below the user's cache folder: a file never changes.
     """
     if not store.is_remote:
-        return [path for file in files if (path := store.local_path(file.info.key)) is not None]
+        found = {file.info.key: store.local_path(file.info.key) for file in files}
+        return {key: path for key, path in found.items() if path is not None}
     folder = _cache_folder(store)
-    cached = {folder / file.info.key: file.info for file in files}
+    cached = {file.info.key: folder / file.info.key for file in files}
+    sizes = {file.info.key: file.info.size for file in files}
     missing = [
-        (path, info.key)
-        for path, info in cached.items()
-        if not (path.is_file() and path.stat().st_size == info.size)
+        key
+        for key, path in cached.items()
+        if not (path.is_file() and path.stat().st_size == sizes[key])
     ]
-    for path, data in transfer(store, lambda each: (each[0], store.get(each[1]).data), missing):
-        _keep(path, data)
-    for path in cached:
-        # The cache forgets what was not asked for the longest.
+    for key, data in transfer(store, lambda each: (each, store.get(each).data), missing):
+        _keep(cached[key], data)
+    for path in cached.values():
         with suppress(OSError):
             os.utime(path)
     if missing:
         prune_cache(folder.parent, now_s=time.time())
-    return list(cached)
+    return cached
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -474,21 +438,9 @@ def _cache_folder(store: ObjectStore) -> Path:
     return base / "evalcore" / "history" / name
 
 
-def prune_cache(folder: Path, *, now_s: float, most_bytes: int = _CACHE_BYTES) -> None:
-    """Delete the files below a folder that were not used for the longest, until the rest fits.
-
-    Files used within the hour before `now_s` (Unix time) stay.
-    """
-    files = []
+def prune_cache(folder: Path, *, now_s: float) -> None:
+    """Delete the files below a folder that were not used for 30 days before `now_s` (Unix time)."""
     for path in folder.rglob("*"):
         with suppress(OSError):
-            status = path.stat()
-            if stat.S_ISREG(status.st_mode):
-                files.append((status.st_mtime, status.st_size, path))
-    surplus = sum(size for _, size, _ in files) - most_bytes
-    for used_s, size, path in sorted(files):
-        if surplus <= 0 or used_s > now_s - _IN_USE_S:
-            return
-        with suppress(OSError):
-            path.unlink()
-        surplus -= size
+            if path.is_file() and path.stat().st_mtime < now_s - _UNUSED_S:
+                path.unlink()

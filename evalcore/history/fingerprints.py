@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.model.identity import JUDGED, target_identity
-from evalcore.model.suite import DEFAULT_VARIANT, SuiteDefinition, Target, Variant
+from evalcore.model.suite import SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.planning.spool import decompress_frame
 from evalcore.storage.runs import StoredRun
 

@@ -1,20 +1,17 @@
 """Asking the history: by SQL that is not trusted, from Python, a run's rows.
 
-A query of a user is one statement that reads the views and nothing else. The database is closed
-besides by DuckDB's own switches. Some functions of DuckDB do more than they say (`enable_logging`
-writes files, and ends the process where it may not), so what a statement calls is looked up in
-DuckDB's own parse of it.
+A query of a user is one SELECT over the views. The database is closed by DuckDB's own switches.
+Some functions of DuckDB do more than they say (`enable_logging` writes files, and ends the process
+where it may not), so what a statement calls is looked up in DuckDB's own parse of it.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -22,19 +19,19 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import _duckdb as duckdb
 
 from evalcore.analytics.integrity import whole_parts
+from evalcore.analytics.named import fill_table, query_text
 from evalcore.errors import UsageError
-from evalcore.history.columns import TABLES
 from evalcore.history.files import HistoryViews, quoted
 from evalcore.history.sync import sync
 from evalcore.history.trend import SuiteHistory
-from evalcore.model.summary import Metric, Trend, TrendPoint
+from evalcore.model.summary import Metric
 from evalcore.settings import read_settings
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.address import open_store
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
-from evalcore.wording import did_you_mean, is_unicode
+from evalcore.wording import is_unicode
 
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 
@@ -50,155 +47,71 @@ _TABLE_FUNCTIONS: Final = frozenset(
         *("json_each", "json_tree", "histogram", "histogram_values"),
     }
 )
-_FILE_FUNCTIONS: Final = re.compile(r"^(?:read_|parquet_|sniff_|glob$|.*_scan)|_scan$")
 _REFUSED_FUNCTIONS: Final = frozenset(
     {"write_log", "current_setting", "getenv", "setseed", "nextval", "currval", "query"}
 )
-_NAMED_FILE: Final = re.compile(r"[/\\:*?]|\.\w{1,8}$")
-_NO_SETTINGS: Final = "settings cannot be changed"
-_VERBS: Final = {
-    **dict.fromkeys(("ATTACH", "DETACH"), "no other database can be attached"),
-    **dict.fromkeys(("COPY", "EXPORT"), "nothing can be written"),
-    **dict.fromkeys(("EXTENSION", "LOAD"), "no extension can be loaded"),
-    **dict.fromkeys(("PRAGMA", "SET", "VARIABLE_SET"), _NO_SETTINGS),
-    "CALL": "procedures cannot be called",
-    "CREATE": "nothing can be created; PIVOT needs `IN (…)` inside of a SELECT",
-    "EXPLAIN": "plans are not shown",
-}
-_CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
-    "enable_external_access": "false",
-    "lock_configuration": "true",
-    "memory_limit": "128MB",
-    "threads": "1",
-}
-_ONLY_READS: Final = "the history can only be read"
+_ONE_SELECT: Final = "the history can only be read, by one SELECT at a time"
 
 
 class QueryError(UsageError):
     """A query that is refused or wrong; `exit_code` 2."""
 
 
-class SelectStatement(NamedTuple):
-    """One checked statement, and the runs that it names by `items('RUN')`."""
+def parse_statement(sql: str) -> tuple[str, ...]:
+    """Return the runs that one SELECT names by `items('RUN')`.
 
-    sql: str
-    runs: tuple[str, ...]
-
-
-def parse_statement(sql: str) -> SelectStatement:
-    """Return the one statement of a text; raise `QueryError` with the reason for any other."""
+    Raises `QueryError` with the reason for any other text.
+    """
     if len(sql) > _MOST_CHARACTERS:
         raise QueryError(f"the query has more than {_MOST_CHARACTERS:,} characters")
-    if "\0" in sql:
-        raise QueryError("the query has a NUL character")
-    if not is_unicode(sql):
-        raise QueryError("the query is not valid Unicode text")
-    # `IMPORT DATABASE` reads files while it is parsed.
-    connection = duckdb.connect(":memory:", config=_CLOSED)
-    try:
-        statements = connection.extract_statements(sql)
-        if len(statements) != 1:
-            raise QueryError(_count_reason([_kind(statement) for statement in statements]))
-        kind = _kind(statements[0])
-        if kind != "SELECT":
-            raise QueryError(f"{kind}: {_VERBS.get(kind, _ONLY_READS)}; ask with one SELECT")
-        row = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchone()
-    except duckdb.Error as error:
-        raise QueryError(_short_reason(error)) from error
-    finally:
-        connection.close()
-    tree = _syntax_tree(row[0]) if row else {"error": True}
-    if tree.get("error"):
-        raise QueryError(f"{_NO_SETTINGS}; ask with one SELECT")
-    return SelectStatement(sql, tuple(dict.fromkeys(_checked_runs(tree))))
+    if "\0" in sql or not is_unicode(sql):
+        raise QueryError("the query is not valid Unicode text, or has a NUL character")
+    with open_database(_PARSER_MEMORY_MB) as connection:
+        # `IMPORT DATABASE` reads files while it is parsed.
+        connection.execute("SET enable_external_access = false")
+        try:
+            kinds = [
+                str(each.type).rpartition(".")[2] for each in connection.extract_statements(sql)
+            ]
+            if not kinds:
+                raise QueryError("there is no statement; `evalcore query --schema` shows the views")
+            if kinds != ["SELECT"]:
+                raise QueryError(f"{', '.join(kinds)}: {_ONE_SELECT}")
+            query = query_text("statement_functions")
+            calls = connection.execute(query, {"statement": sql}).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(_short_reason(error)) from error
+    if not calls:
+        raise QueryError(f"PRAGMA: {_ONE_SELECT}")
+    return tuple(dict.fromkeys(run for call in calls if (run := _checked_run(*call)) is not None))
 
 
-def _syntax_tree(text: str) -> Any:
-    """Return what DuckDB writes of a statement. Constants such as 1e400 are `Infinity` there."""
-    try:
-        return json.loads(text)
-    except RecursionError:
+def _checked_run(name: str, is_table: bool, argument: str | None) -> str | None:
+    """Return the text that `items` is called with; raise for a function that is refused."""
+    if name in _REFUSED_FUNCTIONS or (is_table and name not in _TABLE_FUNCTIONS):
+        functions = ", ".join(sorted(_TABLE_FUNCTIONS))
         raise QueryError(
-            "the query is nested too deeply; write it with fewer functions or operators inside "
-            "of each other, for example with `IN (…)` or `WITH`"
-        ) from None
+            f"{name}() is refused: a query reads the views and nothing else; "
+            f"the table functions are {functions}"
+        )
+    if not is_table or name != ITEMS:
+        return None
+    if argument is None:
+        raise QueryError(f"{ITEMS}() takes one run by its name as a text: {ITEMS}('latest')")
+    return argument
 
 
-def _short_reason(error: duckdb.Error) -> str:
+def _short_reason(error: Exception) -> str:
     """Return DuckDB's message without the excerpt of the query, on one line."""
-    lines: list[str] = []
-    for line in str(error).splitlines():
-        if re.match(r"LINE \d+:|\s*\^", line):
-            break
-        if line.strip():
-            lines.append(line.strip())
-    text = " ".join(lines[:3]) or type(error).__name__
+    text = re.split(r"\nLINE \d+:|\n\s*\^", str(error))[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    text = " ".join(lines[:3])
     if isinstance(error, duckdb.InternalException):
         text = f"DuckDB failed: {lines[0] if lines else ''}"
     return text if len(text) <= _MOST_REASON else f"{text[:_MOST_REASON]}…"
 
 
-def _kind(statement: duckdb.Statement) -> str:
-    return str(statement.type).rpartition(".")[2]
-
-
-def _count_reason(kinds: list[str]) -> str:
-    if not kinds:
-        return "there is no statement; `evalcore query --schema` shows the views"
-    refused = next((kind for kind in kinds if kind != "SELECT"), None)
-    why = "" if refused is None else f" ({refused}: {_VERBS.get(refused, _ONLY_READS)})"
-    return f"one statement at a time, and these are {len(kinds)}{why}"
-
-
-def _checked_runs(tree: Any) -> Iterator[str]:
-    """Yield the texts that `items` is called with; raise for what a query may not use."""
-    for node in _nodes(tree):
-        match node:
-            case {"type": "TABLE_FUNCTION", "function": {"function_name": str(name), **call}}:
-                _check_table_function(name)
-                if name.lower() == ITEMS:
-                    yield _item_run(call.get("children"))
-            case {"type": "FUNCTION", "function_name": str(name)}:
-                if name.lower() in _REFUSED_FUNCTIONS:
-                    raise QueryError(f"{name}(): a query has no use of settings or of the process")
-            case {"type": "BASE_TABLE", "table_name": str(name)}:
-                _check_table(name)
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON value; without recursion, which a deep query could exhaust."""
-    pending = [tree]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            yield value
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)
-
-
-def _check_table_function(name: str) -> None:
-    lowered = name.lower()
-    if lowered in _TABLE_FUNCTIONS:
-        return
-    if _FILE_FUNCTIONS.search(lowered):
-        raise QueryError(f"{name}(): no file can be read but the history's own")
-    functions = ", ".join(sorted(_TABLE_FUNCTIONS))
-    raise QueryError(f"{name}() is no table function of the history; there are {functions}")
-
-
-def _check_table(name: str) -> None:
-    """Refuse what DuckDB would take for a file; an unknown view is DuckDB's to tell."""
-    if _NAMED_FILE.search(name):
-        hint = did_you_mean(name, TABLES)
-        raise QueryError(f"'{name}': no file can be read but the history's own{hint}")
-
-
-def _item_run(arguments: Any) -> str:
-    match arguments:
-        case [{"class": "CONSTANT", "value": {"type": {"id": "VARCHAR"}, "value": str(name)}}]:
-            return name
-    raise QueryError(f"{ITEMS}() takes one run by its name as a text: {ITEMS}('latest')")
+_PARSER_MEMORY_MB: Final = 128
 
 
 class QueryLimits(NamedTuple):
@@ -213,17 +126,11 @@ class Answer:
     """The rows of a query, in batches; `columns` are their names, none twice."""
 
     def __init__(
-        self,
-        relation: Relation,
-        views: HistoryViews,
-        limits: QueryLimits,
-        interrupted: threading.Event,
+        self, relation: Relation, explained: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        self._relation = relation
-        self._views = views
-        self._limits = limits
-        self._interrupted = interrupted
-        self.columns: tuple[str, ...] = _distinct(relation.columns)
+        self._relation = relation.project("*")  # gives columns of one name a number
+        self._explained = explained
+        self.columns = tuple(self._relation.columns)
 
     def batches(self) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows; raise `QueryError`, and `StoreError` where a file is damaged."""
@@ -235,11 +142,6 @@ class Answer:
         """Write the rows to a file that was announced when the query was asked."""
         with self._explained():
             self._relation.write_parquet(str(path), compression="zstd")
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        with _explained(self._limits, self._interrupted), self._views.naming_damage():
-            yield
 
 
 @contextmanager
@@ -257,13 +159,23 @@ def ask(
     Raises `QueryError` for anything that does more than reading, and for what takes too much.
     """
     limits = limits or QueryLimits()
-    statement = parse_statement(sql)
+    runs = parse_statement(sql)
     interrupted = threading.Event()
     with ExitStack() as stack:
         views = stack.enter_context(HistoryViews(store, memory_mb=limits.memory_mb))
         connection = views.connection
-        files = [*views.paths, *_create_items(connection, store, statement.runs, stack)]
+        files = [*views.paths, *_create_items(connection, store, runs, stack)]
         _close_off(connection, [*files, *([] if output is None else [output])], limits)
+
+        @contextmanager
+        def explained() -> Iterator[None]:
+            try:
+                with views.naming_damage():
+                    yield
+            except (duckdb.Error, RuntimeError) as error:
+                if not (interrupted.is_set() or isinstance(error, duckdb.Error)):
+                    raise
+                raise QueryError(_reason(error, limits, interrupted.is_set())) from error
 
         def interrupt() -> None:
             interrupted.set()
@@ -273,34 +185,21 @@ def ask(
         timer.daemon = True
         timer.start()
         stack.callback(timer.cancel)
-        with _explained(limits, interrupted), views.naming_damage():
-            relation = connection.sql(statement.sql)
-            relation = relation if limit is None else relation.limit(limit)
-            answer = Answer(relation, views, limits, interrupted)
+        with explained():
+            relation = connection.sql(sql)
+            answer = Answer(relation if limit is None else relation.limit(limit), explained)
         yield answer
 
 
-@contextmanager
-def _explained(limits: QueryLimits, interrupted: threading.Event) -> Iterator[None]:
-    """Turn DuckDB's errors into `QueryError`."""
-    try:
-        yield
-    except duckdb.OutOfMemoryException as error:
-        raise QueryError(
+def _reason(error: Exception, limits: QueryLimits, interrupted: bool) -> str:
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return (
             f"the query needs more than {limits.memory_mb:,} MB of memory: filter or aggregate "
             "more, or take fewer rows"
-        ) from error
-    except duckdb.Error as error:
-        if interrupted.is_set():
-            raise QueryError(
-                f"the query took longer than {limits.time_s:g} s and was stopped; "
-                "--timeout gives it more"
-            ) from error
-        raise QueryError(_short_reason(error)) from error
-    except RuntimeError as error:
-        if not interrupted.is_set():
-            raise
-        raise QueryError(f"the query took longer than {limits.time_s:g} s") from error
+        )
+    if interrupted:
+        return f"the query took longer than {limits.time_s:g} s; --timeout gives it more"
+    return _short_reason(error)
 
 
 def _create_items(
@@ -351,17 +250,6 @@ def _close_off(
         connection.execute(f"SET {setting}")
 
 
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, the second and later ones of a kind with a number."""
-    columns: dict[str, None] = {}
-    for name in names:
-        column, number = name, 1
-        while column in columns:
-            column, number = f"{name}_{number}", number + 1
-        columns[column] = None
-    return tuple(columns)
-
-
 def item_relation(run: StoredRun) -> Relation:
     """Return the rows of a run in the order of the plan, in a database of their own.
 
@@ -383,13 +271,14 @@ def item_relation(run: StoredRun) -> Relation:
         return connection.sql(query, params={"files": files})
 
 
-_POINTS: Final = """CREATE TABLE points (
-    run_id VARCHAR, started_at TIMESTAMP, variant VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE,
-    decision VARCHAR, changes VARCHAR[]
-)"""
+_POINTS: Final = {
+    **{"run_id": "VARCHAR", "started_at": "TIMESTAMP", "variant": "VARCHAR"},
+    **{"value": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE"},
+    **{"decision": "VARCHAR", "changes": "VARCHAR[]"},
+}
 
 
-class History:
+class History(AbstractContextManager["History"]):
     """The history of a store: an address, a folder, or the configured one.
 
     It is brought up to date when it is opened, unless `refresh` is False. The views `runs`,
@@ -432,7 +321,7 @@ class History:
         *,
         variant: str | None = None,
         since: timedelta | datetime | None = None,
-    ) -> ShownTrend:
+    ) -> Relation:
         """Return the trend of a suite's score, pass_rate, latency, cost or tokens.
 
         `since`: runs of this time, or created after an aware time. Raises `UsageError` for an
@@ -442,14 +331,15 @@ class History:
             raise UsageError(f"unknown metric '{metric}'; known: {', '.join(Metric)}")
         after = datetime.now(UTC) - since if isinstance(since, timedelta) else since
         with SuiteHistory(self.store, suite, since=after) as history:
-            return ShownTrend(history.trend(Metric(metric), variant))
+            points = history.trend(Metric(metric), variant).points
+        connection = open_database()
+        rows = ({name: getattr(point, name) for name in _POINTS} for point in points)
+        fill_table(connection, "points", _POINTS, rows)
+        return connection.table("points")
 
     def close(self) -> None:
         """Close the database; relations of it cannot be read any more."""
         self._views.close()
-
-    def __enter__(self) -> History:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -460,48 +350,3 @@ class History:
             same = duckdb.ColumnExpression("suite") == duckdb.ConstantExpression(suite)
             relation = relation.filter(same)
         return relation.order(order)
-
-
-class ShownTrend:
-    """A trend: its points as values or as a relation, and a picture in a notebook."""
-
-    def __init__(self, trend: Trend) -> None:
-        self.trend = trend
-
-    @property
-    def points(self) -> tuple[TrendPoint, ...]:
-        """The points, oldest first."""
-        return self.trend.points
-
-    @property
-    def relation(self) -> Relation:
-        """The points as a relation; times are in UTC."""
-        connection = duckdb.connect(":memory:")
-        connection.execute(_POINTS)
-        rows = [
-            (
-                *(point.run_id, point.started_at.replace(tzinfo=None), point.variant),
-                *(point.value, point.low, point.high, point.decision, list(point.changes)),
-            )
-            for point in self.points
-        ]
-        if rows:
-            connection.executemany("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        return connection.table("points")
-
-    def df(self) -> Any:
-        """Return the points as a pandas DataFrame."""
-        from evalcore.sql.tables import data_frame
-
-        return data_frame(self.relation)
-
-    def svg(self) -> str:
-        """Return the chart of the trend."""
-        from evalcore.report.charts import chart_svg, trend_spec
-
-        return chart_svg(trend_spec(self.trend)).decode()
-
-    def _repr_html_(self) -> str:
-        """Return the chart as an image: nothing in its data is ever executed."""
-        data = base64.b64encode(self.svg().encode()).decode()
-        return f'<img alt="trend" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'

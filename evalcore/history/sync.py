@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,12 +16,11 @@ from evalcore.history.files import (
     HistoryFiles,
     Partition,
     delete_unreadable,
-    later_revision,
     merge_files,
     merged_name,
+    new_token,
     partition_suite,
     read_history,
-    single_name,
     store_files,
 )
 from evalcore.history.rows import is_ended, write_run_rows
@@ -144,7 +142,7 @@ def rebuild(store: ObjectStore, *, progress: Progress = ignore) -> Synced:
         for each in ended_runs(store, list(stored_runs(store)), damaged)
         if not each.run.are_results_dropped()
     ]
-    entered = _enter(store, ended, damaged, progress, history)
+    entered = _enter(store, ended, damaged, progress, anew=True)
     read_history(store).delete_replaced()
     store.delete(_REBUILDING)
     unchanged = tuple(sorted(history.revisions.keys() - set(entered)))
@@ -156,38 +154,34 @@ def _enter(
     ended: Sequence[EndedRun],
     damaged: dict[str, str],
     progress: Progress,
-    before: HistoryFiles | None = None,
+    *,
+    anew: bool = False,
 ) -> list[str]:
     """Write the rows of runs; return the runs that entered.
 
     The reasons of those whose rows do not add up are added to `damaged`. A run that goes on
-    meanwhile is left out. The rows count instead of those that were there `before`. Those of a
-    month that is over share a file.
+    meanwhile is left out. Several runs of a suite and month share a file. Rows that are written
+    `anew` count instead of those of the same version that are there.
     """
     entered: list[str] = []
-    this_month = f"{datetime.now(UTC):%Y-%m}"
     done = 0
     for group in _groups(ended):
-        partition, token = group[0].partition, secrets.token_hex(8)
-        is_shared = before is not None or (len(group) > 1 and partition.month < this_month)
+        token = new_token()
         with temporary_folder("evalcore-history-") as folder:
-            shared: list[Mapping[str, Path]] = []
-            for number, each in enumerate(group):
-                run_id, revision = each.run.run_id, version_of(each.manifest)
-                if is_shared:
-                    old = None if before is None else before.revisions.get(run_id)
-                    revision = later_revision(old, revision, token)
-                staged = _staged(each, revision, folder / str(number), damaged)
-                if staged is not None:
-                    entered.append(run_id)
-                    if is_shared:
-                        shared.append(staged)
-                    else:
-                        store_files(store, partition, single_name(run_id, revision), staged)
+            staged: dict[str, Mapping[str, Path]] = {}
+            for each in group:
+                version = version_of(each.manifest)
+                is_shared = anew or len(group) > 1
+                name = merged_name(token) if is_shared else f"{each.run.run_id}-{version}"
+                revision = f"{version}-{token}" if is_shared else version
+                files = _staged(each, revision, folder / each.run.run_id, damaged)
+                if files is not None:
+                    staged[each.run.run_id] = files
                 done += 1
                 progress(done, len(ended))
-            if shared:
-                store_files(store, partition, merged_name(token), _merged(shared, folder))
+            if staged:
+                store_files(store, group[0].partition, name, _merged([*staged.values()], folder))
+        entered += staged
     return entered
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
-from evalcore.history.files import HistoryViews, partition_suite, quoted
+from evalcore.history.files import FILE_OPTIONS, HistoryViews, partition_suite, quoted
 from evalcore.history.fingerprints import Fingerprint, describe_changes
 from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
 from evalcore.model.summary import Metric, Trend, TrendPoint
@@ -87,19 +87,7 @@ class FlakyCase(NamedTuple):
     runs: FlipRate
 
 
-class _RunPoint(NamedTuple):
-    """A row of `history_trend.sql`: a figure of a variant in a run, and its interval's ends."""
-
-    run_id: str
-    started_at: datetime
-    variant: str
-    decision: str
-    figure: tuple[float | None, float | None, float | None]
-    part: str | None
-    fingerprint: Fingerprint
-
-
-class SuiteHistory:
+class SuiteHistory(HistoryViews):
     """The runs of one suite, asked several times; `close` it.
 
     `since` is aware: runs that were created then or later. `case_tables` and `assertion_tables` say
@@ -118,71 +106,49 @@ class SuiteHistory:
     ) -> None:
         opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
         tables = [name for name, is_opened in opened.items() if is_opened]
-        self._views = HistoryViews(store, suites=[suite], since=since, tables=tables)
+        super().__init__(store, suites=[suite], since=since, tables=tables)
         self.suite = suite
-        if not self._views.paths:
+        if not self.paths:
+            self.close()
             self.suite = _similar_suite(store, suite)
-            self._views.close()
-            self._views = HistoryViews(store, suites=[self.suite], since=since, tables=tables)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._views.close()
-
-    def __enter__(self) -> SuiteHistory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            super().__init__(store, suites=[self.suite], since=since, tables=tables)
 
     def trend(self, metric: Metric = Metric.SCORE, variant: str | None = None) -> Trend:
         """Return the trend of a figure, of all variants or of one; raises `UsageError`."""
         last: dict[str, Fingerprint] = {}
         points: list[TrendPoint] = []
         partial: list[TrendPoint] = []
-        for point in self._points(metric, variant):
-            before = last.get(point.variant)
-            changes = () if before is None else describe_changes(before, point.fingerprint)
-            value, low, high = point.figure
+        for run_id, started, name, decision, figure, part, *work in self._points(metric, variant):
+            made_from = Fingerprint(*work)
+            changes = describe_changes(last[name], made_from) if name in last else ()
+            value, low, high = figure
             if metric is Metric.TOKENS and value is not None:
                 value = int(value)
-            (points if point.part is None else partial).append(
-                TrendPoint(
-                    point.run_id,
-                    point.started_at,
-                    point.variant,
-                    value,
-                    low,
-                    high,
-                    point.decision,
-                    changes,
-                    point.part,
-                )
+            point = TrendPoint(
+                run_id, _utc(started), name, value, low, high, decision, changes, part
             )
-            if point.part is None:
-                last[point.variant] = point.fingerprint
+            if part is None:
+                points.append(point)
+                last[name] = made_from
+            else:
+                partial.append(point)
         return Trend(self.suite, metric, tuple(points), tuple(partial))
 
     def case(self, case_id: str, variant: str | None = None) -> tuple[CaseHistory, ...]:
         """Return a case's outcomes for each of its groups and variants; raises `UsageError`."""
         rows = self._rows("history_case", case_id=case_id)
-        outcomes = [CaseOutcome(row[0], _utc(row[1]), *row[2:]) for row in rows]
-        if variant is not None:
-            outcomes = [outcome for outcome in outcomes if outcome.variant == variant]
-        if not outcomes:
+        kinds: dict[tuple[str | None, str], list[CaseOutcome]] = {}
+        for row in rows:
+            outcome = CaseOutcome(row[0], _utc(row[1]), *row[2:])
+            if variant in {None, outcome.variant}:
+                kinds.setdefault((outcome.case_group, outcome.variant), []).append(outcome)
+        if not kinds:
             raise UsageError(self._unknown_case(case_id, variant))
         fingerprints = {
-            (point.run_id, point.variant): point.fingerprint
-            for point in self._points(Metric.SCORE, variant)
+            (row[0], row[2]): Fingerprint(*row[6:]) for row in self._points(Metric.SCORE, variant)
         }
-        kinds = dict.fromkeys((outcome.case_group, outcome.variant) for outcome in outcomes)
         return tuple(
-            _case_history(
-                case_id,
-                tuple(o for o in outcomes if (o.case_group, o.variant) == kind),
-                fingerprints,
-            )
-            for kind in kinds
+            _case_history(case_id, tuple(outcomes), fingerprints) for outcomes in kinds.values()
         )
 
     def flaky(self, variant: str | None = None) -> tuple[FlakyCase, ...]:
@@ -198,21 +164,15 @@ class SuiteHistory:
 
         Only with the history opened for its table `assertions`.
         """
-        with self._views.naming_damage():
-            connection = self._views.connection
-            return suite_assertion_counts(connection, partition_suite(self.suite), runs)
+        with self.naming_damage():
+            return suite_assertion_counts(self.connection, partition_suite(self.suite), runs)
 
-    def _points(self, metric: Metric, variant: str | None) -> list[_RunPoint]:
-        rows = self._rows("history_trend", metric=str(metric))
-        points = [
-            _RunPoint._make((row[0], _utc(row[1]), *row[2:6], Fingerprint(*row[6:])))
-            for row in rows
-        ]
-        if variant is None:
-            return points
-        chosen = [point for point in points if point.variant == variant]
-        if not chosen:
-            variants = sorted({point.variant for point in points})
+    def _points(self, metric: Metric, variant: str | None) -> list[tuple[Any, ...]]:
+        """Return the rows of `history_trend.sql`, of all variants or of one."""
+        points = self._rows("history_trend", metric=str(metric))
+        chosen = [point for point in points if variant in {None, point[2]}]
+        if variant is not None and not chosen:
+            variants = sorted({point[2] for point in points})
             hint = did_you_mean(variant, variants)
             names = ", ".join(variants) or "none"
             raise UsageError(
@@ -222,10 +182,10 @@ class SuiteHistory:
 
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         suite = partition_suite(self.suite)
-        return self._views.rows(query_text(query), suite=suite, **parameters)
+        return self.rows(query_text(query), suite=suite, **parameters)
 
     def _unknown_case(self, case_id: str, variant: str | None) -> str:
-        rows = self._views.rows("SELECT DISTINCT case_id FROM cases")
+        rows = self.rows("SELECT DISTINCT case_id FROM cases")
         hint = did_you_mean(case_id, [row[0] for row in rows])
         of = "" if variant is None else f" in variant '{variant}'"
         return f"the runs of suite '{self.suite}' have no case '{case_id}'{of}.{hint}"
@@ -256,21 +216,15 @@ def _case_history(
     fingerprints: Mapping[tuple[str, str], Fingerprint],
 ) -> CaseHistory:
     passes = [number for number, outcome in enumerate(outcomes) if outcome.passed]
-    first_failing = passes[-1] + 1 if passes else 0
-    failing = outcomes[first_failing:]
-    last_pass = outcomes[passes[-1]] if passes and failing else None
-    history = CaseHistory(
-        case_id, outcomes[0].case_group, outcomes[0].variant, outcomes, failing, last_pass
-    )
-    if last_pass is None:
-        return history
-    before = fingerprints[last_pass.run_id, last_pass.variant]
-    after = fingerprints[failing[0].run_id, failing[0].variant]
-    works = last_pass.work_sha256, failing[0].work_sha256
-    return history._replace(
-        changes=describe_changes(before, after),
-        same_work=None if None in works else works[0] == works[1],
-    )
+    failing = outcomes[passes[-1] + 1 :] if passes else outcomes
+    identity = case_id, outcomes[0].case_group, outcomes[0].variant, outcomes, failing
+    if not (passes and failing):
+        return CaseHistory(*identity)
+    last_pass, first = outcomes[passes[-1]], failing[0]
+    before, after = (fingerprints[each.run_id, each.variant] for each in (last_pass, first))
+    works = last_pass.work_sha256, first.work_sha256
+    same_work = None if None in works else works[0] == works[1]
+    return CaseHistory(*identity, last_pass, describe_changes(before, after), same_work)
 
 
 class LatestRun(NamedTuple):
@@ -290,22 +244,12 @@ def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
     """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
     with HistoryViews(store, tables=["runs"]) as views:
         rows = views.rows(query_text("history_latest"))
-    suites: dict[str, list[tuple[Any, ...]]] = {}
-    for suite, *point in rows:
-        suites.setdefault(suite, []).append(tuple(point))
-    return {suite: _latest(points) for suite, points in suites.items()}
-
-
-def _latest(points: list[tuple[Any, ...]]) -> LatestRun:
-    newest, _, decision, *_ = points[-1]
-    earlier = {point[1]: point for point in points if point[0] != newest}
-    changes: dict[str, None] = {}
-    for run_id, variant, _, *after in points:
-        if run_id == newest and variant in earlier:
-            before = Fingerprint(*earlier[variant][3:])
-            changes |= dict.fromkeys(describe_changes(before, Fingerprint(*after)))
-    decisions = [point[2] for point in points if point[0] != newest]
-    return LatestRun(newest, decision, decisions[-1] if decisions else None, tuple(changes))
+    latest: dict[str, LatestRun] = {}
+    for suite, run_id, decision, before, was, now in rows:
+        run = latest.get(suite, LatestRun(run_id, decision, before, ()))
+        changes = describe_changes(Fingerprint(**was), Fingerprint(**now)) if was else ()
+        latest[suite] = run._replace(changes=tuple(dict.fromkeys((*run.changes, *changes))))
+    return latest
 
 
 def returning_cases(
@@ -324,12 +268,11 @@ def returning_cases(
     cases = [entry.case for entry in entries]
     with HistoryViews(store, suites=suites, tables=["runs", "cases"]) as views:
         rows = views.rows(query_text("returning_cases"), cases=cases, most=runs)
-    ready: dict[QuarantineEntry, tuple[str, ...]] = {}
-    for entry in entries:
-        names = tuple(s for s, case in rows if case == entry.case and entry.applies_to(s))
-        if names:
-            ready[entry] = names
-    return ready
+    ready = {
+        entry: tuple(name for name, case in rows if case == entry.case and entry.applies_to(name))
+        for entry in entries
+    }
+    return {entry: names for entry, names in ready.items() if names}
 
 
 class CaseVariances(NamedTuple):
@@ -361,49 +304,33 @@ CASES_FILE = "past_cases"
 RUNS_FILE = "past_runs"
 
 
-class ComparedWork(NamedTuple):
-    """What runs have to share to be compared: the suite's name, its cases and judges, and whether
-    answers come from recordings.
+def comparable_runs(
+    views: HistoryViews,
+    suite: str,
+    *,
+    cases_sha256: str,
+    judges_sha256: str | None,
+    replayed: bool,
+) -> Iterator[tuple[str, str | None]]:
+    """Yield a suite's runs, newest first, and why a run cannot be compared; None if it can.
+
+    Runs have to share cases and judges, and whether answers come from recordings.
     """
-
-    suite: str
-    cases_sha256: str
-    judges_sha256: str | None
-    replayed: bool
-
-
-class ListedRun(NamedTuple):
-    """A run of the history, and why it cannot be compared; None if it can."""
-
-    run_id: str
-    reason: str | None
+    yield from views.rows(
+        query_text("comparable_runs"),
+        suite=partition_suite(suite),
+        cases_sha256=cases_sha256,
+        judges_sha256=judges_sha256,
+        replayed=replayed,
+    )
 
 
-class PastRows:
-    """The tables of the history of one suite, as they are at this moment; a context."""
-
-    def __init__(self, store: ObjectStore, suite: str) -> None:
-        self._suite = partition_suite(suite)
-        self._views = HistoryViews(store, suites=[suite], tables=["runs", "cases"])
-
-    def __enter__(self) -> PastRows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._views.close()
-
-    def comparable(self, work: ComparedWork) -> Iterator[ListedRun]:
-        """Yield the suite's runs, newest first."""
-        parameters = work._asdict() | {"suite": self._suite}
-        yield from map(
-            ListedRun._make, self._views.rows(query_text("comparable_runs"), **parameters)
-        )
-
-    def write(self, run_ids: list[str], folder: Path) -> dict[str, Path]:
-        """Write the rows of these runs (oldest first) as Parquet files; return them by name."""
-        files = {name: folder / f"{name}.parquet" for name in (RUNS_FILE, CASES_FILE)}
-        for name, path in files.items():
-            target = quoted(str(path))
-            copied = f"COPY ({query_text(name)}) TO {target} (FORMAT parquet, COMPRESSION zstd)"
-            self._views.rows(copied, run_ids=run_ids, suite=self._suite)
-        return files
+def write_past_runs(
+    views: HistoryViews, suite: str, run_ids: Sequence[str], folder: Path
+) -> dict[str, Path]:
+    """Write the rows of these runs (oldest first) as Parquet files; return them by name."""
+    files = {name: folder / f"{name}.parquet" for name in (RUNS_FILE, CASES_FILE)}
+    for name, path in files.items():
+        copied = f"COPY ({query_text(name)}) TO {quoted(str(path))} ({FILE_OPTIONS})"
+        views.rows(copied, run_ids=list(run_ids), suite=partition_suite(suite))
+    return files

@@ -15,7 +15,8 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import turn_number
-from evalcore.model.suite import DEFAULT_VARIANT, Case, ScorerSpec, SuiteDefinition, Target, Variant
+from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 _NO_BEHAVIOUR = frozenset(
     {
@@ -94,18 +95,15 @@ def metadata_identity(metadata: Mapping[str, Any] | None) -> bytes:
     return _canonical(metadata) if metadata else b""
 
 
-def case_identity(case: Case, *, with_stops: bool = True, with_metadata: bool = True) -> bytes:
-    """Return the bytes of everything in a case that an execution can see.
-
-    Without `with_stops` they lack the checks that decide where a conversation stops.
-    """
+def case_identity(case: Case, *, with_metadata: bool = True) -> bytes:
+    """Return the bytes of everything in a case that an execution can see."""
     metadata = case.metadata or None if with_metadata else None
     visible = [case.input, _stored_form(case.fixture), metadata, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
         visible.append([case.turns.total, case.turns.window])
         # The checks of a turn decide whether the next one is asked.
-        if case.turns.stops and with_stops:
+        if case.turns.stops:
             checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
             visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:

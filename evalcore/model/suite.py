@@ -16,37 +16,7 @@ from evalcore.model.exchange import Turns
 from evalcore.model.gate import GateSpec
 from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.run import NotifyPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Something that answers a case. `kind` is a row of `targets.registry`.
-
-    `options` are JSON values, checked by the loader against the kind's model.
-    """
-
-    name: str
-    kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A small named change to the target's configuration.
-
-    `target` replaces the suite's target; `config` is laid over its options. `hooks` run in the
-    workspaces of the tests, inside those of the workspace (`model.workspace`).
-    """
-
-    id: str
-    target: str | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
-    hooks: Mapping[str, Any] = field(default_factory=dict)
-
-
-DEFAULT_VARIANT = Variant(id="default")
-
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.

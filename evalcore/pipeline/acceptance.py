@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,14 +21,13 @@ from evalcore.analytics.integrity import require_planned
 from evalcore.errors import (
     Damage,
     DamagedRunError,
-    EvalError,
     NotAllowedError,
     UsageError,
 )
 from evalcore.model.assertion import Assertion
-from evalcore.model.run import Manifest, Plan
+from evalcore.model.run import Manifest
 from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.settings import Settings, find_upward
+from evalcore.settings import Settings
 from evalcore.storage.layout import suite_key
 from evalcore.storage.manifests import (
     Seal,
@@ -45,6 +44,7 @@ from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys,
 
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 _LISTED = 5
+_ELSEWHERE = "does not lie below {}, or lies in the store there"
 _BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
 
 
@@ -147,9 +147,9 @@ def _accept_unsigned(run: StoredRun, manifest: Manifest, worker: AcceptingWorker
         raise DamagedRunError(run.run_id, (damage,))
     folder = Path(definition.source.folder)
     is_own = _is_own_place(folder, worker, run)
-    reasons = [] if is_own else [f"its folder {folder} {_elsewhere(worker)}"]
-    demands = demands_of(definition, _cases(sealed, manifest.plan))
-    reasons += _reasons(demands, worker.policy, tuple(_own_addresses(worker)))
+    reasons = [] if is_own else [f"its folder {folder} {_ELSEWHERE.format(worker.folder)}"]
+    demands = demands_of(definition, sealed.all_cases(manifest.plan))
+    reasons += _reasons(demands, worker.policy, _own_addresses(worker))
     _refuse(
         f"the plan of run {run.run_id} is not signed with a key of this process ({PLAN_KEY}), so "
         "it may do only what this process's own settings allow",
@@ -172,35 +172,32 @@ def _reasons(
     """Return why demands are refused, each reason once; without `addresses` any is allowed."""
     found: dict[str, str] = {}
     for demand in demands:
-        reason = None
-        if demand.kind is not DemandKind.ADDRESS:
-            reason = _code_reason(demand, policy)
-        elif addresses is not None and not is_allowed_address(demand.what, addresses):
-            reason = _address_reason(demand)
-        if reason is not None:
+        if (reason := _reason(demand, policy, addresses)) is not None:
             found.setdefault(reason, f"{demand.where}: {reason}")
     return list(found.values())
 
 
-def _code_reason(demand: Demand, policy: ImportPolicy) -> str | None:
-    if demand.kind is DemandKind.COMMAND:
-        allows = "EVALCORE_ALLOW_COMMANDS=1 allows it"
-        return None if policy.commands else f"{demand.what} starts a program ({allows})"
-    module = demand.what.partition(":")[0]
-    if policy.allows(module):
-        return None
-    return (
-        f"module '{module}' of {demand.what} is not on the allow-list (EVALCORE_ALLOW_IMPORTS, "
-        f'--allow-import); `allow_imports = ["{module}"]` in the evalcore.toml of the worker\'s '
-        "folder allows it"
-    )
-
-
-def _address_reason(demand: Demand) -> str:
-    allows = "EVALCORE_ALLOW_ADDRESSES allows it"
-    # The address may hold a password.
-    address = demand.what.rpartition("@")[2]
-    return f"the address {address!r} is none of this process's own ({allows})"
+def _reason(demand: Demand, policy: ImportPolicy, addresses: Sequence[str] | None) -> str | None:
+    match demand.kind:
+        case DemandKind.COMMAND if not policy.commands:
+            return f"{demand.what} starts a program (EVALCORE_ALLOW_COMMANDS=1 allows it)"
+        case DemandKind.IMPORT if not policy.allows(demand.what.partition(":")[0]):
+            module = demand.what.partition(":")[0]
+            return (
+                f"module '{module}' of {demand.what} is not on the allow-list "
+                "(EVALCORE_ALLOW_IMPORTS, --allow-import); "
+                f'`allow_imports = ["{module}"]` in the evalcore.toml of the worker\'s folder '
+                "allows it"
+            )
+        case DemandKind.ADDRESS if addresses is not None:
+            if not is_allowed_address(demand.what, addresses):
+                # The address may hold a password.
+                address = demand.what.rpartition("@")[2]
+                return (
+                    f"the address {address!r} is none of this process's own "
+                    "(EVALCORE_ALLOW_ADDRESSES allows it)"
+                )
+    return None
 
 
 def _is_own_place(path: Path, worker: AcceptingWorker, run: StoredRun) -> bool:
@@ -212,44 +209,16 @@ def _is_own_place(path: Path, worker: AcceptingWorker, run: StoredRun) -> bool:
     return not inside or (store is not None and _lies_below(worker.folder, store))
 
 
-def _elsewhere(worker: AcceptingWorker) -> str:
-    return f"does not lie below {worker.folder}, or lies in the store there"
-
-
 def _lies_below(folder: Path, parent: Path) -> bool:
     return folder.resolve().is_relative_to(parent.resolve())
 
 
-def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
-    for number in range(plan.parts):
-        yield from run.cases(number, plan)
-
-
-def _own_addresses(worker: AcceptingWorker) -> Iterator[str]:
-    """Yield the addresses that this process's own configuration names."""
-    from evalcore.formats.documents import read_document
-    from evalcore.formats.targets import FILE_NAMES
+def _own_addresses(worker: AcceptingWorker) -> tuple[str, ...]:
+    """Return the addresses that this process's own configuration names."""
     from evalcore.providers.chat import BASE_URLS
 
-    yield from BASE_URLS.values()
-    yield from worker.settings.allow_addresses
-    yield from filter(None, map(worker.environment.get, _BASE_URLS))
-    path = find_upward(worker.folder, FILE_NAMES).path
-    if path is not None:
-        try:
-            document = read_document(path).value
-        except EvalError:
-            return
-        listed = document.get("targets") if isinstance(document, dict) else document
-        yield from _addresses_in(listed if isinstance(listed, list) else ())
-
-
-def _addresses_in(targets: Sequence[object]) -> Iterator[str]:
-    for target in targets:
-        if isinstance(target, dict):
-            for name in ("url", "base_url", "baseUrl"):
-                if isinstance(target.get(name), str):
-                    yield target[name]
+    own = filter(None, map(worker.environment.get, _BASE_URLS))
+    return (*BASE_URLS.values(), *worker.settings.allow_addresses, *own)
 
 
 def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str | None]:
@@ -264,18 +233,13 @@ def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str 
     path = Path(source.folder) / Path(source.path).name
     scripts = [target.options.get("script") for target in definition.targets.values()]
     script = next((name for name in scripts if isinstance(name, str)), None)
-    if seal is None and path.suffix == ".py":
-        raise UsageError(
-            f"run {run.run_id} says that it was made from {path}, which would be imported, and its "
-            "plan is not signed with a key of this process; name the file: "
-            f"evalcore regrade {run.run_id} SUITE"
-        )
     for named in (path, path if script is None else Path(script)):
-        if seal is None and not _is_own_place(named, worker, run):
+        reason = "would be imported" if named.suffix == ".py" else _ELSEWHERE.format(worker.folder)
+        if seal is None and (named.suffix == ".py" or not _is_own_place(named, worker, run)):
             raise UsageError(
-                f"run {run.run_id} says that it was made from {named}, which "
-                f"{_elsewhere(worker)}, and its plan is not signed with a key of this process; "
-                f"name the file: evalcore regrade {run.run_id} SUITE"
+                f"run {run.run_id} says that it was made from {named}, which {reason}, and its "
+                "plan is not signed with a key of this process; name the file: "
+                f"evalcore regrade {run.run_id} SUITE"
             )
     return path, script
 
@@ -331,28 +295,20 @@ def demands_of(definition: SuiteDefinition, cases: Iterable[Case]) -> Iterator[D
 
 
 def _of_target(kind: str, options: Mapping[str, Any], where: str) -> Iterator[Demand]:
-    for other in options.get("fallback_targets") or ():
-        yield from _of_nested(other, where)
-    if kind in _QUIET:
-        return
-    if kind in _PROGRAMS:
-        yield Demand(DemandKind.COMMAND, "a command", where)
-    yield from _of_options(options, where)
-    if kind in {"flow", "workflow", "script"}:
-        yield from _of_nested(options.get("target"), where)
-        for provider in (options.get("providers") or {}).values():
-            yield from _of_nested(provider, where)
-        # Tools of a script suite, those that stand in its cases too.
-        for reference, *_ in options.get("imports") or ():
-            yield Demand(DemandKind.IMPORT, reference, where)
-        yield from _of_tree(options, where)
-
-
-def _of_nested(target: Any, where: str) -> Iterator[Demand]:
-    if isinstance(target, Mapping) and isinstance(target.get("kind"), str):
-        options = target.get("options")
-        if isinstance(options, Mapping):
-            yield from _of_target(target["kind"], options, where)
+    nested = [*(options.get("fallback_targets") or ())]
+    if kind not in _QUIET:
+        if kind in _PROGRAMS:
+            yield Demand(DemandKind.COMMAND, "a command", where)
+        yield from _of_options(options, where)
+        if kind in {"flow", "workflow", "script"}:
+            nested += [options.get("target"), *(options.get("providers") or {}).values()]
+            # Tools of a script suite, those that stand in its cases too.
+            for reference, *_ in options.get("imports") or ():
+                yield Demand(DemandKind.IMPORT, reference, where)
+            yield from _of_tree(options, where)
+    for target in nested:
+        if isinstance(target, Mapping) and isinstance(target.get("options"), Mapping):
+            yield from _of_target(str(target.get("kind")), target["options"], where)
 
 
 def _of_options(options: Mapping[str, Any], where: str) -> Iterator[Demand]:
@@ -372,32 +328,29 @@ def _of_tree(value: Any, where: str) -> Iterator[Demand]:
     """Yield what stands anywhere in the definition of a workflow or of a script."""
     if isinstance(value, Mapping):
         yield from _of_options(value, where)
-        yield from _of_tool(value, where)
+        yield from _of_tool(value.get("import_tool"), where)
+        servers = value.get("mcp")
         if value.get("type") == "code":
             yield Demand(DemandKind.COMMAND, "a block of code", where)
-        servers = value.get("mcp")
         for server in servers.values() if isinstance(servers, Mapping) else ():
             if isinstance(server, Mapping) and "url" not in server:
                 yield Demand(DemandKind.COMMAND, "an MCP server", where)
-        for member in value.values():
-            yield from _of_tree(member, where)
     elif isinstance(value, list | tuple):
         yield from _of_listed_assertion(value, where)
-        for member in value:
-            yield from _of_tree(member, where)
+    yield from _of_members(value, where, _of_tree)
 
 
-def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:
-    reference = tool.get("import_tool")
+def _of_tool(reference: Any, where: str) -> Iterator[Demand]:
     if not isinstance(reference, str):
         return
-    from evalcore.scripts.builtin_tools import built_in_program
+    if reference.startswith(_TOOLS_OF_SCRIPTS):
+        from evalcore.scripts.builtin_tools import built_in_program
 
-    if reference.startswith(_TOOLS_OF_SCRIPTS) and built_in_program(reference):
-        yield Demand(DemandKind.COMMAND, f"the tool {reference}", where)
-    elif "fetch" in reference and reference.startswith(_TOOLS_OF_SCRIPTS):
-        yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
-    elif not reference.startswith(_TOOLS_OF_SCRIPTS) and ("." in reference or ":" in reference):
+        if built_in_program(reference):
+            yield Demand(DemandKind.COMMAND, f"the tool {reference}", where)
+        elif "fetch" in reference:
+            yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
+    elif "." in reference or ":" in reference:
         module, _, symbol = reference.replace(":", ".").rpartition(".")
         yield Demand(DemandKind.IMPORT, f"{module}:{symbol}", where)
 
@@ -414,18 +367,22 @@ def _of_check(check: str, params: Mapping[str, Any], where: str) -> Iterator[Dem
     aggregator = params.get("aggregator")
     if isinstance(aggregator, Mapping) and "command" in aggregator:
         yield Demand(DemandKind.COMMAND, "a program that grades", where)
-    yield from _of_members(params, where)
+    yield from _of_inner(params, where)
 
 
-def _of_members(value: Any, where: str) -> Iterator[Demand]:
+def _of_inner(value: Any, where: str) -> Iterator[Demand]:
     """Yield what assertions within an assertion ask for."""
-    if isinstance(value, Mapping):
-        for member in value.values():
-            yield from _of_members(member, where)
-    elif isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         yield from _of_listed_assertion(value, where)
-        for member in value:
-            yield from _of_members(member, where)
+    yield from _of_members(value, where, _of_inner)
+
+
+def _of_members(
+    value: Any, where: str, of_each: Callable[[Any, str], Iterator[Demand]]
+) -> Iterator[Demand]:
+    members = value.values() if isinstance(value, Mapping) else value
+    for member in members if isinstance(value, Mapping | list | tuple) else ():
+        yield from of_each(member, where)
 
 
 def _of_listed_assertion(value: Any, where: str) -> Iterator[Demand]:

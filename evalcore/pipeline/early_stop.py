@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -40,75 +40,58 @@ if TYPE_CHECKING:
 _LOOKS = 50
 
 
-def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, SequentialRule]:
+def sequential_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
     """Return the rules of the gates that can be decided early, by their place in the policy."""
-    late = late_gates(definition, groups)
-    gates = map(restore_gate, definition.policy.gates)
-    return {
-        index: gate.sequential
-        for index, gate in enumerate(gates)
-        if gate.sequential is not None and index not in late
-    }
+    gates = enumerate(map(restore_gate, definition.policy.gates))
+    return {index: gate.sequential for index, gate in gates if gate.sequential is not None}
 
 
-def late_gates(definition: SuiteDefinition, groups: int) -> dict[int, str]:
-    """Return why gates that have a sequential rule need the whole run, by their place.
-
-    The sequential tests take cases one by one: they know neither clusters nor the mean of groups.
+def require_early_gates(definition: SuiteDefinition, groups: int) -> None:
+    """Raise `UsageError` if no gate of the suite can be decided before the whole run, or one cannot
+    although it has a sequential rule: its tests take cases one by one.
     """
-    reasons = {}
-    for index, gate in enumerate(map(restore_gate, definition.policy.gates)):
-        value = None if gate.sequential is None else gate.sequential.value
-        if value in DIFFERENCES and definition.policy.cluster is not None:
-            reasons[index] = "not decided early, because the cases come in clusters"
-        elif value is CaseValue.SCORE and groups > 1:
-            reasons[index] = "not decided early, because the score is a mean over groups"
-    return reasons
-
-
-def require_early_gate(definition: SuiteDefinition) -> None:
-    """Raise `UsageError` if no gate of the suite can be decided before the whole run."""
-    auto = definition.policy.auto_iterations
-    option = "--iterations auto" if auto else "stop_when_decided"
-    reducer = definition.policy.reducer
-    if auto and reducer is not Reducer.MEAN:
+    policy = definition.policy
+    auto = policy.auto_iterations
+    option = f"suite '{definition.name}': {'--iterations auto' if auto else 'stop_when_decided'}"
+    if auto and policy.reducer is not Reducer.MEAN:
         raise UsageError(
-            f"suite '{definition.name}': {option} needs the reducer 'mean', not '{reducer}': a "
-            "score that depends on the number of iterations cannot be decided before the last; "
-            "give a number of iterations"
+            f"{option} needs the reducer 'mean', not '{policy.reducer}': a score that depends on "
+            "the number of iterations cannot be decided before the last; give a number of "
+            "iterations"
         )
     kinds = {
         name
         for name, kind in GATES.items()
         if kind.is_sequential or (kind.fails_early and not auto)
     }
-    if kinds.isdisjoint(gate.gate for gate in definition.policy.gates):
+    if kinds.isdisjoint(gate.gate for gate in policy.gates):
         names = ", ".join(sorted(kinds))
+        raise UsageError(f"{option} needs a gate that can be decided early: {names}")
+    values = {rule.value for rule in sequential_rules(definition).values()}
+    if policy.cluster is not None and not values.isdisjoint(DIFFERENCES):
         raise UsageError(
-            f"suite '{definition.name}': {option} needs a gate that can be decided early: {names}"
+            f"{option} cannot decide a difference over cases that come in clusters (cluster: "
+            f"{policy.cluster}); run all of them, or leave `cluster` out"
         )
-
-
-def round_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
-    """Return the rules of the gates that can be decided after some iterations of all cases."""
-    # A round has all cases: a score over several groups is decided as well as any.
-    return sequential_rules(definition, groups=1)
+    # A round has all cases: there a score over several groups is decided as well as any.
+    if groups > 1 and not auto and CaseValue.SCORE in values:
+        raise UsageError(
+            f"{option} cannot decide a score that is a mean over {groups} groups; use pass_rate, "
+            "or run all cases"
+        )
 
 
 def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:
     """Return the suite with its cases in a random order, and how that was made, for the manifest.
 
     Without a `seed` a new one is drawn.
-    Raises `UsageError` if no gate of the suite can be decided early.
     """
     from evalcore.history.fingerprints import digest_cases
     from evalcore.planning.spool import in_random_order
 
-    groups = len({case.group for case in suite.cases})
-    require_early_gate(suite.definition)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     cases_sha256, _ = digest_cases(suite.cases.parts())
-    order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
+    order = {"seed": seed, "cases_sha256": cases_sha256}
     return replace(suite, cases=in_random_order(suite.cases, seed)), order
 
 
@@ -201,17 +184,9 @@ def _required_ids(definition: SuiteDefinition, manifest: Manifest) -> frozenset[
 
 
 def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
-    groups = _groups(manifest)
-    rules = sequential_rules(definition, groups)
     variants = [variant.id for variant in definition.variants]
     cases = max(1, manifest.plan.cases - len(quarantine_of(manifest.settings).case_ids))
-    needs_all = bool(late_gates(definition, groups))
-    return SequentialGates(rules, variants, definition.baseline, cases, needs_all=needs_all)
-
-
-def _groups(manifest: Manifest) -> int:
-    order: Mapping[str, int] = manifest.settings.get("order") or {}
-    return int(order.get("groups", 1))
+    return SequentialGates(sequential_rules(definition), variants, definition.baseline, cases)
 
 
 def open_tables(
@@ -261,68 +236,43 @@ def early_results(
 
     A run that went to its end has the results that it has without stopping.
     """
-    if not definition.policy.stop_when_decided:
-        return tuple(results)
-    late = late_gates(definition, _groups(manifest))
-    stopped = bool(tables.stopped_items())
-    results = [
-        late_result(result, late.get(index), stopped=stopped)
-        for index, result in enumerate(results)
-    ]
-    if not stopped:
+    if not tables.stopped_items():
         return tuple(results)
     gates = _gates(definition, manifest)
     _take(gates, tables)
     return tuple(
         result
         if index not in gates.gates
-        else _early_result(result, gates.gates[index], gates, manifest)
+        else _early_result(result, gates.gates[index], gates.cases, manifest.plan.cases)
         for index, result in enumerate(results)
     )
 
 
-def late_result(result: GateResult, reason: str | None, *, stopped: bool) -> GateResult:
-    """Return the result of a gate that needs the whole run; inconclusive where that was stopped."""
-    if reason is None:
-        return result
-    message = f"{result.message}; {reason}"
-    if not stopped:
-        return replace(result, message=message)
-    return replace(result, outcome=GateOutcome.INCONCLUSIVE, message=message, remedy=None)
-
-
-def _early_result(
-    result: GateResult, gate: SequentialGate, gates: SequentialGates, manifest: Manifest
-) -> GateResult:
-    total = manifest.plan.cases
-    details = {
-        **result.details,
-        "sequential": {
-            "cases": gate.cases,
-            "planned_cases": total,
-            "alpha": gate.rule.alpha,
-            "method": "betting E-values (Waudby-Smith and Ramdas 2024)",
-        },
+def _early_result(result: GateResult, gate: SequentialGate, cases: int, planned: int) -> GateResult:
+    facts = {
+        "cases": gate.cases,
+        "planned_cases": planned,
+        "alpha": gate.rule.alpha,
+        "method": "betting E-values (Waudby-Smith and Ramdas 2024)",
     }
+    details = {**result.details, "sequential": facts}
+    of_planned = f"of {counted(planned, 'case')}"
     if gate.outcome is None:
-        message = (
-            f"not decided when the run stopped after {gates.cases} of {counted(total, 'case')}"
-        )
-        message += f"; {result.message}"
+        message = f"not decided when the run stopped after {cases} {of_planned}; {result.message}"
         return GateResult(result.name, GateOutcome.INCONCLUSIVE, message, details)
-    message = f"{result.message}; decided after {gate.cases} of {counted(total, 'case')}"
+    message = f"{result.message}; decided after {gate.cases} {of_planned}"
     message += f" (anytime-valid, α {number(gate.rule.alpha)})"
     return GateResult(result.name, gate.outcome, message, details)
 
 
-_METHODS: Mapping[CaseValue, str] = {
-    CaseValue.SCORE: "empirical Bernstein E-values (Waudby-Smith and Ramdas 2024)",
-    CaseValue.PASSED: "empirical Bernstein E-values (Waudby-Smith and Ramdas 2024)",
+_BERNSTEIN: Final = "empirical Bernstein E-values (Waudby-Smith and Ramdas 2024)"
+_BETTING: Final = "betting E-values (Waudby-Smith and Ramdas 2024), shared by the rounds"
+_METHODS: Final[Mapping[CaseValue, str]] = {
+    CaseValue.SCORE: _BERNSTEIN,
+    CaseValue.PASSED: _BERNSTEIN,
     CaseValue.RELIABILITY: "exact bounds",
-    CaseValue.DIFFERENCE: "betting E-values (Waudby-Smith and Ramdas 2024), shared by the rounds",
-    CaseValue.PAST_DIFFERENCE: (
-        "betting E-values (Waudby-Smith and Ramdas 2024), shared by the rounds"
-    ),
+    CaseValue.DIFFERENCE: _BETTING,
+    CaseValue.PAST_DIFFERENCE: _BETTING,
 }
 
 
@@ -363,9 +313,8 @@ def decide_rounds(
     gates = _round_gates(run.definition, manifest)
     _take_rounds(gates, run, manifest, parts)
     most = manifest.plan.iterations
-    late = late_gates(run.definition, groups=1)
     decided = tuple(
-        late_result(result, late.get(index), stopped=gates.rounds < most)
+        result
         if (gate := gates.gates.get(index)) is None
         else _round_result(result, gate, gates, most)
         for index, result in enumerate(results)
@@ -382,24 +331,22 @@ def decide_rounds(
 
 def _round_gates(definition: SuiteDefinition, manifest: Manifest) -> RoundGates:
     variants = [variant.id for variant in definition.variants]
-    most = manifest.plan.iterations
-    needs_all = bool(late_gates(definition, groups=1))
-    rules = round_rules(definition)
-    return RoundGates(rules, variants, definition.baseline, most, needs_all=needs_all)
+    rules = sequential_rules(definition)
+    return RoundGates(rules, variants, definition.baseline, manifest.plan.iterations)
 
 
 def _take_rounds(
     gates: RoundGates, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> None:
     """Give the gates the rounds in these parts that they have not seen, one after the other."""
-    plan = manifest.plan
+    plan, rules = manifest.plan, sequential_rules(run.definition)
     for iteration in range(gates.rounds, len(parts) // plan.round_shards):
         if gates.ended:
             return
         with ExitStack() as stack:
             own = parts[: (iteration + 1) * plan.round_shards]
             tables = open_tables(stack, run, manifest, own)
-            gates.add(*tables.read_round(round_rules(run.definition), plan.iterations, iteration))
+            gates.add(*tables.read_round(rules, plan.iterations, iteration))
             repeats = iteration + 1 < plan.iterations
             gates.beside_failed = has_failed(run.definition, tables, repeats=repeats)
 

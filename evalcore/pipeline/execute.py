@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,7 @@ _RETRY_S: Final = (1.0, 5.0)
 _FAILED_STARTS: Final = 6
 # Of so few items of a pilot the median says how long an item takes.
 _LEAST_SAMPLE: Final = 8
+_STARTED_S: Final = 1.0
 # Noted with the lease, as handed out at once.
 _FIRST_SHARDS: Final = 3
 
@@ -81,6 +83,7 @@ class _Coordinator:
         self._failure: BaseException | None = None
         self._cancelled = False
         self._receipts: list[ShardReceipt] = []
+        self._main: Executor
         self._written: set[int] = set()
 
     def execute(self) -> tuple[ShardReceipt, ...]:
@@ -103,32 +106,39 @@ class _Coordinator:
                 "If-Match), so processes cannot share a run there: run it without --workers"
             )
         self._fill()
-        with (
-            take_lease(
+        with ExitStack() as stack:
+            if self._processes and self._make_executor is None:
+                # The first thing: they start while this process takes the lease and opens the run.
+                shards = len(self._todo) if self._plan.settled else options.workers
+                self._main = ProcessExecutor(run, options, shards)
+                stack.callback(self._main.close, cancel=True)
+                # Once they execute, this process has time to import what will report.
+                importer = threading.Timer(_STARTED_S, import_module, ["evalcore.pipeline.finish"])
+                importer.daemon = True
+                importer.start()
+            lease = take_lease(
                 run,
                 self._plan,
                 lease_s=options.settings.lease_s,
                 first=list(self._todo)[:_FIRST_SHARDS],
                 say=options.warn,
                 interrupted=lambda: self._events.put(self._interrupt),
-            ) as self._lease,
-            ExitStack() as stack,
-        ):
+            )
+            self._lease = stack.enter_context(lease)
             # Results without a lease are those of an earlier version.
-            if self._lease.epoch > 1 or self._written or manifest.state is not State.RUNNING:
+            if self._lease.now.epoch > 1 or self._written or manifest.state is not State.RUNNING:
                 resume_run(run, self._lease)
             stack.callback(options.stopper.listen(lambda: self._events.put(lambda: None)))
             self._rule = stop_rule_of(run, run.known_manifest())
             decided = None if self._rule is None else self._rule.leaves_out
-            epoch = self._lease.epoch
+            epoch = self._lease.now.epoch
             self._opened = stack.enter_context(opened_run(run, options, epoch, decided))
             self._inline = InlineExecutor(self._opened, self._concurrency)
             self._alone = AloneExecutor(self._opened, options)
-            self._main: Executor = self._inline
             if self._make_executor is not None:
                 self._main = self._make_executor(self._opened, options)
-            elif self._processes:
-                self._main = ProcessExecutor(run, options)
+            elif not self._processes:
+                self._main = self._inline
             self._loop()
             self._note_repeated()
         if self._failure is not None:
@@ -188,11 +198,10 @@ class _Coordinator:
             call = ShardCall(
                 self._run.store.url,
                 self._run.run_id,
-                self._lease.epoch,
+                self._lease.now.epoch,
                 VERSION,
                 items.start,
                 len(items),
-                alone=executor is self._alone,
                 concurrency=self._concurrency or 0,
             )
             future = executor.submit(call)
@@ -202,7 +211,7 @@ class _Coordinator:
             )
 
     def _executor_of(self, shard: int) -> Executor:
-        if self._lease.deaths(shard) >= ALONE_AFTER:
+        if self._lease.now.deaths.get(shard, 0) >= ALONE_AFTER:
             return self._alone
         # The items of a decided run are skipped, which needs no other process.
         if self._rule is not None and self._rule.decided:
@@ -249,7 +258,7 @@ class _Coordinator:
             if isinstance(outcome, Stopped):
                 if not self._is_ending:
                     # A process took this one, which had been suspended, for dead.
-                    self._lease.note_repeated(shard, self._plan)
+                    self._lease.note_repeated(shard, self._plan, died=False)
                     reason = f"run {self._run.run_id}: {outcome.reason}"
                     self._try_again(shard, RunConflictError(reason))
                 return
@@ -271,7 +280,7 @@ class _Coordinator:
             self._options.warn(
                 f"a process of the run ended with {died}; its shard is executed again"
             )
-            self._lease.note_death([shard], self._plan)
+            self._lease.note_repeated(shard, self._plan, died=True)
             return
         self._failed_starts += 1
         if self._failed_starts >= _FAILED_STARTS:
@@ -332,7 +341,7 @@ class _Coordinator:
 
     def _sampled(self) -> None:
         """Begin the other shards while the pilot's last items drain."""
-        if not self._plan.settled:
+        if not self._plan.settled and not self._is_ending:
             self._settle()
 
     def _settle(self) -> None:
@@ -340,11 +349,12 @@ class _Coordinator:
             latency_s = sorted(self._latencies)[len(self._latencies) // 2]
         else:  # another process has executed the pilot
             latency_s = _measured_latency(self._run)
-        self._plan = self._opened.shards.plan = settle_plan(self._run, latency_s, self._lease.epoch)
+        plan = settle_plan(self._run, latency_s, self._lease.now.epoch)
+        self._plan = self._opened.shards.plan = plan
 
     def _note_repeated(self) -> None:
         """Note in the manifest how many items were begun by processes that died."""
-        repeated = self._lease.repeated
+        repeated = self._lease.now.repeated
         if repeated != self._run.known_manifest().execution.get("reexecuted", 0):
 
             def noted(now: Manifest) -> Manifest:

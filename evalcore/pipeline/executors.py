@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,14 +19,16 @@ from evalcore.checks.registry import AWAITED
 from evalcore.errors import EvalError, UsageError
 from evalcore.execution.limits import most_processes
 from evalcore.execution.rates import FIRST, ConcurrencyShare
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.isolation.pool import total_memory
-from evalcore.model.run import Plan
+from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant
-from evalcore.pipeline.process import ShardProcess
-from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_alone, started_process
+from evalcore.pipeline.process import ProcessDiedError, ShardProcess
+from evalcore.pipeline.session import ExecuteOptions, ShardCall
+from evalcore.planning.expand import WorkItem
 from evalcore.planning.spool import CaseSpool
 from evalcore.storage.runs import StoredRun
 
@@ -79,14 +83,14 @@ class InlineExecutor:
 
 
 class ProcessExecutor:
-    """Executes shards in child processes, started when there is work for them."""
+    """Executes shards in child processes: `workers` of them, started at once."""
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
-        """Take the options, whose `workers` says how many processes there are."""
+    def __init__(self, run: StoredRun, options: ExecuteOptions, shards: int) -> None:
+        """Start the processes for so many shards; no more than can have a call of a provider."""
         self._run, self._options = run, options
-        # A process more would have no call of a provider that allows so few.
         most = most_processes(run.definition, options.settings) or options.workers
-        self._processes: list[ShardProcess | None] = [None] * min(options.workers, most)
+        self._count = min(options.workers, most)
+        self._processes = [self._started(number) for number in range(min(self._count, shards))]
         # Which process had a shard: it keeps the rows of one that it could not commit.
         self._last: dict[int, int] = {}
 
@@ -97,36 +101,25 @@ class ProcessExecutor:
 
     def submit(self, call: ShardCall) -> Future[Ended]:
         """Let the process execute the shard that had it before, else the one with the fewest."""
-        loads = [
-            process.open_calls if process is not None and process.is_alive else 0
-            for process in self._processes
-        ]
-        if not self._last and call.items < self._run.known_manifest().plan.items:
-            # The others start while the first one executes the pilot.
-            started = [self._started(number) for number in range(len(loads))]
-            for each in started:
+        if not self._last:
+            for each in self._processes[1:]:
                 each.open(call)
-            self._processes = [*started]
-        number = self._last.get(call.first_item, loads.index(min(loads)))
-        self._last[call.first_item] = number
-        process = self._processes[number]
-        if process is None or not process.is_alive:
-            if process is not None:
-                process.close()
-            process = self._processes[number] = self._started(number)
-        return process.call(call)
+        loads = [each.open_calls if each.is_alive else 0 for each in self._processes]
+        number = self._last.setdefault(call.first_item, loads.index(min(loads)))
+        if not self._processes[number].is_alive:
+            self._processes[number].close()
+            self._processes[number] = self._started(number)
+        return self._processes[number].call(call)
 
     def _started(self, number: int) -> ShardProcess:
-        share = ConcurrencyShare(number, len(self._processes))
-        return started_process(self._run, self._options, share)
+        return ShardProcess(self._run, self._options, ConcurrencyShare(number, self._count))
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""
-        started = [process for process in self._processes if process is not None]
         if cancel:
-            for process in started:
+            for process in self._processes:
                 process.stop()
-        for process in started:
+        for process in self._processes:
             process.close()
 
 
@@ -180,6 +173,52 @@ class AloneExecutor:
         if cancel:
             self._stopper.stop()
         self._thread.shutdown()
+
+
+def execute_alone(
+    opened: OpenRun, call: ShardCall, options: ExecuteOptions
+) -> ShardReceipt | Stopped:
+    """Execute a shard that processes died with item by item in a child process.
+
+    The item that ends its process is in error, which names it; the others complete. Blocks.
+    """
+    shards, stopper = opened.shards, options.stopper
+    shard = shards.open(shards.plan.shard_of(call.first_item), copy_context())
+    process: ShardProcess | None = None
+    try:
+        for position, item in enumerate(shard.items):
+            if stopper.draining:
+                return Stopped(shard.number)
+            if process is None or not process.is_alive:
+                process = ShardProcess(shards.run, options)
+            forget = stopper.listen(process.stop)
+            try:
+                row = process.call(call, item.number).result()
+            except ProcessDiedError as died:
+                finished = _deadly_item(item, died)
+                shards.record(shard, position, finished)
+                if options.progress is not None:
+                    options.progress(finished)
+                continue
+            finally:
+                forget()
+            if row is None:
+                return Stopped(shard.number)
+            shards.keep(shard, position, row)
+    finally:
+        if process is not None:
+            process.close()
+    return opened.commit(shard).result()
+
+
+def _deadly_item(item: WorkItem, died: ProcessDiedError) -> FinishedItem:
+    message = (
+        f"the process that executed this item ended with {died}; it was executed alone, after two "
+        "processes had died that executed its shard"
+    )
+    now_us = time.time_ns() // 1000
+    error = {"kind": "process", "message": message}
+    return FinishedItem(item, State.ERROR, now_us, now_us, error=error)
 
 
 GROUP = "evalcore.runners"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from evalcore.analytics.integrity import (
     check_counts,
@@ -17,15 +22,13 @@ from evalcore.analytics.integrity import (
     stored_parts,
     whole_parts,
 )
-from evalcore.errors import ObjectNotFoundError, RunConflictError
-from evalcore.execution.worker import ShardReceipt
+from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError
 from evalcore.model.gate import Decision
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Mode, Plan, State
-from evalcore.model.scoring import Note, ScriptScores
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
-from evalcore.model.summary import Failure, Summary
+from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint
 from evalcore.pipeline.compare import open_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (
@@ -37,63 +40,48 @@ from evalcore.pipeline.gates import (
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.reuse import open_past_runs
 from evalcore.pipeline.session import ExecuteOptions
-from evalcore.pipeline.states import execution_facts, require_epoch, tell_end
+from evalcore.pipeline.states import require_epoch, tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
-from evalcore.report.view import shown_text
-from evalcore.statistics.intervals import estimate_rate
+from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
+from evalcore.statistics.intervals import estimate_mean, estimate_rate
 from evalcore.storage.layout import iso_time
-from evalcore.storage.runs import PART, StoredRun, reasons_of_part
+from evalcore.storage.runs import PART, StoredRun, partial_reasons, reasons_of_part
 from evalcore.storage.store import ObjectStore, at_once
 
 if TYPE_CHECKING:
     from evalcore.analytics.summary import Aggregates
 
 
+_HISTORY_RUNS: Final = "history/runs/"
+_MOST_POINTS: Final = 365
+_MAX_SUITE_BYTES: Final = 16 * 1024 * 1024
+# Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
+_CASE_ID = re.compile(
+    r"""^[\s\-{]*(?:["']?(?:id|case_id|name)["']?)\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\#][^,}\#]*)"""
+)
+
+
 @dataclass(eq=False)
 class RunView:
-    """A run's report together with the tables behind it, open as long as its context."""
+    """A run's report together with the tables behind it, open as long as its context.
+
+    It is what forms of the report read (`report.view.ReportView`); `root` is the folder that their
+    readers know files from.
+    """
 
     run: StoredRun
     plan: Plan
     report: Report
     tables: Aggregates
     parts: Mapping[int, Path]
-    _json: tuple[Report, bytes] | None = field(default=None, init=False, repr=False)
+    root: Path | None = None
 
     def json(self, *, newline: str = "\n") -> bytes:
         """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
-        if self._json is None or self._json[0] is not self.report:
-            self._json = self.report, b"".join(self.json_chunks())
-        text = self._json[1]
+        text = b"".join(report_chunks(self.report, self.tables.report_cases()))
         # Within JSON texts a line end is escaped.
         return text if newline else text.replace(b"\n", b"") + b"\n"
-
-    def json_chunks(self) -> Iterator[bytes]:
-        """Yield what `json` returns piece by piece, without keeping it."""
-        if self._json is not None and self._json[0] is self.report:
-            return iter((self._json[1],))
-        return report_chunks(self.report, self.tables.report_cases())
-
-    def cases(self) -> Iterator[list[str]]:
-        """Yield the report's cases as JSON texts, in batches, with the outputs of all of them."""
-        return self.tables.report_cases(passed_outputs=True)
-
-    def reasons(self) -> list[tuple[str, int]]:
-        """Return why items were skipped, and how many for each reason; the most frequent first."""
-        return self.tables.reasons()
-
-    def script_scores(self, *, detail: bool) -> ScriptScores:
-        """Return the scores of a script suite's run; with `detail` those of each iteration."""
-        return self.tables.script_scores(detail=detail)
-
-    def script_notes(self) -> tuple[Note, ...]:
-        """Return the errors and warnings of a script suite's tests, in the order of the plan."""
-        return self.tables.script_notes()
-
-    def failures(self, most: int) -> tuple[Failure, ...]:
-        """Return the first work items that did not pass: errors, failed, blocked, the rest."""
-        return self.tables.failures(most)
 
     def export(self, row_format: str, path: Path, *, append: bool = False) -> None:
         """Write a row for each work item to a file: `jsonl`, `csv` or `parquet`.
@@ -101,37 +89,135 @@ class RunView:
         The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
         cannot be written.
         """
-        from evalcore.analytics.export import ExportFacts
+        from evalcore.analytics.export import ExportFacts, export_rows
 
-        facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
-        self.tables.export(facts, row_format, path, append=append)
+        facts = ExportFacts(
+            self.report.suite,
+            self.run.keys.folder,
+            self.plan,
+            lambda: (shown_text(case.input) for case in self.run.all_cases(self.plan)),
+        )
+        export_rows(self.tables.connection, facts, row_format, path, append=append)
 
-    def _inputs(self) -> Iterator[str | None]:
-        for part in range(self.plan.parts):
-            for case in self.run.cases(part, self.plan):
-                yield shown_text(case.input)
+    def failures(self, most: int) -> tuple[Failure, ...]:
+        """Return the first items that did not pass: errors, failed, blocked, then the others."""
+        counts = self.report.summary.counts
+        return () if counts.passed == counts.planned else self.tables.failures(most)
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return why items were skipped, and how many for each reason; the most frequent first."""
+        return self.tables.reasons() if self.report.summary.counts.skipped else []
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the report's cases (`cases[]` of report.json), with the outputs of all of them."""
+        for batch in self.tables.report_cases(passed_outputs=True):
+            yield from map(orjson.loads, batch)
+
+    def listed(self) -> Iterator[ListedCase]:
+        """Yield the report's cases in the order of the plan, the variants of a case together."""
+        planned, current = self.run.all_cases(self.plan), None
+        for record in self.records():
+            # Both are in the order of the plan, so each case is looked at once.
+            identity = record["id"], record["group"]
+            if current is None or (current.id, current.group) != identity:
+                current = next((c for c in planned if (c.id, c.group) == identity), None)
+            yield ListedCase(record, _facts(current))
+
+    def trend(self) -> Trend | None:
+        """Return the suite's scores up to this run; None without an earlier run in the history.
+
+        The history is taken as it is, and what cannot be read of it is left out. A run that is not
+        whole is no point of it.
+        """
+        store, report = self.run.store, self.report
+        if next(iter(store.list(_HISTORY_RUNS)), None) is None:
+            return None
+        from evalcore.history.trend import SuiteHistory
+
+        try:
+            with SuiteHistory(store, report.suite) as history:
+                trend = history.trend(Metric.SCORE)
+        except EvalError:
+            return None
+        started_at = datetime.fromisoformat(report.run.started_at)
+        variants = {variant.variant for variant in report.summary.variants}
+        earlier = [
+            point
+            for point in trend.points
+            if point.started_at <= started_at and point.variant in variants
+        ]
+        if not any(point.run_id != report.run.id for point in earlier):
+            return None
+        is_partial = partial_reasons(self.run.known_manifest())
+        if not is_partial and not any(point.run_id == report.run.id for point in earlier):
+            decision = str(report.decision)
+            for each in report.summary.variants:
+                low, high = estimate_mean(each.score_sample)[:2]
+                point = (report.run.id, started_at, each.variant, each.score, low, high, decision)
+                earlier.append(TrendPoint(*point))
+        return replace(trend, points=tuple(earlier[-_MOST_POINTS * len(variants) :]))
+
+    def source_line(self, case: str) -> SourceLine:
+        """Return where a case stands in the suite; without a line if the file has changed."""
+        path = self.run.definition.source.path
+        if self.root is not None and self._source.is_relative_to(self.root):
+            path = self._source.relative_to(self.root).as_posix()
+        return SourceLine(path, self._lines.get(case))
+
+    @cached_property
+    def _source(self) -> Path:
+        source = self.run.definition.source
+        return Path(source.folder) / Path(source.path).name
+
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        """The line (from 1) of each id that the suite's text gives to something; the first."""
+        try:
+            if self._source.stat().st_size > _MAX_SUITE_BYTES:
+                return {}
+            data = self._source.read_bytes()
+        except OSError:
+            return {}
+        if hashlib.sha256(data).hexdigest() != self.run.definition.source.sha256:
+            return {}
+        lines: dict[str, int] = {}
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if (match := _CASE_ID.match(line)) is not None:
+                lines.setdefault(_scalar(match[1].strip()), number)
+        return lines
+
+
+def _scalar(text: str) -> str:
+    if text.startswith('"'):
+        try:
+            return str(orjson.loads(text))
+        except orjson.JSONDecodeError:
+            return text.strip('"')
+    return text.strip("'")
+
+
+def _facts(case: Case | None) -> CaseFacts:
+    if case is None:
+        return CaseFacts()
+    question = question_of(case.input)
+    expected = shown_text(case.expected_output)
+    return CaseFacts(shown_text(case.input), expected, case.tags, question)
 
 
 @contextmanager
 def finish_run(
-    run: StoredRun,
-    receipts: Sequence[ShardReceipt],
-    *,
-    now: datetime,
-    options: DecideOptions | None = None,
-    keep_json: bool = False,
+    run: StoredRun, *, now: datetime, options: DecideOptions | None = None
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
-    `keep_json` spares the view to make the JSON again that is stored here.
     The report is written before the manifest's final state, which speaks of it. Raises
     `RunConflictError` if shards are missing, or if another process has taken the run over since
     this one executed it.
     """
     epoch = run.known_manifest().epoch
-    manifest, history, has_labels = _read_complete(run, receipts)
+    manifest, has_labels = _read_complete(run)
     require_epoch(manifest, epoch)
-    facts = execution_facts(manifest, receipts) | history | _budget_facts(run, manifest)
+    facts = {**manifest.execution, **_budget_facts(run, manifest)}
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -151,13 +237,13 @@ def finish_run(
     ):
         summary = view.report.summary
         facts |= _figures(summary)
-        skipped = dict(view.reasons()) if summary.counts.skipped else {}
+        skipped = dict(view.reasons())
         part = reasons_of_part(run.definition, summary.counts, skipped)
         if not part and has_evaluated_nothing(run.definition, summary):
             part = ("nothing was evaluated",)
         facts[PART] = part
         view.report = replace(view.report, run=replace(view.report.run, part=part))
-        _store_report(view, keep_json=keep_json)
+        run.store.put(run.keys.report, report_chunks(view.report, view.tables.report_cases()))
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,
@@ -175,43 +261,23 @@ def finish_run(
             return replace(now, **final)
 
         settled = run.update(completed)
-        if settled.ended_at != ended.ended_at:
-            # Another process has ended the run just before; all that is stored says the same.
-            view.report = replace(view.report, run=_run_facts(settled))
-            _store_report(view, keep_json=keep_json)
         tell_end(settled, summary.total_cost_usd)
         yield view
 
 
-def _read_complete(
-    run: StoredRun, receipts: Sequence[ShardReceipt]
-) -> tuple[Manifest, dict[str, Any], Callable[[], bool]]:
-    """Return the manifest, what the store knows of the execution, and whether there are labels.
-
-    Raises `RunConflictError` if shards are missing.
-    """
+def _read_complete(run: StoredRun) -> tuple[Manifest, Callable[[], bool]]:
+    """Return manifest and whether there are labels; raise `RunConflictError` if shards lack."""
     with at_once(run.store) as starts:
         written = starts(run.written_shards)
         has_labels = starts(run.has_labels)
         manifest = run.manifest()
-        plan = manifest.plan
-        missing = pending_shards(plan, written())
+        missing = pending_shards(manifest.plan, written())
         if missing:
             raise RunConflictError(
-                f"run {run.run_id} is not complete: {len(missing)} of {plan.shards} shards have "
-                f"no result; `evalcore run --resume {run.run_id}` executes them"
+                f"run {run.run_id} is not complete: {len(missing)} of {manifest.plan.shards} "
+                f"shards have no result; `evalcore run --resume {run.run_id}` executes them"
             )
-    facts: dict[str, Any] = {"reexecuted": manifest.execution.get("reexecuted", 0)}
-    if len(receipts) < plan.shards:
-        commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]
-        facts["last_shard_committed_at"] = iso_time(max(commits))
-    return manifest, facts, has_labels
-
-
-def _store_report(view: RunView, *, keep_json: bool) -> None:
-    if keep_json:
-        view.json()
-    view.run.store.put(view.run.keys.report, view.json_chunks())
+    return manifest, has_labels
 
 
 def _figures(summary: Summary) -> dict[str, Any]:
@@ -354,10 +420,10 @@ def evaluate(
     """
     clock = SteadyClock()
     run = plan_run(suite, store, plan_options, now=clock.now())
-    receipts = execute_run(run, options)
+    execute_run(run, options)
     options = options or ExecuteOptions()
     decide = decide or DecideOptions(options.imports, options.objects)
-    with finish_run(run, receipts, now=clock.now(), options=decide) as view:
+    with finish_run(run, now=clock.now(), options=decide) as view:
         yield view
 
 
@@ -369,8 +435,7 @@ class StoredCases:
     plan: Plan
 
     def __iter__(self) -> Iterator[Case]:
-        for part in range(self.plan.parts):
-            yield from self.run.cases(part, self.plan)
+        return self.run.all_cases(self.plan)
 
     def __len__(self) -> int:
         return self.plan.cases
@@ -398,7 +463,7 @@ def decide_again(run: StoredRun, options: ExecuteOptions | None = None) -> Itera
     plan = PlanOptions(mode=manifest.mode, reuse=run.run_id, is_stored=True)
     clock = SteadyClock()
     again = plan_run(suite, run.store, plan, now=clock.now())
-    receipts = execute_run(again, options)
+    execute_run(again, options)
     decide = DecideOptions(options.imports, options.objects, options.isolation)
-    with finish_run(again, receipts, now=clock.now(), options=decide) as view:
+    with finish_run(again, now=clock.now(), options=decide) as view:
         yield view

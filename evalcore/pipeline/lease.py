@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -38,54 +38,55 @@ _ALONE_S: Final = 900.0
 class Lease:
     """What stands in `lease.json`.
 
-    `in_flight` are the shards that the holder has handed out and that had no result then. `deaths`
-    says how many processes died while they had a shard. `repeated` is how many items were executed
-    again after a death, `began` when the first process took the lease. Times are ISO 8601.
+    `host`, `boot_id`, `pid` and `started` name the holder. `in_flight` are the shards that it has
+    handed out and that had no result then. `deaths` says how many processes died while they had a
+    shard. `repeated` is how many items were executed again after a death, `began` when the first
+    process took the lease. Times are ISO 8601.
     """
 
     epoch: int
-    holder: ProcessId
+    host: str
+    boot_id: str
+    pid: int
+    started: float
     lease_s: float
     renewed: str
     released: bool = False
-    in_flight: Sequence[int] = ()
+    in_flight: tuple[int, ...] = ()
     deaths: Mapping[int, int] = field(default_factory=dict)
     repeated: int = 0
     began: str = ""
+    schema: int = 1
+
+    @property
+    def holder(self) -> ProcessId:
+        """The process that took it last."""
+        return ProcessId(self.host, self.boot_id, self.pid, self.started)
 
     def encoded(self) -> bytes:
         """Return the object's content."""
-        document = {
-            "schema": 1,
-            "epoch": self.epoch,
-            **self.holder._asdict(),
-            "lease_s": self.lease_s,
-            "renewed": self.renewed,
-            "released": self.released,
-            "in_flight": list(self.in_flight),
-            "deaths": {str(shard): count for shard, count in self.deaths.items()},
-            "repeated": self.repeated,
-            "began": self.began,
-        }
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+        return orjson.dumps(self, option=options)
+
+    def after_death(self, shards: Sequence[int], plan: Plan) -> Lease:
+        """Return the lease when a process died that had these shards."""
+        deaths = {shard: self.deaths.get(shard, 0) + 1 for shard in shards}
+        items = sum(len(plan.shard_items(shard)) for shard in shards if shard < plan.shards)
+        return replace(
+            self,
+            deaths={**self.deaths, **deaths},
+            repeated=self.repeated + items,
+            in_flight=tuple(shard for shard in self.in_flight if shard not in deaths),
+        )
 
 
 def decode_lease(data: bytes, key: str) -> Lease:
     """Return the lease in an object; raise `StoreError` if it is none."""
+    from pydantic import TypeAdapter
+
     try:
-        raw: dict[str, Any] = orjson.loads(data)
-        return Lease(
-            epoch=int(raw["epoch"]),
-            holder=ProcessId(*(raw[name] for name in ProcessId._fields)),
-            lease_s=float(raw["lease_s"]),
-            renewed=str(raw["renewed"]),
-            released=bool(raw["released"]),
-            in_flight=tuple(map(int, raw["in_flight"])),
-            deaths={int(shard): int(count) for shard, count in raw["deaths"].items()},
-            repeated=int(raw["repeated"]),
-            began=str(raw["began"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return TypeAdapter(Lease).validate_json(data)
+    except ValueError as error:
         raise StoreError(
             f"{key} is damaged: delete it once no process executes the run any more"
         ) from error
@@ -132,8 +133,8 @@ class LeaseLostError(RunConflictError):
 class HeldLease:
     """The lease that this process holds; a context that renews it and looks for CANCEL.
 
-    `interrupted` is called, from a thread, when the run is to be cancelled or the lease is lost;
-    `lost` is set then in the second case.
+    `now` is the lease as it stands. `interrupted` is called, from a thread, when the run is to be
+    cancelled or the lease is lost; `lost` is set then in the second case.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class HeldLease:
     ) -> None:
         self._run = run
         self._say = say
-        self._lease, self._etag = lease, etag
+        self.now, self._etag = lease, etag
         self._interrupted = interrupted
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -154,54 +155,29 @@ class HeldLease:
         self.lost: EvalError | None = None
         self.cancelled = False
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the lease, from 1."""
-        return self._lease.epoch
-
-    @property
-    def repeated(self) -> int:
-        """How many items were begun by processes that died before their results were stored."""
-        return self._lease.repeated
-
-    @property
-    def began(self) -> str:
-        """When the first process took the run's lease."""
-        return self._lease.began
-
-    def deaths(self, shard: int) -> int:
-        """Return how many processes died while they had the shard."""
-        return self._lease.deaths.get(shard, 0)
-
     def begin(self, shards: Iterable[int]) -> None:
         """Note that shards are handed out, before they are; raise `LeaseLostError` if it is lost.
 
         If the store fails, the note is written with the next renewal.
         """
         with self._lock:
-            new = set(shards).difference(self._lease.in_flight)
-            if new:
-                in_flight = sorted(new.union(self._lease.in_flight))
-                self._lease = replace(self._lease, in_flight=in_flight)
+            in_flight = tuple(sorted({*shards, *self.now.in_flight}))
+            if in_flight != self.now.in_flight:
+                self.now = replace(self.now, in_flight=in_flight)
                 with suppress(StoreError):
-                    self._write()
+                    self._write(self.now)
 
     def end(self, shard: int) -> None:
         """Note that a shard has its result; it is written with the next change."""
         with self._lock:
-            left = tuple(each for each in self._lease.in_flight if each != shard)
-            self._lease = replace(self._lease, in_flight=left)
+            left = tuple(each for each in self.now.in_flight if each != shard)
+            self.now = replace(self.now, in_flight=left)
 
-    def note_death(self, shards: Sequence[int], plan: Plan) -> None:
-        """Note that a process died that had these shards, whose items will be executed again."""
+    def note_repeated(self, shard: int, plan: Plan, *, died: bool) -> None:
+        """Note that a shard's items will be executed again, because its process `died`, or left."""
         with self._lock:
-            self._write(**_after_death(self._lease, shards, plan))
-
-    def note_repeated(self, shard: int, plan: Plan) -> None:
-        """Note that a shard will be executed again that a process gave up without dying."""
-        with self._lock:
-            changes = _after_death(self._lease, [shard], plan)
-            self._write(**{**changes, "deaths": self._lease.deaths})
+            after = self.now.after_death([shard], plan)
+            self._write(after if died else replace(after, deaths=self.now.deaths))
 
     def __enter__(self) -> HeldLease:
         self._thread.start()
@@ -213,12 +189,12 @@ class HeldLease:
         self._thread.join()
         if self.lost is None:
             with self._lock, suppress(EvalError):
-                self._write(released=True, in_flight=())
+                self._write(replace(self.now, released=True, in_flight=()))
 
     def _renew(self) -> None:
         renewed_at = looked_at = time.monotonic()
         is_first = True
-        every_s = self._lease.lease_s / _RENEWALS
+        every_s = self.now.lease_s / _RENEWALS
         while not self._ended.wait(min(every_s, LOOK_S)):
             now = time.monotonic()
             if now - looked_at >= LOOK_S or not self._run.store.is_remote:
@@ -230,11 +206,11 @@ class HeldLease:
                 with self._lock:
                     if is_first:
                         self._check_conditions()
-                    self._write()
+                    self._write(self.now)
                 renewed_at, is_first = now, False
             except StoreError as error:
                 # Others take over after as long; this process starts nothing more by then.
-                if now - renewed_at > _LEASES * self._lease.lease_s:
+                if now - renewed_at > _LEASES * self.now.lease_s:
                     self._lose(error)
             except RunConflictError:
                 return
@@ -242,7 +218,7 @@ class HeldLease:
     def _check_conditions(self) -> None:
         """Say so if the server writes although a condition is not met: then no lease protects."""
         store, key = self._run.store, self._run.keys.lease
-        etag = store.compare_and_swap(key, self._lease.encoded(), "0" * len(self._etag))
+        etag = store.compare_and_swap(key, self.now.encoded(), "0" * len(self._etag))
         if etag is not None:
             self._etag = etag
             self._say(
@@ -256,15 +232,15 @@ class HeldLease:
                 self.cancelled = True
                 self._interrupted()
 
-    def _write(self, **changes: Any) -> None:
+    def _write(self, lease: Lease) -> None:
         if self.lost is not None:
             raise self.lost
-        lease = replace(self._lease, renewed=_now(), **changes)
+        lease = replace(lease, renewed=_now())
         store, key = self._run.store, self._run.keys.lease
         etag = store.compare_and_swap(key, lease.encoded(), self._etag)
         if etag is None:
             raise self._lose(LeaseLostError(self._run.run_id))
-        self._lease, self._etag = lease, etag
+        self.now, self._etag = lease, etag
 
     def _lose(self, error: EvalError) -> EvalError:
         self.lost = error
@@ -292,23 +268,19 @@ def take_lease(
     leases: list[Lease] = []
 
     def take(data: bytes | None) -> bytes:
-        lease = Lease(1, this_process(), lease_s, _now(), in_flight=tuple(first), began=_now())
+        now = _now()
+        lease = Lease(1, *this_process(), lease_s, now, in_flight=tuple(first), began=now)
         if data is not None:
             earlier = decode_lease(data, key)
             _require_dead(run, earlier, say, clock)
-            lease = replace(
-                lease,
-                epoch=earlier.epoch + 1,
-                deaths=earlier.deaths,
-                repeated=earlier.repeated,
-                began=earlier.began,
-            )
             if not earlier.released:
                 written = run.written_shards()
                 left = [shard for shard in earlier.in_flight if shard not in written]
-                lease = replace(lease, **_after_death(lease, left, plan))
-        leases[:] = [replace(lease, in_flight=tuple(first))]
-        return leases[0].encoded()
+                earlier = earlier.after_death(left, plan)
+            kept = {name: getattr(earlier, name) for name in ("deaths", "repeated", "began")}
+            lease = replace(lease, epoch=earlier.epoch + 1, **kept)
+        leases[:] = [lease]
+        return lease.encoded()
 
     # Most runs are executed once: no process has held a lease before.
     stored = swap(store, key, take, seen=None)
@@ -319,16 +291,6 @@ def take_lease(
 
 def _now() -> str:
     return iso_time(datetime.now(UTC))
-
-
-def _after_death(lease: Lease, shards: Sequence[int], plan: Plan) -> dict[str, Any]:
-    deaths = {shard: lease.deaths.get(shard, 0) + 1 for shard in shards}
-    items = sum(len(plan.shard_items(shard)) for shard in shards if shard < plan.shards)
-    return {
-        "deaths": {**lease.deaths, **deaths},
-        "repeated": lease.repeated + items,
-        "in_flight": tuple(shard for shard in lease.in_flight if shard not in deaths),
-    }
 
 
 def _require_dead(
@@ -379,7 +341,7 @@ def is_interrupted(run: StoredRun, manifest: Manifest, *, now: datetime) -> bool
 
 
 class LeaseWatch:
-    """Watches the lease of a run that another process coordinates, from `start` to `close`.
+    """Watches the lease of a run that another process coordinates, until `close`.
 
     `ended` is called with a reason, from a thread, when the run is to be cancelled, when another
     epoch begins, or when the lease was not renewed for two of its lengths.
@@ -388,11 +350,7 @@ class LeaseWatch:
     def __init__(self, run: StoredRun, epoch: int, ended: Callable[[str], None]) -> None:
         self._run, self._epoch, self._call = run, epoch, ended
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="evalcore-watch", daemon=True)
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._thread.start()
+        threading.Thread(target=self._watch, name="evalcore-watch", daemon=True).start()
 
     def close(self) -> None:
         """End it."""

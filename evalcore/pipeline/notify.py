@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -95,15 +96,10 @@ def decided_before(store: ObjectStore, suite: str, run_id: str) -> Manifest | No
 
     Runs that the caller limited to some cases or variants decide nothing of the suite.
     """
-    later = True
-    for number, manifest in enumerate(list_runs(store, suite)):
-        if number > _LOOKED_AT and not later:
-            return None
-        if manifest.id == run_id:
-            later = False
-        elif (
-            not later
-            and manifest.state is State.COMPLETED
+    earlier = dropwhile(lambda manifest: manifest.id != run_id, list_runs(store, suite))
+    for manifest in islice(earlier, 1, _LOOKED_AT):
+        if (
+            manifest.state is State.COMPLETED
             and manifest.decision
             and not manifest.settings.get(FILTERS)
         ):
@@ -140,14 +136,9 @@ def send(
 
     Takes at most `timeout_s` seconds. No warning repeats an address.
     """
-    warnings = [
-        f"notify: the variable {name} is not set, or the suite may not read it"
-        for name, address in receivers.items()
-        if not address
-    ]
+    unset = "notify: the variable {} is not set, or the suite may not read it"
+    warnings = [unset.format(name) for name, address in receivers.items() if not address]
     addresses = {name: address for name, address in receivers.items() if address}
-    if not addresses:
-        return tuple(warnings)
     PROCESS.learn(addresses.values())
     failures: dict[str, str | None] = {}
     threads = [

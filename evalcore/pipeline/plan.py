@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.checks.registry import HEAVY
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
@@ -20,7 +19,8 @@ from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import HISTORY, PLANNING, Manifest, Mode, Plan, State
-from evalcore.model.suite import DEFAULT_VARIANT, Suite, SuiteDefinition
+from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.acceptance import sign_plan
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.reuse import (
@@ -38,7 +38,7 @@ from evalcore.planning.shards import (
     plan_rounds,
     shard_size,
 )
-from evalcore.planning.spool import PART_CASES, CaseSpool
+from evalcore.planning.spool import PART_CASES
 from evalcore.storage.layout import iso_time, new_run_id
 from evalcore.storage.manifests import Seal, frozen_fields
 from evalcore.storage.runs import CALIBRATION, FILTERS, StoredRun, find_run, list_runs, open_run
@@ -51,8 +51,6 @@ from evalcore.version import VERSION
 DEFAULT_CONCURRENCY = 16
 # Small in-process runs of given outputs gain nothing from more shards.
 _MIN_LOCAL_SHARD_ITEMS = 1_000
-# Those whose grading takes a while gain from cores.
-_MIN_HEAVY_SHARD_ITEMS = 50
 _GUESSED_LATENCY_S = 1.0
 
 ANNOTATION_SINCE = "annotation_since"
@@ -128,7 +126,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         and has_single_items(
             items, is_instant=instant, rate=concurrency / latency_s if latency_s else None
         ),
-        min_items=1 if options.single_items else _least_items(suite),
+        min_items=1 if options.single_items or options.workers > 1 else _MIN_LOCAL_SHARD_ITEMS,
     )
     plan = Plan(
         items=items,
@@ -145,13 +143,6 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     return plan_rounds(plan) if by_round else plan
 
 
-def _least_items(suite: Suite) -> int:
-    """Return how many items a shard of an instant suite has at least."""
-    cases = suite.cases
-    is_heavy = isinstance(cases, CaseSpool) and not HEAVY.isdisjoint(cases.checks())
-    return _MIN_HEAVY_SHARD_ITEMS if is_heavy else _MIN_LOCAL_SHARD_ITEMS
-
-
 def is_instant(definition: SuiteDefinition) -> bool:
     """Whether no target of the suite calls anything: its items take no time."""
     return all(map(is_instant_target, definition.targets.values()))
@@ -165,40 +156,66 @@ def plan_run(
     if suite.definition.reuse and options.reuse is None and options.mode is not Mode.REPLAY:
         options = replace(options, reuse=HISTORY)
     check_observers()
-    regraded = options.reuse not in {None, HISTORY}
-    check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)
-    definition = _definition_with_code(suite, store, options, regraded=regraded)
+    earlier = None if options.reuse in {None, HISTORY} else find_run(store, str(options.reuse))
+    check_kept_evidence(suite.definition, options.mode, earlier)
+    definition = suite.definition
+    if not options.is_stored:
+        definition = with_code(suite, earlier)
+    elif definition.executed_code is None:
+        definition = replace(definition, executed_code=definition.code)
     suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
-    past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
+    past = freeze_past_runs(store, suite, options.mode, earlier)
     quarantine = quarantine_on(suite.quarantine, definition.name, now.astimezone(UTC).date())
-    latency_s = 0.0 if regraded else _latency_in_history(store, definition)
+    latency_s = 0.0 if earlier is not None else _latency_in_history(store, definition)
     plan = plan_size(suite, options, latency_s=latency_s)
+    graded = None if earlier is None else earlier.manifest()
     order: dict[str, Any] | None = None
-    if definition.policy.auto_iterations:
-        from evalcore.pipeline.early_stop import require_early_gate
+    if definition.policy.ends_when_decided:
+        from evalcore.pipeline import early_stop
 
-        require_early_gate(definition)
-    elif definition.policy.stop_when_decided:
-        from evalcore.pipeline.early_stop import in_stopping_order, stopping_plan
-
-        seed = _seed(store, options.reuse) if regraded else options.seed
-        suite, order = in_stopping_order(suite, seed)
-        plan = stopping_plan(plan)
+        early_stop.require_early_gates(definition, len({case.group for case in suite.cases}))
+        if not definition.policy.auto_iterations:
+            known = {} if graded is None else graded.settings.get("order") or {}
+            seed = options.seed if graded is None else known.get("seed")
+            suite, order = early_stop.in_stopping_order(suite, seed)
+            plan = early_stop.stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
-    settings = {
-        "latency_s": latency_s,
-        "baseline": baseline,
-        **({} if order is None else {"order": order}),
-        **({} if past is None else {"history": past.runs.settings()}),
-        **({"quarantine": quarantine.settings()} if quarantine else {}),
-        **(_annotation_start(store, options.reuse) if regraded else {}),
+    asked_since = graded and (graded.settings.get(ANNOTATION_SINCE) or graded.created_at)
+    told = {
+        "datasets": [asdict(source) for source in definition.datasets],
+        "order": order,
+        "history": past and past.runs.settings(),
+        "quarantine": quarantine and quarantine.settings(),
+        ANNOTATION_SINCE: asked_since,
         **kept_evidence_settings(definition),
-        **({FILTERS: definition.part} if definition.part else {}),
-        **({CALIBRATION: True} if options.calibrates else {}),
+        FILTERS: definition.part,
+        CALIBRATION: options.calibrates,
     }
-    manifest = _first_manifest(run, definition, options, plan, settings, iso_time(now))
+    manifest = Manifest(
+        id=run.run_id,
+        suite=definition.name,
+        format=definition.format,
+        state=State.RUNNING,
+        mode=str(options.mode),
+        created_at=iso_time(now),
+        source={"path": definition.source.path, "sha256": definition.source.sha256},
+        plan=plan,
+        settings={
+            "concurrency": definition.limits.concurrency,
+            "timeout_s": definition.limits.timeout_s,
+            "workers": options.workers,
+            "reuse": options.reuse,
+            "isolation": options.isolation,
+            "git": git_state(Path(definition.source.folder)),
+            "latency_s": latency_s,
+            "baseline": baseline,
+            **{name: value for name, value in told.items() if value},
+        },
+        engine={"evalcore": VERSION},
+        execution={PLANNING: True},
+    )
     keys = read_plan_keys(os.environ)
     run.create(manifest)
     parts = run.write_plan(definition, suite.cases)
@@ -212,55 +229,10 @@ def plan_run(
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)
     # Written last: a run that still says `PLANNING` has a plan that lacks something.
-    run.update(lambda stored: _planned(stored, manifest.settings))
+    run.update(lambda stored: replace(stored, settings=manifest.settings, execution={}))
     run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
-
-
-def _definition_with_code(
-    suite: Suite, store: ObjectStore, options: PlanOptions, *, regraded: bool
-) -> SuiteDefinition:
-    """Return the definition with the digests of the code that it names."""
-    definition = suite.definition
-    if not options.is_stored:
-        return with_code(suite, store, options.reuse if regraded else None)
-    if definition.executed_code is None:
-        return replace(definition, executed_code=definition.code)
-    return definition
-
-
-def _first_manifest(
-    run: StoredRun,
-    definition: SuiteDefinition,
-    options: PlanOptions,
-    plan: Plan,
-    settings: Mapping[str, Any],
-    created_at: str,
-) -> Manifest:
-    """Return the manifest of a run that is being planned; `settings` are added to the options."""
-    return Manifest(
-        id=run.run_id,
-        suite=definition.name,
-        format=definition.format,
-        state=State.RUNNING,
-        mode=str(options.mode),
-        created_at=created_at,
-        source={"path": definition.source.path, "sha256": definition.source.sha256},
-        plan=plan,
-        settings={
-            "concurrency": definition.limits.concurrency,
-            "timeout_s": definition.limits.timeout_s,
-            "workers": options.workers,
-            "reuse": options.reuse,
-            "isolation": options.isolation,
-            **_datasets(definition),
-            "git": git_state(Path(definition.source.folder)),
-            **settings,
-        },
-        engine={"evalcore": VERSION},
-        execution={PLANNING: True},
-    )
 
 
 _STATUS_TIMEOUT_S = 2.0
@@ -303,31 +275,7 @@ def _first_set(names: Sequence[str]) -> str | None:
     return next((text for name in names if (text := os.environ.get(name))), None)
 
 
-def _datasets(definition: SuiteDefinition) -> dict[str, Any]:
-    """Return the versions of datasets that the cases came from, if there are any."""
-    named = [asdict(source) for source in definition.datasets]
-    return {"datasets": named} if named else {}
-
-
-def _seed(store: ObjectStore, regraded: str | None) -> int | None:
-    """Return the seed of the order of a run that is graded again; None if it has none."""
-    order = find_run(store, str(regraded)).manifest().settings.get("order") or {}
-    seed: int | None = order.get("seed")
-    return seed
-
-
-def _annotation_start(store: ObjectStore, regraded: str | None) -> dict[str, Any]:
-    """Return since when people have been able to answer: since the run that was executed."""
-    earlier = find_run(store, str(regraded)).manifest()
-    return {ANNOTATION_SINCE: earlier.settings.get(ANNOTATION_SINCE) or earlier.created_at}
-
-
-def _planned(stored: Manifest, settings: Mapping[str, Any]) -> Manifest:
-    facts = {name: value for name, value in stored.execution.items() if name != PLANNING}
-    return replace(stored, settings=settings, execution=facts)
-
-
-def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDefinition:
+def with_code(suite: Suite, regraded: StoredRun | None) -> SuiteDefinition:
     """Return the suite's definition with the digests of the code that it names.
 
     A run that is graded again (`regraded`) was executed by the code of its time.
@@ -350,7 +298,7 @@ def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDe
         code = CodeDigests(Path(definition.source.folder)).digests(names)
     if regraded is None:
         return replace(definition, code=code)
-    earlier = find_run(store, regraded).definition
+    earlier = regraded.definition
     executed = earlier.code if earlier.executed_code is None else earlier.executed_code
     return replace(definition, code=code, executed_code=executed)
 

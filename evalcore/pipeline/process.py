@@ -1,34 +1,51 @@
-"""A child process that executes shards (`python -m evalcore.pipeline`), as its parent sees it."""
+"""A child process that executes shards, `python -m evalcore.pipeline.process`: both ends of it.
+
+Parent and child are this program and trust each other: they write pickles to the child's standard
+input and output. First the parent says what the child may do, then it sends calls; the child
+answers each, and reports finished items and waits in between. It ends when its standard input does:
+with its parent.
+"""
 
 from __future__ import annotations
 
-import base64
+import gc
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Final
 
-import orjson
-
-from evalcore.errors import EvalError
-from evalcore.execution.row import FinishedElsewhere, ItemEnd
+from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
+from evalcore.execution.rates import WHOLE, ConcurrencyShare
+from evalcore.execution.row import FinishedElsewhere
 from evalcore.execution.waits import Waits
-from evalcore.execution.worker import ShardReceipt, Stopped
-from evalcore.isolation.protocol import ended_how
-from evalcore.model.assertion import Outcome
-from evalcore.model.run import State
+from evalcore.execution.worker import Key, Stopped, process_worker
+from evalcore.isolation.protocol import ended_how, take_pipes
+from evalcore.pipeline.session import (
+    ExecuteOptions,
+    ShardCall,
+    accepted_run,
+    execute_shard,
+    options_of,
+    run_item,
+    run_terms,
+)
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
 from evalcore.trust.processes import hide_process
 
-_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline")
+if TYPE_CHECKING:
+    from evalcore.execution.row import ItemEnd
+
+_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline.process")
 _END_S: Final = 5.0
+_REPORT_EVERY_S: Final = 0.1
+_WAITS_EVERY_S: Final = 1.0
 
 
 class ProcessDiedError(EvalError):
@@ -42,49 +59,30 @@ class ProcessDiedError(EvalError):
         return self.how
 
 
-class Told(NamedTuple):
-    """Who is told what a process reports: finished items, warnings, what its calls wait for."""
-
-    progress: Callable[[ItemEnd], None] | None
-    warn: Callable[[str], None]
-    waits: Waits
-
-
 class ShardProcess:
-    """A child process that executes shards of one run.
+    """A child process that executes shards of one run; it may do what `options` allow this one."""
 
-    `terms` say, as JSON values, what it may do there (`session.started_process`).
-    """
-
-    def __init__(self, run: StoredRun, terms: Mapping[str, Any], told: Told) -> None:
+    def __init__(
+        self, run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
+    ) -> None:
         """Start the process."""
-        self._told = told
+        self._options = options
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
         self._next = 0
         self._is_ready = self._has_stopped = False
         hide_process()
-        # The child inherits the mask: only its parent ends it, also while its interpreter starts.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._process = subprocess.Popen(
-                _COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=run_environment(run, signed=bool(terms["roots"])),
-                # Terminals signal the whole group.
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._send(terms)
+        self._process = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=run_environment(run, signed=bool(options.imports.roots)),
+            # Terminals signal the whole group; only its parent ends it.
+            start_new_session=True,
+        )
+        self._send((run_terms(options), share))
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
 
     @property
     def open_calls(self) -> int:
@@ -96,8 +94,8 @@ class ShardProcess:
         """Whether it can take a call: it has neither ended nor given up the run by itself."""
         return self._process.poll() is None and not self._has_stopped
 
-    def call(self, call: Sequence[Any], only: int | None = None) -> Future[Any]:
-        """Let the process execute a shard (a `ShardCall`): a `ShardReceipt` or `Stopped`.
+    def call(self, call: ShardCall, only: int | None = None) -> Future[Any]:
+        """Let the process execute a shard: a `ShardReceipt` or `Stopped`.
 
         With `only` it runs this single item and returns its row (bytes, None if stopped),
         uncommitted. The future raises `ProcessDiedError` if the process ends before it answers.
@@ -106,27 +104,22 @@ class ShardProcess:
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._calls[number] = future
-        try:
-            self._send({"number": number, "call": list(call), "only": only})
-        except (OSError, ValueError):  # it has ended, or is closed
-            self._end(number, ProcessDiedError(self._how_it_ended(), self._is_ready))
+        if not self._send((number, call, only)):
+            self._answered(number, self._death())
         return future
 
-    def open(self, call: Sequence[Any]) -> None:
+    def open(self, call: ShardCall) -> None:
         """Let the process open the run of a call: its first shard then begins at once."""
-        with suppress(OSError, ValueError):  # it has ended, which its first call tells
-            self._send({"open": list(call)})
+        self._send((None, call, None))
 
     def stop(self) -> None:
         """Ask for the end of what runs; `close` follows."""
-        with suppress(OSError, ValueError):
-            self._send({"stop": True})
+        self._send(None)
 
     def close(self) -> None:
         """End the process: it has a moment to return what limits lent it."""
-        with suppress(OSError, ValueError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+        with suppress(OSError):
+            _pipe(self._process.stdin).close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -134,61 +127,41 @@ class ShardProcess:
             self._process.wait()
         self._reader.join(_END_S)
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        stdin = self._process.stdin
-        if stdin is None:
-            raise BrokenPipeError
-        with self._lock:
-            stdin.write(orjson.dumps(message, option=orjson.OPT_APPEND_NEWLINE))
-            stdin.flush()
+    def _send(self, message: object) -> bool:
+        """Send a message; return False if the process has ended, or is closed."""
+        with self._lock, suppress(OSError, ValueError):
+            pickle.dump(message, _pipe(self._process.stdin))
+            _pipe(self._process.stdin).flush()
+            return True
+        return False
 
     def _read(self) -> None:
         """Take what the process says until it ends."""
-        stdout = self._process.stdout
-        if stdout is None:
-            return
-        with stdout:
-            for line in stdout:
-                with suppress(ValueError, KeyError, TypeError):  # cut off in the middle
-                    self._take(orjson.loads(line))
-        self._told.waits.tell(self.pid, {})
-        died = ProcessDiedError(self._how_it_ended(), self._is_ready)
+        with _pipe(self._process.stdout) as stdout, suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                self._take(*pickle.load(stdout))  # noqa: S301 - the process is this program
+        self._options.waits.tell(self._process.pid, {})
+        died = self._death()
         for number in tuple(self._calls):
-            self._end(number, died)
+            self._answered(number, died)
 
-    def _take(self, message: Mapping[str, Any]) -> None:
-        if message.get("ready"):
-            self._is_ready = True
-            return
-        if (items := message.get("items")) is not None:
-            if self._told.progress is not None:
-                for number, status, outcome, started_us, ended_us in items:
-                    known = None if outcome is None else Outcome(outcome)
-                    self._told.progress(
-                        FinishedElsewhere(number, State(status), known, started_us, ended_us)
-                    )
-            return
-        if (waits := message.get("waits")) is not None:
-            told = {label: (calls, longest_s) for label, (calls, longest_s) in waits.items()}
-            self._told.waits.tell(self.pid, told)
-            return
-        if (text := message.get("warn")) is not None:
-            self._told.warn(text)
-            return
-        number = message["number"]
-        if "receipt" in message:
-            self._end(number, ShardReceipt(*message["receipt"]))
-        elif "stopped" in message:
-            self._has_stopped = True
-            self._end(number, Stopped(*message["stopped"]))
-        elif "row" in message:
-            row = message["row"]
-            self._end(number, None if row is None else base64.b64decode(row))
-        else:
-            # The process is this program, executing what this one trusts.
-            self._end(number, pickle.loads(base64.b64decode(message["error"])))  # noqa: S301
+    def _take(self, kind: str, value: Any = None, outcome: object = None) -> None:
+        match kind:
+            case "ready":
+                self._is_ready = True
+            case "items":
+                if (progress := self._options.progress) is not None:
+                    for ended in value:
+                        progress(ended)
+            case "waits":
+                self._options.waits.tell(self._process.pid, value)
+            case "warn":
+                self._options.warn(value)
+            case _:
+                self._has_stopped = self._has_stopped or isinstance(outcome, Stopped)
+                self._answered(value, outcome)
 
-    def _end(self, number: int, outcome: object) -> None:
+    def _answered(self, number: int, outcome: object) -> None:
         with self._lock:
             future = self._calls.pop(number, None)
         if future is None:
@@ -198,8 +171,14 @@ class ShardProcess:
         else:
             future.set_result(outcome)
 
-    def _how_it_ended(self) -> str:
-        return ended_how(self._process.wait())
+    def _death(self) -> ProcessDiedError:
+        return ProcessDiedError(ended_how(self._process.wait()), self._is_ready)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise AssertionError
+    return pipe
 
 
 def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
@@ -214,3 +193,117 @@ def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
         environment.pop(PLAN_KEY, None)
         environment[RUN_KEY] = key
     return environment
+
+
+class _Child:
+    """The child's side: reads calls, executes each in a thread, answers."""
+
+    def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
+        self._calls, self._answers = calls, answers
+        self._lock = threading.Lock()
+        self._finished: list[FinishedElsewhere] = []
+        self._reported = time.monotonic()
+        self._open: set[Key] = set()
+        self._waits = Waits()
+
+    def serve(self) -> None:
+        """Execute calls until the parent closes the pipe or ends."""
+        terms, share = pickle.load(self._calls)  # noqa: S301 - the parent's
+        options = replace(
+            options_of(terms),
+            progress=self._note,
+            warn=lambda text: self._answer("warn", text),
+            waits=self._waits,
+            share=share,
+        )
+        self._answer("ready")
+        threading.Thread(target=self._tell_waits, name="evalcore-waits", daemon=True).start()
+        threads: list[threading.Thread] = []
+        with suppress(EOFError):
+            while True:
+                message = pickle.load(self._calls)  # noqa: S301 - the parent's
+                if message is None:
+                    self._stop()
+                    continue
+                self._open.add(message[1].key)
+                thread = threading.Thread(
+                    target=self._execute, args=(options, *message), daemon=True
+                )
+                thread.start()
+                threads.append(thread)
+        self._stop()
+        for thread in threads:
+            thread.join(_END_S)
+        for key in self._open:
+            process_worker().close(key)
+
+    def _tell_waits(self) -> None:
+        told: dict[str, tuple[int, float]] = {}
+        while True:
+            time.sleep(_WAITS_EVERY_S)
+            if (waits := dict(self._waits.standing())) or told:
+                self._answer("waits", waits)
+                told = waits
+
+    def _stop(self) -> None:
+        for key in self._open:
+            if (opened := process_worker().find(key)) is not None:
+                opened.stop()
+
+    def _execute(
+        self, options: ExecuteOptions, number: int | None, call: ShardCall, only: int | None
+    ) -> None:
+        if number is None:
+            with suppress(Exception):  # the first shard meets it again
+                accepted_run(call, options)
+            return
+        outcome: object
+        try:
+            outcome = (
+                execute_shard(call, options) if only is None else run_item(call, only, options)
+            )
+        except RunNotFoundError:
+            outcome = RunGoneError(call.run_id, call.store)
+        except (EvalError, OSError, MemoryError) as error:
+            outcome = error
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
+            outcome = RuntimeError(f"{type(error).__name__}: {error}")
+        self._report()
+        self._answer("ended", number, outcome)
+
+    def _note(self, ended: ItemEnd) -> None:
+        self._finished.append(
+            FinishedElsewhere(
+                ended.number, ended.status, ended.outcome, ended.started_us, ended.ended_us
+            )
+        )
+        if time.monotonic() - self._reported > _REPORT_EVERY_S:
+            self._report()
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        finished, self._finished = self._finished, []
+        if finished:
+            self._answer("items", finished)
+
+    def _answer(self, *message: object) -> None:
+        with self._lock, suppress(OSError):  # the parent is gone
+            pickle.dump(message, self._answers)
+            self._answers.flush()
+
+
+def main() -> None:
+    """Serve calls from standard input; what the suite prints goes to standard error."""
+    # As in the command itself (`cli.main`): there is hardly a cycle to be found.
+    gc.set_threshold(100_000, 50, 50)
+    gc.freeze()
+    hide_process()
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        _Child(*take_pipes()).serve()
+    # Threads of a suite may still run; nothing is left that has to be written.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

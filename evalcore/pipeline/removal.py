@@ -30,11 +30,10 @@ Progress = Callable[[int, int], None]
 
 
 class Removal(NamedTuple):
-    """A run that is to go, or that stays for a reason. `created_at` is ISO 8601, "" if unknown."""
+    """A run that is to go, or that stays for a reason."""
 
     run: StoredRun
     suite: str
-    created_at: str
     reason: str = ""
 
 
@@ -68,20 +67,15 @@ def plan_prune(
     What the history does not have stays, as do damaged runs.
     """
     listed = list(list_all_runs(store))
-    chosen_key = None if suite is None else suite_key(suite)
-    old = [run for run in rule.select(listed) if chosen_key in {None, _key(run)}]
-    ids = {run.id for run in old}
-    needed = _needed(store, listed, ids)
-    revisions = read_history(store).revisions
+    chosen = None if suite is None else suite_key(suite)
+    old = [run for run in rule.select(listed) if chosen in {None, _key(run)}]
+    reason_of = _reasons(store, listed, {run.id for run in old}, now)
 
     def removal(run: Listed) -> Removal:
         stored = StoredRun(store, RunKeys(_key(run), run.id))
         if isinstance(run, UnreadableRun):
-            return Removal(stored, run.suite, "", "its manifest is damaged; delete it by its id")
-        reason = needed.get(run.id) or _own_reason(stored, run, now)
-        if not reason and not is_current(revisions.get(run.id), run):
-            reason = _NOT_IN_HISTORY
-        return Removal(stored, run.suite, run.created_at, reason)
+            return Removal(stored, run.suite, "its manifest is damaged; delete it by its id")
+        return Removal(stored, run.suite, reason_of(stored, run, True))
 
     return tuple(map(removal, old))
 
@@ -93,22 +87,14 @@ def plan_deletion(
 
     What has ended stays unless the history has it. What has not (interrupted, damaged) goes.
     """
-    needed = _needed(store, list(list_all_runs(store)), {run.run_id for run in runs})
-    revisions = read_history(store).revisions
+    reason_of = _reasons(store, list_all_runs(store), {run.run_id for run in runs}, now)
 
     def removal(run: StoredRun) -> Removal:
         try:
             manifest = run.manifest()
         except (DamagedRunError, ObjectNotFoundError):
-            return Removal(run, run.keys.suite, "", needed.get(run.run_id, ""))
-        reason = needed.get(run.run_id) or _own_reason(run, manifest, now)
-        if (
-            not reason
-            and is_ended(manifest)
-            and not is_current(revisions.get(manifest.id), manifest)
-        ):
-            reason = _NOT_IN_HISTORY
-        return Removal(run, manifest.suite, manifest.created_at, reason)
+            return Removal(run, run.keys.suite, reason_of(run, None, False))
+        return Removal(run, manifest.suite, reason_of(run, manifest, is_ended(manifest)))
 
     return tuple(map(removal, runs))
 
@@ -130,28 +116,29 @@ def remove_runs(removals: Sequence[Removal], progress: Progress) -> int:
     return len(going)
 
 
-def _needed(store: ObjectStore, listed: Iterable[Listed], going: Collection[str]) -> dict[str, str]:
-    """Return why runs are needed by what stays: named baselines, baselines of other runs."""
+def _reasons(
+    store: ObjectStore, listed: Iterable[Listed], going: Collection[str], now: datetime
+) -> Callable[[StoredRun, Manifest | None, bool], str]:
+    """Return what says why a run stays, "" if it may go: an ended one if the history has it."""
     needed = {}
-    for run in listed:
-        if isinstance(run, Manifest) and run.id not in going:
-            frozen = _frozen_baseline(run)
-            if frozen is not None:
-                needed[frozen] = f"run {run.id} was compared with it"
+    for each in listed:
+        if isinstance(each, Manifest) and each.id not in going:
+            baseline: Any = each.settings.get("baseline")
+            if isinstance(baseline, dict) and (frozen := baseline.get("run")) is not None:
+                needed[frozen] = f"run {each.id} was compared with it"
     for pointer in list_baselines(store):
         needed[pointer.run] = _BASELINE
-    return needed
+    revisions = read_history(store).revisions
 
+    def reason(run: StoredRun, manifest: Manifest | None, ended: bool) -> str:
+        if run.run_id in needed or manifest is None:
+            return needed.get(run.run_id, "")
+        if manifest.state is State.RUNNING and not is_interrupted(run, manifest, now=now):
+            return _RUNNING
+        is_lost = ended and not is_current(revisions.get(run.run_id), manifest)
+        return _NOT_IN_HISTORY if is_lost else ""
 
-def _frozen_baseline(run: Manifest) -> str | None:
-    baseline: Any = run.settings.get("baseline")
-    return baseline.get("run") if isinstance(baseline, dict) else None
-
-
-def _own_reason(run: StoredRun, manifest: Manifest, now: datetime) -> str:
-    if manifest.state is State.RUNNING and not is_interrupted(run, manifest, now=now):
-        return _RUNNING
-    return ""
+    return reason
 
 
 def _key(run: Listed) -> NameKey:

@@ -1,4 +1,4 @@
-"""What a run takes from earlier runs: evidence, rows for gates over time, limits for a replay.
+"""What a run takes from earlier runs: evidence, and rows for gates over time.
 
 Evidence and rows are settled when the run is planned: they are copied beside its plan, so that it
 is executed and decided to the same bytes from its own folder alone, also after the other runs are
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,14 +25,10 @@ from evalcore.errors import (
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
 from evalcore.model.code_names import code_identity
-from evalcore.model.identity import (
-    METADATA_APART_SINCE,
-    case_identity,
-    target_code,
-    target_identity,
-)
+from evalcore.model.identity import target_code, target_identity
 from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
-from evalcore.model.suite import DEFAULT_VARIANT, Case, EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -49,11 +45,7 @@ def earlier_runs(
     store: ObjectStore, suite: str, warn: Callable[[str], None]
 ) -> tuple[StoredRun, ...]:
     """Return those of the suite's last 20 completed runs that kept outputs, the newest first."""
-    completed = (
-        run
-        for run in list_runs(store, suite)
-        if run.state is State.COMPLETED and is_asked_by_own_checks(run)
-    )
+    completed = (run for run in list_runs(store, suite) if run.state is State.COMPLETED)
     latest = tuple(islice(completed, _RUNS_LOOKED_AT))
     with_outputs = [run for run in latest if kept_evidence(run) is not EvidencePolicy.NONE]
     if latest and not with_outputs:
@@ -85,8 +77,7 @@ def prepare_reuse(
         if not any(parts):
             return digests, {}
         rows = stack.enter_context(ReusableRows(parts, errors=regraded, items=plan.items))
-        conversations = AskedConversations(runs[0] if regraded else None)
-        counts = rows.match(_planned_items(suite, plan, conversations))
+        counts = rows.match(_planned_items(suite, plan))
         if not regraded and counts.evidence < plan.items:
             amount = f"{plan.items - counts.evidence} of {plan.items} items"
             for change in target_changes(suite.definition, runs[0]):
@@ -103,8 +94,7 @@ def prepare_reuse(
             key = run.keys.reuse_part(number)
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
-        settings = {"reused": sources, **conversations.settings} if sources else {}
-        return digests, settings
+        return digests, {"reused": sources} if sources else {}
 
 
 def _opened_parts(
@@ -123,24 +113,16 @@ def _opened_parts(
     return ()
 
 
-def _planned_items(
-    suite: Suite, plan: Plan, conversations: AskedConversations
-) -> Iterator[PlannedItem]:
-    """Yield the items by their identities, and by those that earlier versions gave them."""
+def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:
+    """Yield the items by their identities."""
     from evalcore.analytics.results import PlannedItem
     from evalcore.planning.expand import Expander
 
-    definition = suite.definition
-    expanders = [Expander(definition)]
-    if definition.file_rules >= METADATA_APART_SINCE:
-        expanders.append(Expander(replace(definition, file_rules=METADATA_APART_SINCE - 1)))
+    expander = Expander(suite.definition)
     for index, case in enumerate(suite.cases):
         first = index * plan.items_per_case
-        numbers = range(first, first + plan.items_per_case)
-        asked_as = conversations.asked_as(case)
-        for expander in expanders if case.metadata else expanders[:1]:
-            for item in expander.expand(case, first, numbers, asked_as=asked_as):
-                yield PlannedItem(item.number, item.exec_key, item.grade_key)
+        for item in expander.expand(case, first, range(first, first + plan.items_per_case)):
+            yield PlannedItem(item.number, item.exec_key, item.grade_key)
 
 
 def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[str]:
@@ -155,49 +137,6 @@ def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[
             yield f"the definition of target '{name}' changed since run {earlier.run_id}"
         elif code_identity(names, definition.code) != code_identity(names, before.code):
             yield f"the code of target '{name}' changed since run {earlier.run_id}"
-
-
-# An execution by the present checks may ask turns that the graded one did not.
-_OTHER_CHECKS: Final = "asked_by_other_checks"
-
-
-def is_asked_by_own_checks(run: Manifest) -> bool:
-    """Whether the evidence of a run's items is what an execution by its checks would leave."""
-    return _OTHER_CHECKS not in run.settings
-
-
-class AskedConversations:
-    """The conversations of a run that is graded again; they are read when the first is needed.
-
-    Without a run there are none.
-    """
-
-    def __init__(self, run: StoredRun | None) -> None:
-        self._run = run
-        self._cases: dict[str, Case] | None = None
-        self._by_other_checks = False
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The setting of a run that was graded by other checks than those that stopped it."""
-        earlier = self._run is not None and not is_asked_by_own_checks(self._run.manifest())
-        return {_OTHER_CHECKS: True} if earlier or self._by_other_checks else {}
-
-    def asked_as(self, case: Case) -> Case | None:
-        """Return the case of the run that asked the same by other checks; None if there is none."""
-        if case.turns is None or self._run is None:
-            return None
-        if self._cases is None:
-            plan = self._run.manifest().plan
-            parts = (self._run.cases(number, plan) for number in range(plan.parts))
-            self._cases = {each.id: each for part in parts for each in part if each.turns}
-        executed = self._cases.get(case.id)
-        if executed is None or case_identity(executed) == case_identity(case):
-            return None
-        if case_identity(executed, with_stops=False) != case_identity(case, with_stops=False):
-            return None
-        self._by_other_checks = True
-        return executed
 
 
 _SETTING: Final = "evidence"
@@ -215,21 +154,18 @@ def kept_evidence(manifest: Manifest) -> EvidencePolicy:
     return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
 
 
-def check_kept_evidence(
-    store: ObjectStore, definition: SuiteDefinition, *, mode: str, reuse: str | None
-) -> None:
-    """Raise `UsageError` for a mode that keeps what the suite does not, or a source without it."""
+def check_kept_evidence(definition: SuiteDefinition, mode: str, graded: StoredRun | None) -> None:
+    """Raise `UsageError` for a mode that keeps what the suite does not, or if the run that is
+    `graded` again kept nothing.
+    """
     if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
         raise UsageError(
             f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
             "every answer as a recording; use mode live, or leave evidence out"
         )
-    if reuse in {None, HISTORY}:
-        return
-    source = find_run(store, str(reuse)).manifest()
-    if kept_evidence(source) is EvidencePolicy.NONE:
+    if graded is not None and kept_evidence(graded.manifest()) is EvidencePolicy.NONE:
         raise UsageError(
-            f"run {source.id} kept no outputs (evidence: none), so there is nothing to grade "
+            f"run {graded.run_id} kept no outputs (evidence: none), so there is nothing to grade "
             "again; run the suite instead"
         )
 
@@ -258,7 +194,7 @@ def wanted_past_runs(definition: SuiteDefinition) -> int:
 
 
 def freeze_past_runs(
-    store: ObjectStore, suite: Suite, *, mode: str, reuse: str | None
+    store: ObjectStore, suite: Suite, mode: str, graded: StoredRun | None
 ) -> FrozenPast | None:
     """Return the newest comparable runs of the suite; None if no gate looks back.
 
@@ -269,9 +205,7 @@ def freeze_past_runs(
     if not most:
         return None
     try:
-        if reuse not in {None, HISTORY}:
-            return _as_before(find_run(store, str(reuse)))
-        return _choose(store, suite, mode, most)
+        return _choose(store, suite, mode, most) if graded is None else _as_before(graded)
     except EvalError as error:
         return FrozenPast(PastRuns(reason=f"the history cannot be read: {error}"))
 
@@ -288,24 +222,33 @@ def _as_before(run: StoredRun) -> FrozenPast:
 
 
 def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPast:
+    from evalcore.history.files import HistoryViews
     from evalcore.history.fingerprints import digest_cases, judges_sha256
     from evalcore.history.sync import sync
-    from evalcore.history.trend import ComparedWork, PastRows
+    from evalcore.history.trend import comparable_runs, write_past_runs
 
     synced = sync(store)
     definition = suite.definition
     cases_sha256, judged = digest_cases(suite.cases.parts())
-    judges = judges_sha256(definition, judged=judged)
-    work = ComparedWork(definition.name, cases_sha256, judges, mode == Mode.REPLAY)
     chosen: list[str] = []
     left_out: dict[str, int] = {}
-    with PastRows(store, definition.name) as rows, temporary_folder("evalcore-past-") as folder:
-        for listed in rows.comparable(work):
+    tables = ("runs", "cases")
+    with (
+        HistoryViews(store, suites=[definition.name], tables=tables) as views,
+        temporary_folder("evalcore-past-") as folder,
+    ):
+        for run_id, difference in comparable_runs(
+            views,
+            definition.name,
+            cases_sha256=cases_sha256,
+            judges_sha256=judges_sha256(definition, judged=judged),
+            replayed=mode == Mode.REPLAY,
+        ):
             if len(chosen) == most:
                 break
-            reason = listed.reason or _unusable(store, definition.name, listed.run_id)
+            reason = difference or _unusable(store, definition.name, run_id)
             if reason is None:
-                chosen.append(listed.run_id)
+                chosen.append(run_id)
             else:
                 left_out[reason] = left_out.get(reason, 0) + 1
         if synced.damaged:
@@ -313,7 +256,7 @@ def _choose(store: ObjectStore, suite: Suite, mode: str, most: int) -> FrozenPas
         chosen.reverse()
         if not chosen:
             return FrozenPast(PastRuns((), left_out))
-        files = rows.write(chosen, folder)
+        files = write_past_runs(views, definition.name, chosen, folder)
         parts = {name: path.read_bytes() for name, path in files.items()}
     return FrozenPast(PastRuns(tuple(chosen), left_out), parts)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -19,7 +17,6 @@ from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.rates import WHOLE, ConcurrencyShare
-from evalcore.execution.row import FinishedItem
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.waits import Waits
 from evalcore.execution.worker import (
@@ -35,11 +32,10 @@ from evalcore.execution.worker import (
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import HISTORY, Mode, State
+from evalcore.model.run import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
-from evalcore.pipeline.process import ProcessDiedError, ShardProcess, Told
 from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
@@ -69,8 +65,7 @@ RUN_TERMS: Final = "EVALCORE_RUN_TERMS"
 class ShardCall(NamedTuple):
     """All that travels to the process that executes a shard: less than 1 kB, and no code.
 
-    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `alone` asks for
-    its items one by one in a child process, because processes have died with it. `concurrency` is
+    `first_item` and `items` name the shard: after the pilot the plan is cut anew. `concurrency` is
     how many items the executing process runs at once, 0 if nobody has chosen it. `processes` share
     what providers allow at once; `rates` names the package that keeps their rates if the settings
     of the executing process name none.
@@ -82,7 +77,6 @@ class ShardCall(NamedTuple):
     engine_version: str
     first_item: int
     items: int
-    alone: bool = False
     concurrency: int = 0
     processes: int = 1
     rates: str = ""
@@ -129,8 +123,6 @@ def execute_shard(call: ShardCall, options: ExecuteOptions | None = None) -> Sha
     """
     while True:
         opened = accepted_run(call, options)
-        if call.alone:
-            return execute_alone(opened, call, options or ExecuteOptions())
         ended = opened.execute(_shard_of(opened, call)).result()
         if not isinstance(ended, Stopped) or ended.reason != "closed":
             return ended
@@ -177,60 +169,6 @@ def options_of(terms: Mapping[str, Any]) -> ExecuteOptions:
     )
 
 
-def started_process(
-    run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
-) -> ShardProcess:
-    """Start a child process for shards of the run; it may do what `options` allow this one."""
-    terms = {**run_terms(options), "share": list(share)}
-    return ShardProcess(run, terms, Told(options.progress, options.warn, options.waits))
-
-
-def execute_alone(
-    opened: OpenRun, call: ShardCall, options: ExecuteOptions
-) -> ShardReceipt | Stopped:
-    """Execute a shard that processes died with item by item in a child process.
-
-    The item that ends its process is in error, which names it; the others complete. Blocks.
-    """
-    shards, stopper = opened.shards, options.stopper
-    shard = shards.open(shards.plan.shard_of(call.first_item), copy_context())
-    process: ShardProcess | None = None
-    try:
-        for position, item in enumerate(shard.items):
-            if stopper.draining:
-                return Stopped(shard.number)
-            if process is None or not process.is_alive:
-                process = started_process(shards.run, options)
-            forget = stopper.listen(process.stop)
-            try:
-                row = process.call(call, item.number).result()
-            except ProcessDiedError as died:
-                finished = _deadly_item(item, died)
-                shards.record(shard, position, finished)
-                if options.progress is not None:
-                    options.progress(finished)
-                continue
-            finally:
-                forget()
-            if row is None:
-                return Stopped(shard.number)
-            shards.keep(shard, position, row)
-    finally:
-        if process is not None:
-            process.close()
-    return opened.commit(shard).result()
-
-
-def _deadly_item(item: WorkItem, died: ProcessDiedError) -> FinishedItem:
-    message = (
-        f"the process that executed this item ended with {died}; it was executed alone, after two "
-        "processes had died that executed its shard"
-    )
-    now_us = time.time_ns() // 1000
-    error = {"kind": "process", "message": message}
-    return FinishedItem(item, State.ERROR, now_us, now_us, error=error)
-
-
 def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -> OpenRun:
     """Open a run whose lease another process holds, as this process may execute it."""
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
@@ -256,12 +194,10 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
     manifest = run.manifest()
     session = RunSession(run, options, manifest, _left_out_of(run, manifest))
     opened = session.open(worker)
-    watch = LeaseWatch(run, call.epoch, opened.stop)
-    session.closing.append(watch.close)
+    session.closing.append(LeaseWatch(run, call.epoch, opened.stop).close)
     lease = read_lease(run)
     if lease is None or lease.epoch != call.epoch:
         opened.stop("another process coordinates the run")
-    watch.start()
     return opened
 
 

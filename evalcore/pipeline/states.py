@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from evalcore.errors import (
     RunConflictError,
     SettingsError,
 )
-from evalcore.execution.worker import ShardReceipt
 from evalcore.model.run import Manifest, State
 from evalcore.observability.events import Observer, Observers, RunEnded, RunScope
 from evalcore.pipeline.lease import HeldLease
@@ -48,12 +47,7 @@ def require_epoch(manifest: Manifest, epoch: int) -> None:
         )
 
 
-def cancel_run(
-    run: StoredRun,
-    receipts: Sequence[ShardReceipt],
-    *,
-    now: datetime,
-) -> Manifest:
+def cancel_run(run: StoredRun, *, now: datetime) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed.
 
     A run that another process has resumed since this one read or wrote its manifest goes on.
@@ -65,9 +59,7 @@ def cancel_run(
             return current
         if current.epoch != known.epoch:
             return current
-        facts = execution_facts(current, receipts)
-        ended = iso_time(now)
-        return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
+        return replace(current, state=State.CANCELLED, ended_at=iso_time(now))
 
     manifest = run.update(cancelled)
     if manifest.state is State.CANCELLED:
@@ -78,36 +70,17 @@ def cancel_run(
 def resume_run(run: StoredRun, lease: HeldLease) -> None:
     """Make an unfinished run run again; a request to cancel it is withdrawn.
 
-    What the lease knows of the processes before is noted: when the first one began, and how many
-    items were begun by processes that died.
+    How many items were begun by processes that died is noted.
     """
     run.store.delete(run.keys.cancel)
 
     def resumed(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = {
-            "first_shard_started_at": lease.began,
-            **current.execution,
-            "epoch": lease.epoch,
-            "reexecuted": lease.repeated,
-        }
-        for name in ("abandoned_claims", "times_resumed"):  # of earlier versions
-            facts.pop(name, None)
+        facts = {**current.execution, "epoch": lease.now.epoch, "reexecuted": lease.now.repeated}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(resumed)
-
-
-def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
-    """Return what was measured of the execution, over this process and those before it."""
-    facts = dict(manifest.execution)
-    if receipts:
-        first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
-        last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
-        facts["first_shard_started_at"] = min(first, facts.get("first_shard_started_at", first))
-        facts["last_shard_committed_at"] = max(last, facts.get("last_shard_committed_at", last))
-    return facts
 
 
 def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]:

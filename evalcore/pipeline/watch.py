@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalcore.analytics.integrity import whole_parts
 from evalcore.model.run import Manifest, State
-from evalcore.pipeline.lease import read_lease
+from evalcore.pipeline.lease import Lease, read_lease
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -22,47 +22,41 @@ _LEAST_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ShardCounts:
-    """Shards of the plan: committed ones, and those that are begun and not committed."""
-
-    total: int
-    done: int
-    claimed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Watched:
     """A run at one moment. `rate` in items a second; times in seconds; None where unknown.
 
-    `elapsed_s` is the time since the run was planned, by the clocks of the planner and of the
-    watching process.
+    `shards` are `total` of the plan, committed ones (`done`), and those that are begun and not
+    committed (`claimed`). `elapsed_s` is the time since the run was planned, by the clocks of the
+    planner and of the watching process.
     """
 
-    run: str
-    suite: str
-    state: State
-    decision: str | None
-    shards: ShardCounts
-    items: int
+    manifest: Manifest
+    shards: Mapping[str, int]
     tally: Tally
     rate: float | None
-    left_s: float | None
     elapsed_s: float
 
     @property
     def ended(self) -> bool:
         """Whether nothing more will come."""
-        return self.state is not State.RUNNING
+        return self.manifest.state is not State.RUNNING
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest will take at this rate."""
+        left = self.manifest.plan.items - self.tally.done
+        return left / self.rate if self.rate and not self.ended else None
 
     def document(self) -> dict[str, Any]:
         """Return what `evalcore runs watch --json` prints."""
+        manifest = self.manifest
         return {
-            "run": self.run,
-            "suite": self.suite,
-            "state": self.state,
-            "decision": self.decision,
-            "shards": asdict(self.shards),
-            "items": {"total": self.items, **self.tally._asdict()},
+            "run": manifest.id,
+            "suite": manifest.suite,
+            "state": manifest.state,
+            "decision": manifest.decision,
+            "shards": self.shards,
+            "items": {"total": manifest.plan.items, **self.tally._asdict()},
             "items_per_s": _rounded(self.rate),
             "left_s": _rounded(self.left_s),
             "elapsed_s": _rounded(self.elapsed_s),
@@ -97,25 +91,18 @@ class Watch:
         """Return the run as it is now."""
         # The state first: what is written before it is final is there to be read.
         manifest = self._run.manifest()
-        plan = manifest.plan
         written = self._run.written_shards()
         self._add(manifest, written)
         lease = read_lease(self._run)
         in_flight = set() if lease is None else {*lease.in_flight} - written
-        now = self._clock()
-        rate = self._rate(now, ended=manifest.state is not State.RUNNING)
-        left = plan.items - self._tally.done
+        ended = manifest.ended_at if manifest.state is not State.RUNNING else None
+        now = self._clock() if ended is None else _seconds(ended)
         return Watched(
-            run=manifest.id,
-            suite=manifest.suite,
-            state=manifest.state,
-            decision=manifest.decision,
-            shards=ShardCounts(plan.shards, len(written), len(in_flight)),
-            items=plan.items,
-            tally=self._tally,
-            rate=rate,
-            left_s=left / rate if rate and manifest.state is State.RUNNING else None,
-            elapsed_s=self._elapsed_s(manifest, now),
+            manifest,
+            {"total": manifest.plan.shards, "done": len(written), "claimed": len(in_flight)},
+            self._tally,
+            self._rate(now, lease),
+            max(0.0, now - _seconds(manifest.created_at)),
         )
 
     def _add(self, manifest: Manifest, written: frozenset[int]) -> None:
@@ -130,26 +117,22 @@ class Watch:
             self._tally = self._tally.plus(tally([*parts.values()]))
         self._read |= new
 
-    def _rate(self, now: float, *, ended: bool) -> float | None:
-        """Return items a second, over what was seen; at first by the times of the objects."""
-        self._samples.append((now, self._tally.done))
+    def _rate(self, now: float, lease: Lease | None) -> float | None:
+        """Return items a second: over what was seen, at first since the run began."""
+        done = self._tally.done
+        self._samples.append((now, done))
         while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_S:
             self._samples.popleft()
-        began, done = self._samples[0]
-        if not ended and self._tally.done > done and now - began >= _LEAST_S:
-            return (self._tally.done - done) / (now - began)
-        store, keys = self._run.store, self._run.keys
-        results = [info.modified_at for info in store.list(keys.results_prefix)]
-        lease = read_lease(self._run)
-        if lease is None or not results:
-            return None
-        took_s = (max(results) - datetime.fromisoformat(lease.began)).total_seconds()
-        return self._tally.done / took_s if took_s > 0 else None
+        began, before = self._samples[0]
+        if done == before or now - began < _LEAST_S:
+            if lease is None or not done:
+                return None
+            began, before = _seconds(lease.began), 0
+        return (done - before) / (now - began) if now > began else None
 
-    def _elapsed_s(self, manifest: Manifest, now: float) -> float:
-        ended = manifest.ended_at if manifest.state is not State.RUNNING else None
-        until = now if ended is None else datetime.fromisoformat(ended).timestamp()
-        return max(0.0, until - datetime.fromisoformat(manifest.created_at).timestamp())
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
 
 
 def _rounded(number: float | None) -> float | None:

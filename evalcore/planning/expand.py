@@ -22,7 +22,8 @@ from evalcore.model.identity import (
     target_identity,
 )
 from evalcore.model.run import Plan
-from evalcore.model.suite import Case, Format, SuiteDefinition, Target, Variant
+from evalcore.model.suite import Case, Format, SuiteDefinition
+from evalcore.model.target import Target, Variant
 
 MAX_SHARED_ASSERTIONS = 1_000
 
@@ -71,23 +72,17 @@ class Expander:
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], _Graded] = {}
 
-    def expand(
-        self, case: Case, first: int, numbers: range, *, asked_as: Case | None = None
-    ) -> Iterator[WorkItem]:
-        """Yield the work items of a case that are among `numbers`; `first` is its first one.
-
-        Their executions have the identity of `asked_as`, which is otherwise the case itself.
-        """
+    def expand(self, case: Case, first: int, numbers: range) -> Iterator[WorkItem]:
+        """Yield the work items of a case that are among `numbers`; `first` is its first one."""
         number = first
-        executed_case = case if asked_as is None else asked_as
         executions: dict[bool, bytes] = {}
         by = self._graded(case.assertions)
         grading = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
             target, digest = self.target_of(case.target, variant)
-            sees = not self._keeps_apart or sees_metadata(executed_case, target)
+            sees = not self._keeps_apart or sees_metadata(case, target)
             if sees not in executions:
-                executions[sees] = self._execution(executed_case, with_metadata=sees)
+                executions[sees] = self._execution(case, with_metadata=sees)
             executed = executions[sees]
             graded = grading + (b"" if sees else metadata_identity(case.metadata))
             if by.judges:

@@ -103,7 +103,6 @@ class FlowExecution:
     ) -> None:
         self.run, self.options, self.machines = run, options, machines
         self._processes = processes
-        self.receipts: tuple[ShardReceipt, ...] = ()
         self.refusal: EvalError | None = None
         self.decided = threading.Event()
 
@@ -131,7 +130,7 @@ class FlowExecution:
             return TasksExecutor(opened, given, runner, progress)
 
         with RunProgress(run.definition.name, plan.items, committed) as progress:
-            self.receipts = execute_run(run, options, make_executor)
+            execute_run(run, options, make_executor)
 
 
 def is_complete(run: StoredRun) -> bool:
@@ -173,7 +172,7 @@ def note_stop(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> Non
                 run.request_cancel()
             elif not is_interrupted(run, run.manifest(), now=datetime.now(UTC)):
                 return
-        _note_stop(run, ())
+        _note_stop(run)
 
 
 def _run_of(flow_run: FlowRun) -> StoredRun | None:
@@ -233,14 +232,14 @@ def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyCloc
         raise
     # Terminated, or out of luck with the store: what is committed stays.
     except BaseException:
-        _note_stop(run, execution.receipts)
+        _note_stop(run)
         raise
     if execution.options.stopper.stopped:
-        _note_stop(run, execution.receipts)
+        _note_stop(run)
         return states.stopped(run.run_id)
     options = execution.options
     decide = DecideOptions(options.imports, isolation=options.isolation)
-    with finish_run(run, execution.receipts, now=clock.now(), options=decide) as view:
+    with finish_run(run, now=clock.now(), options=decide) as view:
         execution.decided.set()
         publish(view)
         tell_decision(view, this_worker().settings)
@@ -365,7 +364,7 @@ def _earlier_run(store: ObjectStore) -> str | None:
     return str(labels[RUN_LABEL]) if labels.get(STORE_LABEL) == store.url else None
 
 
-def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...]) -> None:
+def _note_stop(run: StoredRun) -> None:
     with suppress(EvalError):  # the store may be what failed
         if not is_complete(run):
-            cancel_run(run, receipts, now=datetime.now(UTC))
+            cancel_run(run, now=datetime.now(UTC))

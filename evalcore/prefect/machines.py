@@ -158,8 +158,7 @@ class MachinesExecutor:
                 for shard in written.intersection(self._futures):
                     items = len(self._opened.shards.plan.shard_items(shard))
                     self._progress.add(items)
-                    now = time.time()
-                    self._resolve(shard, ShardReceipt(shard, items, now, now, True))
+                    self._resolve(shard, ShardReceipt(shard, items, True))
 
     def _look_at_ranges(self, client: SyncPrefectClient) -> None:
         for each in list(self._ranges):

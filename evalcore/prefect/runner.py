@@ -241,9 +241,9 @@ def _is_of_connection(error: BaseException | None) -> bool:
 def _finish_alone(run: StoredRun, options: ExecuteOptions) -> None:
     """Execute what is left of a run whose server is gone, decide it and write its report."""
     options.warn("Prefect's server does not answer any more: the run goes on without it")
-    receipts = execute_run(run, options)
+    execute_run(run, options)
     if options.stopper.stopped:
         return
     now, decide = datetime.now(UTC), DecideOptions(options.imports, isolation=options.isolation)
-    with finish_run(run, receipts, now=now, options=decide):
+    with finish_run(run, now=now, options=decide):
         pass

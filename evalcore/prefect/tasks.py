@@ -300,7 +300,7 @@ _RETRY_DELAYS_S = [1.0, 5.0]
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
 _BURST = 100
-_STARTS_PER_S = 30.0
+_STARTS_PER_S = 20.0
 
 # While one shard is committed and one drains, the items of a third one begin.
 SHARDS_AHEAD = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evalcore.errors import KindError
-from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.engine import ExpressionError
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, SkippedError, no_provider
 from evalcore.trust.imports import ImportPolicy
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import field_validator
 
 from evalcore.declared.types import OrAbsent
-from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
 from evalcore.model.exchange import Reply
 from evalcore.scripts.iteration import (

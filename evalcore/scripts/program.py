@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
-from evalcore.expressions.failure import ExpressionError
-from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.expressions.engine import ExpressionError
+from evalcore.expressions.template import Tree, compile_tree
 from evalcore.scripts.builtin_tools import score_tools
 from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp import McpPrefix

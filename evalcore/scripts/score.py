@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evalcore.expressions.texts import without_address
-from evalcore.expressions.values import in_order
+from evalcore.expressions.engine import in_order, without_address
 
 _LONGEST = 80
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -22,17 +21,20 @@ from pydantic_core import core_schema
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Listed, Text
 from evalcore.errors import UsageError
-from evalcore.expressions.budget import Budget, LimitError
-from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.expressions.match_patterns import compile_match_pattern, match_groups
-from evalcore.expressions.starlark import check_starlark, run_starlark
-from evalcore.expressions.tree import Tree, compile_tree
-from evalcore.expressions.values import SCALARS, in_order, walk
-from evalcore.patterns import Pattern
+from evalcore.expressions.engine import (
+    ExpressionError,
+    ExpressionSyntaxError,
+    LimitError,
+    compile_script,
+    in_order,
+    size_of,
+)
+from evalcore.expressions.limits import script_result
+from evalcore.expressions.template import Tree, compile_tree
+from evalcore.patterns import Pattern, PatternError, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
 from evalcore.shapes import adapter, explain
-from evalcore.trust.imports import in_thread
 from evalcore.wording import Loc, describe, known_names, suggest
 
 
@@ -430,7 +432,6 @@ _KEY: Final = "key"
 _MOST_ROUNDS: Final = 100_000
 # Together, as a loop can gather what no single expression may make.
 _MOST_BYTES: Final = 100_000_000
-_WALKED: Final = 100_000_000
 
 
 class ForEach(Statement):
@@ -461,14 +462,12 @@ class ForEach(Statement):
 
     async def _rounds(self, scopes: list[Scope], run: Iteration) -> list[Any]:
         """Return the results of the rounds in their order, each with a scope of its own."""
-        room = Budget(steps=_WALKED, bytes=_MOST_BYTES, seconds=math.inf)
-        room.start()
         left = _MOST_BYTES
 
         async def round_in(scope: Scope) -> Any:
             nonlocal left
             result = await run_body(self.body, scope, run)
-            left -= _size(result, room)
+            left -= _size(result)
             if left < 0:
                 message = f"the results of a for_each are larger than {_MOST_BYTES:,} bytes"
                 raise ToolError("LimitError", message)
@@ -502,17 +501,43 @@ def _raise_first(failures: list[BaseException]) -> None:
         raise error
 
 
-def _size(value: Any, room: Budget) -> int:
+def _size(value: Any) -> int:
     """Return the bytes of a result; more than are allowed for what is too large to be walked."""
-    if type(value) in SCALARS:
-        return len(value) if isinstance(value, str) else 8
     try:
-        return walk(value, room)[1] + 8
+        return size_of(value, _MOST_BYTES)
     except LimitError:
         return _MOST_BYTES + 1
+    except TypeError:  # a value of a tool's own
+        return 8
 
 
 _GROUPS: Final = "_match_groups"
+_LONGEST_PATTERN: Final = 10_000
+_SEARCH_S: Final = 1.0
+
+
+def compile_match_pattern(text: str) -> Pattern:
+    """Compile a pattern; raise `ExpressionSyntaxError` where Python's `re` does not allow it."""
+    if len(text) > _LONGEST_PATTERN:
+        raise ExpressionSyntaxError(f"a pattern has at most {_LONGEST_PATTERN} characters")
+    try:
+        return compile_pattern(text)
+    except PatternError as error:
+        before = text[: error.position or 0]
+        column = len(before) - before.rfind("\n")
+        raise ExpressionSyntaxError(error.message, before.count("\n") + 1, column) from None
+
+
+def match_groups(pattern: Pattern, text: str) -> tuple[str | None, ...] | None:
+    """Return the whole match and then its groups, None without a match.
+
+    Raises `ExpressionError` (kind "LimitError") when time or memory runs out.
+    """
+    try:
+        match = pattern.search(text, _SEARCH_S)
+    except PatternError as error:
+        raise ExpressionError("LimitError", str(error)) from None
+    return None if match is None else match.groups
 
 
 class Matcher(ScriptPart):
@@ -586,7 +611,7 @@ class Starlark(Statement):
     @classmethod
     def _check_source(cls, source: str) -> str:
         try:
-            check_starlark(source)
+            compile_script(source)
         except ExpressionSyntaxError as error:
             raise ValueError(str(error)) from error
         return source
@@ -609,21 +634,19 @@ class Starlark(Statement):
 
     async def run(self, scope: Scope, run: Iteration) -> Any:
         """Return the script's result."""
-        loop = asyncio.get_running_loop()
 
         def function(name: str) -> Any:
             tool = self._tools[name]
 
-            def called(*arguments: Any, **keywords: Any) -> Any:
+            async def called(*arguments: Any, **keywords: Any) -> Any:
                 params = {**_named(name, tool.parameters(), arguments), **keywords}
-                result = tool.call(params, scope, run)
-                return asyncio.run_coroutine_threadsafe(result, loop).result()
+                return await tool.call(params, scope, run)
 
             return called
 
-        functions = {name: function(name) for name in self._tools}
-        variables = {name: value for name, value in scope.items() if name.isidentifier()}
-        return await in_thread(lambda: run_starlark(self.source, variables, Budget(), functions))
+        return await script_result(
+            self.source, scope, {name: function(name) for name in self._tools}
+        )
 
 
 def _named(

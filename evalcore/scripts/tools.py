@@ -12,8 +12,8 @@ from pydantic import Field
 
 from evalcore.declared.types import Text
 from evalcore.errors import UsageError
-from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.expressions.tree import compile_tree
+from evalcore.expressions.engine import ExpressionSyntaxError
+from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.mcp import MCP, McpPrefix, McpTool, matches, read_mcp_reference

@@ -175,6 +175,11 @@ class StoredRun:
         """
         return self.cases_of(number, self.opened_part(number, plan, opened=opened))
 
+    def all_cases(self, plan: Plan) -> Iterator[Case]:
+        """Yield the plan's cases in their order; raise `DamagedRunError`."""
+        for number in range(plan.parts):
+            yield from self.cases(number, plan)
+
     def opened_part(
         self, number: int, plan: Plan, *, opened: bool = False, data: bytes | None = None
     ) -> PlanPart:

@@ -170,13 +170,11 @@ def calibrate(
     decide = DecideOptions(execute.imports, execute.objects)
     with evaluate(suite, store, execute, PlanOptions(mode=mode, calibrates=True), decide) as view:
         run = view.report.run.id
-        for batch in view.cases():
-            for text in batch:
-                case = orjson.loads(text)
-                (item,) = case["items"]
-                result = (item["assertions"] or [{"outcome": "error"}])[0]
-                verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
-                digest = (result.get("details") or {}).get("prompt_sha256", digest)
+        for case in view.records():
+            (item,) = case["items"]
+            result = (item["assertions"] or [{"outcome": "error"}])[0]
+            verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
+            digest = (result.get("details") or {}).get("prompt_sha256", digest)
     calibration = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
     names = tuple(_judges(changed, assertion))
     calibration = replace(calibration, judges=names, prompt_sha256=digest, run=run)

@@ -149,11 +149,10 @@ class SuiteReport:
     def __str__(self) -> str:
         """Return the report as the command line prints it."""
         from evalcore.pipeline.finish import view_run
-        from evalcore.pipeline.presenting import Presented
         from evalcore.report.terminal import SHOWN_FAILURES, Style, render_terminal
 
         with view_run(self.run) as view:
-            lines = render_terminal(Presented(view), Style(_on_one_line), most=SHOWN_FAILURES)
+            lines = render_terminal(view, Style(_on_one_line), most=SHOWN_FAILURES)
             text = "\n".join(line for _, line in lines)
         return f"{text}\nrun {self.run_id} in {sanitize_terminal(self.run.store.url)}"
 
@@ -162,11 +161,10 @@ class SuiteReport:
         from html import escape
 
         from evalcore.pipeline.finish import view_run
-        from evalcore.pipeline.presenting import Presented
         from evalcore.report.html import render
 
         with view_run(self.run) as view:
-            page = "".join(render(Presented(view)))
+            page = "".join(render(view))
         return (
             '<iframe sandbox="allow-scripts" style="width:100%;height:640px;border:0" '
             f'srcdoc="{escape(page)}"></iframe>'

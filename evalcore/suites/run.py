@@ -520,7 +520,7 @@ def report_of(view: RunView, suite: Suite) -> SuiteReport:
     head = report_head(report)
     errored = summary.counts.error
     if definition.policy.iterations > 1 and errored:
-        errored = sum(_in_error(case) for case in _reported_cases(view))
+        errored = sum(_in_error(case) for case in view.records())
     passed_gates = sum(gate.passed for gate in gates)
     counted = SuiteSummary(
         total_cases=summary.cases,
@@ -556,14 +556,6 @@ def report_of(view: RunView, suite: Suite) -> SuiteReport:
         variant_summaries=variants,
         run=view.run,
     )
-
-
-def _reported_cases(view: RunView) -> Iterable[dict[str, Any]]:
-    import orjson
-
-    for batch in view.cases():
-        for text in batch:
-            yield orjson.loads(text)
 
 
 def _in_error(case: dict[str, Any]) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.model.run import Mode
-from evalcore.model.suite import Suite, Target, Variant
+from evalcore.model.suite import Suite
+from evalcore.model.target import Target, Variant
 from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load

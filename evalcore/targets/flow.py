@@ -14,7 +14,8 @@ from evalcore.isolation.mode import Isolation
 from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.jsonvalues import own_copy
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Target
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.answers import (

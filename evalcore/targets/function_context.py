@@ -14,7 +14,7 @@ from evalcore.errors import TargetError
 from evalcore.jsonvalues import own_copy
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
-from evalcore.model.suite import DEFAULT_VARIANT, Target
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.providers.chat import PROTOCOLS, ChatModel
 from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from evalcore.errors import EvalError, TargetError, UsageError
-from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.wording import did_you_mean, known_names
 
 if TYPE_CHECKING:

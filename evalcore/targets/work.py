@@ -15,7 +15,8 @@ from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.prompts import plain_messages
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, no_provider
-from evalcore.model.suite import Case, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import Variant
 from evalcore.trust.files import with_file_texts
 from evalcore.trust.imports import ImportPolicy
 

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.model.suite import Target
+from evalcore.model.target import Target
 from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake

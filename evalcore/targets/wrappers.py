@@ -8,7 +8,8 @@ from typing import Any
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import ProviderError, SkippedError, split_reasoning
-from evalcore.model.suite import Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
 from evalcore.targets.answers import failed_call_of
 from evalcore.targets.work import Runnable, Work
 

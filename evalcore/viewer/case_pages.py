@@ -90,7 +90,9 @@ def read_case_page(opened: OpenedRun, address: CaseAddress) -> CasePageFacts | N
     rows = table.rows_of(address.case_id, address.group)
     if not rows and address.group is None:
         # Comparisons match cases by their ids alone.
-        rows = table.rows_of(address.case_id, table.group_of(address.case_id))
+        rows = table.rows_of(
+            address.case_id, table.groups_of([address.case_id]).get(address.case_id)
+        )
     if not rows:
         return None
     plan = opened.manifest.plan

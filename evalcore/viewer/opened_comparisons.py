@@ -166,7 +166,7 @@ def _end(run: StoredRun) -> str | None:
 
 
 def _open(sides: tuple[Side, Side]) -> OpenedComparison:
-    from evalcore.analytics.compare import keep_pairs, read_moves, read_scatter
+    from evalcore.analytics.compare import read_moves, read_scatter
     from evalcore.history.fingerprints import describe_changes, run_fingerprints
     from evalcore.pipeline.compare import open_compared
 
@@ -177,7 +177,6 @@ def _open(sides: tuple[Side, Side]) -> OpenedComparison:
         )
         before = run_fingerprints(was.run)
         after = before if was.run.run_id == now.run.run_id else run_fingerprints(now.run)
-        keep_pairs(tables.connection)
         has_pairs = bool(compared.comparison.variants)
         return OpenedComparison(
             sides,

@@ -77,19 +77,16 @@ class OpenedRuns:
         self._lock = threading.Lock()
 
     @contextmanager
-    def open(self, run_id: str, *, searched: bool = False) -> Iterator[OpenedRun]:
+    def open(self, run_id: str) -> Iterator[OpenedRun]:
         """Give a run for as long as the context lasts; others that ask for it wait.
 
-        `searched` says that its cases are searched for a text. Raises `RunNotFoundError`,
-        `DamagedRunError` and the other errors of `view_run`, and `PreparingError` while a large run
-        is opened, or prepared for its first search. If the context fails because results that were
+        Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`, and
+        `PreparingError` while a large run is opened. If the context fails because results that were
         there are gone, that is raised, and the run is opened anew for the next page.
         """
         self._prepare(run_id)
         opened = self._locked(run_id)
         try:
-            if searched:
-                self._prepare_search(run_id, opened)
             yield opened
         except EvalError:
             raise
@@ -128,18 +125,6 @@ class OpenedRuns:
         if items > LARGE_ITEMS:
             subject = f"Run {run_id} of {items:,} items is being opened"
             self._preparations.require(run_id, subject, lambda: self._reopened(run_id))
-
-    def _prepare_search(self, run_id: str, opened: OpenedRun) -> None:
-        """Write what searches read beside the page; raise `PreparingError` until it is written.
-
-        Of a run that goes on it would be outdated before it is written: it is written in the page.
-        """
-        cases, items = opened.cases, opened.manifest.plan.items
-        is_ended = opened.manifest.state is State.COMPLETED
-        if cases is None or cases.texts.is_written or not is_ended or items <= LARGE_ITEMS:
-            return
-        subject = f"The first search in the {items:,} items of run {run_id} is being prepared"
-        self._preparations.require((run_id, "search"), subject, cases.texts.write)
 
     def _locked(self, run_id: str) -> OpenedRun:
         """Return an open run whose lock this thread holds."""
@@ -217,7 +202,6 @@ def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
     opened.cases = CaseTable(
         view.tables.connection, view.plan, _questions(opened), _directions(view.report)
     )
-    stack.callback(opened.cases.texts.close)
 
 
 def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
@@ -233,7 +217,6 @@ def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
     tables = stack.enter_context(Aggregates(parts, plan, run.definition.policy))
     opened.connection = tables.connection
     opened.cases = CaseTable(tables.connection, plan, _questions(opened), {})
-    stack.callback(opened.cases.texts.close)
 
 
 def _questions(opened: OpenedRun) -> CaseQuestions:

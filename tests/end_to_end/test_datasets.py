@@ -118,7 +118,8 @@ def test_a_planned_run_sees_no_later_version(folder: Path) -> None:
     run = plan_run(load(folder / "suite.yaml", options), store, now=datetime.now(UTC))
     (folder / "more.jsonl").write_text(LINES.replace('"a"', '"c"').replace("yes", "no"))
     command(folder, "dataset", "import", "more.jsonl", "--as", "support")
-    with finish_run(run, execute_run(run), now=datetime.now(UTC)):
+    execute_run(run)
+    with finish_run(run, now=datetime.now(UTC)):
         manifest = run.manifest()
     (source,) = manifest.settings["datasets"]
     assert (source["name"], source["version"], manifest.plan.cases) == ("support", 1, 2)

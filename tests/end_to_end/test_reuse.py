@@ -168,42 +168,6 @@ def test_large_outputs_come_back_whole(project: Project) -> None:
     assert project.calls == []
 
 
-def test_a_conversation_that_stopped_is_graded_again_on_what_was_asked(tmp_path: Path) -> None:
-    def write(second: str) -> str:
-        words = {"one": "one", "two": second, "three": "three"}
-        turns = [
-            {"input": text, "assertions": [{"type": "equals", "value": word}]}
-            for text, word in words.items()
-        ]
-        system = [{"role": "system", "content": "Repeat."}]
-        test = {"id": "talk", "mode": "conversation", "input": system, "turns": turns}
-        test["on_turn_failure"] = "stop"
-        target = {"name": "echo", "provider": "echo"}
-        suite = {"tests": [test], "targets": [target], "execution": {"target": "echo"}}
-        (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
-        return str(tmp_path / "suite.yaml")
-
-    def run_id(ended: Ended) -> str:
-        return str(ended.report["run"]["id"])
-
-    def results(ended: Ended) -> list[tuple[float, str]]:
-        (item,) = ended.report["cases"][0]["items"]
-        return [(each["score"], each["message"]) for each in item["assertions"]]
-
-    store = tmp_path / "store"
-    stopped = evalcore("run", write("no"), "--json", store=store, env=INLINE)
-    assert [score for score, _ in results(stopped)] == [1.0, 0.0, 0.0]
-    suite = write("two")
-    graded = evalcore("regrade", run_id(stopped), suite, "--json", store=store, env=INLINE)
-    ended = "not asked: the conversation ended with turn-2 (on_turn_failure: stop)"
-    assert results(graded) == [(1.0, ""), (1.0, ""), (0.0, ended)]
-    again = evalcore("regrade", run_id(graded), suite, "--json", store=store, env=INLINE)
-    assert results(again) == results(graded)
-    # An execution by the present assertions asks the third turn.
-    executed = evalcore("run", suite, "--reuse", "--json", store=store, env=INLINE)
-    assert results(executed) == [(1.0, ""), (1.0, ""), (1.0, "")]
-
-
 # A target, whether it sees metadata, and what its suite's tests have beside it.
 SEEN = {
     "a program": ({"provider": "command"}, False),

@@ -135,22 +135,6 @@ def test_a_difference_without_noise_takes_two_rounds(store: LocalStore, tmp_path
     assert report["iterations"]["cases"] == [{"iterations": 2, "cases": 80}]
 
 
-@pytest.mark.parametrize(
-    ("others", "rounds", "outcome"),
-    [([], 3, "pass"), ([{"gate": "pass_rate", "threshold": 1.0}], 1, "inconclusive")],
-    ids=["alone", "beside a gate that fails"],
-)
-def test_a_difference_over_clusters_needs_all_iterations(
-    others: list[Any], rounds: int, outcome: str, store: LocalStore, tmp_path: Path
-) -> None:
-    gates: Any = [{"gate": "no_significant_regression", "margin": 0.5}, *others]
-    suite = suite_of(tmp_path, gates, most=3, variants=2, cluster="document")
-    _, report = night(store, suite)
-    found, message = gate(report, "no_significant_regression")
-    assert (found, report["iterations"]["rounds"]) == (outcome, rounds), message
-    assert "not decided early, because the cases come in clusters" in message
-
-
 def test_a_quarantined_case_is_run_once(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "quarantine.yaml").write_text(
         "- {case: c39, until: 2999-01-01, owner: ann, reason: flaky}\n", "utf-8"
@@ -175,7 +159,7 @@ def stops_after(items: int) -> ExecuteOptions:
 
 
 def finished(run: StoredRun) -> dict[str, Any]:
-    with finish_run(run, (), now=datetime.now(UTC)) as view:
+    with finish_run(run, now=datetime.now(UTC)) as view:
         return dict(orjson.loads(view.json()))
 
 

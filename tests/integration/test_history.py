@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -51,17 +50,6 @@ STEPS = {
 }
 
 
-def kills(operation: str) -> list[Any]:
-    """Return the steps of an operation; the nightly tests alone have those of the middle tables.
-
-    What is done to the first and to the last table is done to those between them.
-    """
-    return [
-        pytest.param(step, marks=pytest.mark.extended) if step.endswith(_TABLES[1:-1]) else step
-        for step in STEPS[operation]
-    ]
-
-
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A store, and its completed runs.
@@ -85,6 +73,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
     return folder / "store", [*runs, *stopped, *new]
 
 
+@pytest.fixture(scope="module")
+def synced(
+    prepared: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
+    """The prepared store after a sync."""
+    folder = tmp_path_factory.mktemp("synced")
+    sync(copied(prepared[0], folder / "store"))
+    return folder / "store", prepared[1]
+
+
 def copied(prepared: Path, target: Path) -> LocalStore:
     shutil.copytree(prepared, target)
     return LocalStore(target)
@@ -92,56 +90,75 @@ def copied(prepared: Path, target: Path) -> LocalStore:
 
 @pytest.mark.parametrize("operation", STEPS)
 def test_the_table_has_every_step(
-    operation: str, prepared: tuple[Path, list[str]], tmp_path: Path
+    operation: str,
+    prepared: tuple[Path, list[str]],
+    synced: tuple[Path, list[str]],
+    tmp_path: Path,
 ) -> None:
-    store = copied(prepared[0], tmp_path / "store")
-    if operation != "sync":
-        sync(store)
+    copied(prepared[0] if operation == "sync" else synced[0], tmp_path / "store")
     assert sorted(steps_of(operation, tmp_path / "store")) == sorted(STEPS[operation])
 
 
+# Kills on one store after another: each finds what those before it have left.
+
+
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("step", kills("sync"))
-def test_a_sync_that_is_killed_is_ended_by_the_next(
-    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
+def test_syncs_that_are_killed_before_their_commit_are_ended_by_the_next(
+    prepared: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     store = copied(prepared[0], tmp_path / "store")
     before = all_rows(store)
-    assert kill_at("sync", tmp_path / "store", step) == -9
-    for table, rows in all_rows(store).items():
-        if step in _CREATED[:-1]:
-            assert rows == before[table]  # what is not committed does not count
+    for step in _CREATED[:-1]:
+        assert kill_at("sync", tmp_path / "store", step) == -9
+        assert all_rows(store) == before  # what is not committed does not count
+    assert kill_at("sync", tmp_path / "store", _CREATED[-1]) == -9
     sync(store)
-    assert count_rows(store) == expected_rows(store, prepared[1])
-    assert foreign_counts(store) == count_rows(store)
+    assert foreign_counts(store) == count_rows(store) == expected_rows(store, prepared[1])
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("step", kills("rebuild"))
-def test_a_rebuild_that_is_killed_is_ended_by_the_next_sync(
+@pytest.mark.parametrize(
+    "step", [_DELETED[0], *(pytest.param(x, marks=pytest.mark.extended) for x in _DELETED[1:])]
+)
+def test_a_sync_that_is_killed_as_it_deletes_is_ended_by_the_next(
     prepared: tuple[Path, list[str]], tmp_path: Path, step: str
 ) -> None:
     store = copied(prepared[0], tmp_path / "store")
+    assert kill_at("sync", tmp_path / "store", step) == -9
     sync(store)
-    (torn, *_) = (tmp_path / "store" / "history" / "cases").rglob("*.parquet")
-    torn.write_bytes(b"torn")
-    assert kill_at("rebuild", tmp_path / "store", step) == -9
-    sync(store)
-    assert count_rows(store) == expected_rows(store, prepared[1])
-    assert foreign_counts(store) == count_rows(store)
+    assert foreign_counts(store) == count_rows(store) == expected_rows(store, prepared[1])
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("step", kills("compact"))
-def test_a_compaction_that_is_killed_loses_and_doubles_nothing(
-    prepared: tuple[Path, list[str]], tmp_path: Path, step: str
+@pytest.mark.parametrize(
+    "tables", [_TABLES[::3], pytest.param(_TABLES[1:-1], marks=pytest.mark.extended)]
+)
+def test_rebuilds_that_are_killed_are_ended_by_the_next_sync(
+    synced: tuple[Path, list[str]], tmp_path: Path, tables: tuple[str, ...]
 ) -> None:
-    store, runs = copied(prepared[0], tmp_path / "store"), prepared[1]
+    store = copied(synced[0], tmp_path / "store")
+    expected = expected_rows(store, synced[1])
+    for step in STEPS["rebuild"]:
+        if not step.endswith(("REBUILDING", *tables)):
+            continue
+        assert kill_at("rebuild", tmp_path / "store", step) == -9
+        assert foreign_counts(store) == expected
+    store.put("history/REBUILDING", b"")
     sync(store)
+    assert not list(store.list("history/REBUILDING"))
+    assert count_rows(store) == expected
+
+
+@pytest.mark.multiprocess
+def test_compactions_that_are_killed_lose_and_double_nothing(
+    synced: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    store, runs = copied(synced[0], tmp_path / "store"), synced[1]
     expected, before = expected_rows(store, runs), all_rows(store)
-    assert kill_at("compact", tmp_path / "store", step) == -9
-    assert all_rows(store) == before
-    assert foreign_counts(store) == expected
+    for step in STEPS["compact"]:
+        assert kill_at("compact", tmp_path / "store", step) == -9
+        assert all_rows(store) == before
+        assert foreign_counts(store) == expected
     for file in (tmp_path / "store" / "history").rglob("*.parquet"):
         os.utime(file, (0, 0))  # what a process that died has stored goes after a day
     compacted = compact(store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC))

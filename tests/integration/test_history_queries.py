@@ -29,7 +29,10 @@ def test_a_history_in_s3_is_asked_without_network(
     with ask(store, f"SELECT output FROM items('{run[-6:]}') ORDER BY item") as answer:
         assert next(answer.batches()) == [("good",), ("bad",)]
     for sql in (f"FROM read_parquet('{store.url}/runs/**')", f"FROM '{store.url}/x.parquet'"):
-        with pytest.raises(QueryError, match="no file can be read"), ask(store, sql, QueryLimits()):
+        with (
+            pytest.raises(QueryError, match=r"is refused|file system operations are disabled"),
+            ask(store, sql, QueryLimits()),
+        ):
             pass
 
 

@@ -115,9 +115,9 @@ GONE = """\
 from evalcore.pipeline import executors
 
 class Processes(executors.ProcessExecutor):
-    def __init__(self, run, options):
+    def __init__(self, run, options, shards):
+        super().__init__(run, options, shards)
         run.store.delete(run.keys.manifest)
-        super().__init__(run, options)
 
 from evalcore.pipeline import execute
 execute.ProcessExecutor = Processes

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.template import compile_template
 from tests.support.examples import examples
 

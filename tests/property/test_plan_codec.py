@@ -9,16 +9,8 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import Turns
 from evalcore.model.run import Plan
-from evalcore.model.suite import (
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    SuiteDefinition,
-    Target,
-    Variant,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.shards import count_shards
 from evalcore.planning.spool import (

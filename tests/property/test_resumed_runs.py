@@ -85,7 +85,7 @@ def planned(folder: Path, store: LocalStore) -> StoredRun:
 
 
 def report_of(run: StoredRun) -> bytes:
-    with finish_run(find_run(run.store, run.run_id), (), now=datetime.now(UTC)) as view:
+    with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         return stable_report(view.json().decode())
 
 
@@ -125,9 +125,9 @@ def execute_disturbed(run: StoredRun, store: FailingStore, disturbed: Disturbed)
         concurrency=2, warn=lambda _: None, stopper=options.stopper, progress=note
     )
     with suppress(StoreError, RunConflictError), mock.patch(RETRIES, (0.0, 0.0)):
-        receipts = execute_run(run, observed)
+        execute_run(run, observed)
         if disturbed.how == "cancel":
-            cancel_run(run, receipts, now=datetime.now(UTC))
+            cancel_run(run, now=datetime.now(UTC))
     store.faults = 0
     if disturbed.how == "die":
         # What it had in flight is what has no result now.

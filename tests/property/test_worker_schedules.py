@@ -21,7 +21,8 @@ from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
 from evalcore.model.run import State
-from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition, Variant
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.model.target import Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
 from tests.support.examples import examples
@@ -122,7 +123,7 @@ class Shards:
     def open(self, shard: int, context: Context) -> OpenShard:
         self._fail(shard, self._failing_opens)
         items = [work_item(number) for number in self.items[shard]]
-        return OpenShard(shard, items, 0.0, [b""] * len(items), len(items), context=context)
+        return OpenShard(shard, items, [b""] * len(items), len(items), context=context)
 
     def record(self, shard: OpenShard, position: int, _: FinishedItem, *, is_planned: bool) -> None:
         assert not is_planned
@@ -138,7 +139,7 @@ class Shards:
         assert all(shard.lines)
         self._fail(shard.number, self._failing_commits)
         self.committed[shard.number] += 1
-        return ShardReceipt(shard.number, len(shard.items), 0.0, 1.0, True)
+        return ShardReceipt(shard.number, len(shard.items), True)
 
     def _fail(self, shard: int, faults: Counter[int]) -> None:
         if faults[shard]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.engine import ExpressionError
 from evalcore.expressions.template import compile_template
 
 

@@ -21,16 +21,8 @@ from evalcore.history.sync import rebuild, sync
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.gate import GateSpec
-from evalcore.model.suite import (
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    Suite,
-    SuiteDefinition,
-    Variant,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Variant
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
@@ -87,8 +79,8 @@ def complete_run(store: ObjectStore, suite: Suite, *, day: int = 0, shards: int 
     """Run a suite to its end, planned `day` days after `FIRST`; return the run's id."""
     now = FIRST + timedelta(days=day)
     run = plan_run(suite, store, PlanOptions(workers=shards), now=now)
-    receipts = execute_run(run)
-    with finish_run(run, receipts, now=now + timedelta(minutes=5)):
+    execute_run(run)
+    with finish_run(run, now=now + timedelta(minutes=5)):
         return run.run_id
 
 
@@ -96,16 +88,16 @@ def stop_run(store: ObjectStore, suite: Suite, *, day: int = 0) -> str:
     """Plan a run, execute its first shard, stop it; return its id."""
     now = FIRST + timedelta(days=day)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=now)
-    receipts = execute(run, 0)
-    cancel_run(run, receipts, now=now + timedelta(minutes=1))
+    execute(run, 0)
+    cancel_run(run, now=now + timedelta(minutes=1))
     return run.run_id
 
 
 def end_run(store: ObjectStore, run_id: str, *, day: int) -> None:
     """Resume a stopped run, and end it `day` days after `FIRST`."""
     run = find_run(store, run_id)
-    receipts = execute_run(run)
-    with finish_run(run, receipts, now=FIRST + timedelta(days=day)):
+    execute_run(run)
+    with finish_run(run, now=FIRST + timedelta(days=day)):
         pass
 
 

@@ -25,6 +25,6 @@ def process_elsewhere() -> ProcessId:
 def put_lease(run: StoredRun, holder: ProcessId, **changed: Any) -> Lease:
     """Write the lease of a run as its holder would have renewed it now; return it."""
     now = iso_time(datetime.now(UTC))
-    lease = replace(Lease(1, holder, 20.0, now, began=now), **changed)
+    lease = replace(Lease(1, *holder, 20.0, now, began=now), **changed)
     run.store.put(run.keys.lease, lease.encoded())
     return lease

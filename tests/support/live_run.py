@@ -45,5 +45,5 @@ def execute(run: StoredRun, *shards: int) -> tuple[ShardReceipt, ...]:
 
 def finish(run: StoredRun) -> None:
     """Decide the run."""
-    with finish_run(run, (), now=datetime.now(UTC)):
+    with finish_run(run, now=datetime.now(UTC)):
         pass

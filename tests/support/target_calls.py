@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply, Request
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.providers.registry import open_session, send
 from evalcore.targets.registry import build, merged_options, options_model
 from evalcore.targets.work import Work, messages_of, prompt_of

@@ -1,20 +1,22 @@
--- Work items by lifecycle and outcome, and the measures over all of them.
+-- Work items by lifecycle and outcome, and the measures over all of them, by the names of `Summary`.
 SELECT
-    count(*) AS planned,
-    count(*) FILTER (status = 'completed') AS completed,
-    count(*) FILTER (status = 'error') AS error,
-    count(*) FILTER (status = 'cancelled') AS cancelled,
-    count(*) FILTER (status = 'skipped') AS skipped,
-    count(*) FILTER (status = 'completed' AND outcome = 'passed') AS passed,
-    count(*) FILTER (status = 'completed' AND outcome = 'failed') AS failed,
-    count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
-    count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
-        AND count(*) = $items AS each_item_once,
-    count(*) FILTER (awaiting) AS awaiting,
+    {
+        'planned': count(*),
+        'completed': count(*) FILTER (status = 'completed'),
+        'error': count(*) FILTER (status = 'error'),
+        'cancelled': count(*) FILTER (status = 'cancelled'),
+        'skipped': count(*) FILTER (status = 'skipped'),
+        'passed': count(*) FILTER (status = 'completed' AND outcome = 'passed'),
+        'failed': count(*) FILTER (status = 'completed' AND outcome = 'failed'),
+        'blocked': count(*) FILTER (status = 'completed' AND outcome = 'blocked')
+    } AS counts,
+    coalesce(count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
+        AND count(*) = $items, false) AS each_item_once,
+    count(*) FILTER (awaiting) AS awaiting_items,
     count(*) FILTER (refused) AS refused,
-    sum(asserted) AS asserted,
-    sum(asserted_errors) AS asserted_errors,
-    sum(unjudged) AS unjudged,
+    coalesce(sum(asserted), 0) AS asserted,
+    coalesce(sum(asserted_errors), 0) AS asserted_errors,
+    coalesce(sum(unjudged), 0) AS unjudged,
     sum(len(missed)) AS missed,
     coalesce(sum(required_measured) = 0 AND sum(required_open) > 0, false) AS required_unmeasured,
     count(latency_ms) AS measured_latency,

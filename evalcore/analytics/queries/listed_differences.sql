@@ -6,17 +6,17 @@ WITH kinds AS (
 ),
 lists AS (
     SELECT unnest(
-        ['regression', 'improvement', 'missing', 'worse measure', 'better measure']
+        ['regressions', 'improvements', 'missing', 'worse_measures', 'better_measures']
     ) AS list
 )
 SELECT list, place, case_id, kind, was, now, missing_from, p, settled
 FROM differences
 JOIN kinds USING (kind)
 JOIN lists ON CASE list
-    WHEN 'regression' THEN worse AND NOT list_contains($measures, kind)
-    WHEN 'improvement' THEN better AND NOT list_contains($measures, kind)
-    WHEN 'worse measure' THEN worse AND list_contains($measures, kind)
-    WHEN 'better measure' THEN better AND list_contains($measures, kind)
+    WHEN 'regressions' THEN worse AND NOT list_contains($measures, kind)
+    WHEN 'improvements' THEN better AND NOT list_contains($measures, kind)
+    WHEN 'worse_measures' THEN worse AND list_contains($measures, kind)
+    WHEN 'better_measures' THEN better AND list_contains($measures, kind)
     ELSE missing_from IS NOT NULL
 END
 QUALIFY row_number() OVER (PARTITION BY list, place ORDER BY case_number, case_id, rank) <= $most

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.expressions.failure import ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.formats.documents import as_json, collector_paused
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.script_suite.includes import (
@@ -53,9 +53,8 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
-    Target,
-    Variant,
 )
+from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.scripts.mcp import EXTRA, check_servers

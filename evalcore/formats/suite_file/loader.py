@@ -40,7 +40,6 @@ from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
-    DEFAULT_VARIANT,
     Case,
     DatasetSource,
     Format,
@@ -50,9 +49,8 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
-    Target,
-    Variant,
 )
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import CALLABLE, fields_of
 from evalcore.targets.answers import (

@@ -58,7 +58,6 @@ from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.gates.builtin import PassRate
 from evalcore.model.suite import (
-    DEFAULT_VARIANT,
     DatasetSource,
     Format,
     Limits,
@@ -68,8 +67,8 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
-    Variant,
 )
+from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.wording import Loc, path_text, there_are
 

@@ -37,7 +37,8 @@ from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion
-from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition, Target
+from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter

@@ -18,7 +18,7 @@ from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
-from evalcore.model.suite import Variant
+from evalcore.model.target import Variant
 from evalcore.problems import Problems
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside

@@ -43,9 +43,8 @@ from evalcore.model.suite import (
     Source,
     Suite,
     SuiteDefinition,
-    Target,
-    Variant,
 )
+from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import sound_part

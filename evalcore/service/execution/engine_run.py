@@ -17,16 +17,8 @@ from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
-from evalcore.model.suite import (
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    Suite,
-    SuiteDefinition,
-    Target,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
@@ -91,11 +83,11 @@ def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -
 
     Stopped, it keeps what is committed and can be executed again.
     """
-    receipts = execute_until(run, settings, end_signals)
+    execute_until(run, settings, end_signals)
     if end_signals.is_stopped():
-        cancel_run(run, receipts, now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
         return False
-    with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+    with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):
         return True
 
 

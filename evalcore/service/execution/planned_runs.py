@@ -33,7 +33,7 @@ def take_up(store: ObjectStore, suite: str, run_id: str) -> StoredRun | None:
         return None
     if manifest.is_planned:
         return run
-    cancel_run(run, (), now=datetime.now(UTC))
+    cancel_run(run, now=datetime.now(UTC))
     return None
 
 
@@ -41,7 +41,7 @@ def end_unused(run: StoredRun) -> None:
     """Cancel a run that this process has planned, unless another one has taken it up."""
     manifest = _manifest(run)
     if manifest is not None and read_lease(run) is None:
-        cancel_run(run, (), now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
 
 
 def end_run(store: ObjectStore, suite: str, run_id: str, runner: Runner | None) -> None:
@@ -61,7 +61,7 @@ def end_run(store: ObjectStore, suite: str, run_id: str, runner: Runner | None) 
         else:
             return
     if manifest.state is State.RUNNING:
-        cancel_run(run, (), now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
 
 
 def _manifest(run: StoredRun) -> Manifest | None:

@@ -48,7 +48,7 @@ def cancel_submitted(run: StoredRun, runner: Runner) -> None:
     """Cancel a submitted run; the flow run notes it in the store if a worker has begun it."""
     runner.cancel(run)
     if runner.submission(run).stage is Stage.CANCELLED and not is_complete(run):
-        cancel_run(run, (), now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
 
 
 class _Watch:

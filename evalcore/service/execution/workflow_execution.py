@@ -9,16 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.model.suite import (
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    Suite,
-    SuiteDefinition,
-    Target,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
@@ -52,16 +44,16 @@ def execute_workflow(
     One that was executed before and not read is not executed again.
     """
     try:
-        receipts = execute_until(run, settings, end_signals)
+        execute_until(run, settings, end_signals)
         if not run.has_result(0):
-            cancel_run(run, receipts, now=datetime.now(UTC))
+            cancel_run(run, now=datetime.now(UTC))
             return None
-        with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+        with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):
             pass
     except StoreError:
         raise
     except EvalError:
-        cancel_run(run, (), now=datetime.now(UTC))
+        cancel_run(run, now=datetime.now(UTC))
         raise
     for _, rows in stored_items(run, set()):
         for row in rows:

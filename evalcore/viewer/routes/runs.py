@@ -61,7 +61,7 @@ def one_run(
     if order not in CASE_ORDERS:
         raise UsageError(f"order={order!r}: one of {', '.join(CASE_ORDERS)}")
     choice, key = query.choice, parse_key(query.after)
-    with site.opened.open(run_id, searched=choice.text is not None) as opened:
+    with site.opened.open(run_id) as opened:
         entry = site.catalogue.entry(run_id)
         if entry is None:
             raise HTTPException(404)

@@ -60,9 +60,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(plan_module, "_MIN_LOCAL_SHARD_ITEMS", 1)
         for name in ("ended", "executed"):
             run = plan_run(load(path), LocalStore(folder / name), now=NOW)
-            receipts = execute_run(run)
+            execute_run(run)
             if name == "ended":
-                with finish_run(run, receipts, now=NOW):
+                with finish_run(run, now=NOW):
                     pass
         yield folder
 
@@ -105,7 +105,7 @@ def test_a_part_of_a_run_that_has_not_ended_is_named_by_its_rows(
     assert not verify_run(run)
     of_part(name)(folder)
     assert [damage.part for damage in verify_run(run)] == ["shard 1"]
-    with pytest.raises(DamagedRunError, match="shard 1 "), finish_run(run, (), now=NOW):
+    with pytest.raises(DamagedRunError, match="shard 1 "), finish_run(run, now=NOW):
         pass
 
 

@@ -9,8 +9,9 @@ from evalcore.cli.progress import ProgressDisplay
 from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
-from evalcore.model.suite import DEFAULT_VARIANT, Case
+from evalcore.model.suite import Case
 from evalcore.model.summary import Counts
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.planning.expand import WorkItem
 from evalcore.wording import outcomes_text
 

@@ -13,17 +13,8 @@ from evalcore.execution.reused_items import Reused
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.run import State
-from evalcore.model.suite import (
-    DEFAULT_VARIANT,
-    Case,
-    Format,
-    Policy,
-    ScoreRule,
-    Source,
-    SuiteDefinition,
-    Target,
-    Variant,
-)
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.trust.imports import ImportPolicy
 

@@ -20,7 +20,8 @@ from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
 from evalcore.model.run import State
-from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition, Variant
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.model.target import Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
 
@@ -85,7 +86,7 @@ class Shards:
             WorkItem(number, Case(f"c{number}"), Variant("default"), None, shard, "e", "g")
             for number in range(shard * self.size, (shard + 1) * self.size)
         ]
-        return OpenShard(shard, items, 0.0, [b""] * len(items), len(items), context=context)
+        return OpenShard(shard, items, [b""] * len(items), len(items), context=context)
 
     def record(self, shard: OpenShard, position: int, *_: object, is_planned: bool) -> None:
         shard.lines[position] = b"row %d" % position
@@ -102,7 +103,7 @@ class Shards:
             self.faults[shard.number] -= 1
             raise StoreError("the store is away")
         self.committed[shard.number] += 1
-        return ShardReceipt(shard.number, len(shard.items), 0.0, 1.0, True)
+        return ShardReceipt(shard.number, len(shard.items), True)
 
 
 class Bench(NamedTuple):

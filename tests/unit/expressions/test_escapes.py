@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.expressions.budget import Budget
-from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions import limits
+from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.template import compile_template
 
 REACHED: list[object] = []
@@ -117,33 +117,7 @@ REFUSED = {
     "yield": "(yield 1)",
     "yield from": "(yield from xs)",
     "async comprehension": "[x async for x in xs]",
-    "lambda as a result": "lambda: 1",
-    "lambda called": "(lambda: 1)()",
-    "lambda in a list": "[lambda: 1]",
-    "lambda in a dict": "{'f': lambda: 1}",
-    "lambda as a default": "get(d, 'zz', lambda: 1)",
-    "lambda from a condition": "sorted(xs, key=(lambda x: x) if xs else None)",
-    "lambda from a lambda": "map(lambda x: lambda: x, xs)",
-    "lambda for a conversion": "str(lambda: 1)",
-    "calling a call's value": "get(d, 'run')()",
-    "calling an element": "xs[0]()",
-    "calling what a mapping holds": "d['run']()",
-    "calling a literal": "'text'()",
-    "calling a comprehension": "[x for x in xs]()",
-    "scope's function as a key": "sorted(xs, key=tool)",
-    "scope's function for map": "map(tool, xs)",
-    "scope's function for filter": "filter(tool, xs)",
-    "scope's object as a key": "min(xs, key=client)",
-    "mapping's function as a key": "max(xs, key=d.run)",
-    "method of the scope's object as a key": "max(xs, key=client.run)",
-    "function spread into map": "map(*[tool, xs])",
-    "function named for map": "map(function=tool)",
-    "key spread into sorted": "sorted(xs, **fn)",
-    "key spread into min": "min(xs, **fn)",
-    "key spread into a list's sort": "xs.sort(**fn)",
-    "map as the function of map": "map(map, xs)",
     "dunder method of a type": "map(str.__getattribute__, [text], ['upper'])",
-    "method of a type that is not listed": "map(str.encode, [text])",
     "type for isinstance from a value": "isinstance(text, kind)",
     "type for isinstance from a call": "isinstance(text, get(d, 'a'))",
     "object for isinstance": "isinstance(text, object)",
@@ -170,24 +144,38 @@ REFUSED = {
     "deep calls": "text" + ".strip()" * 5_000,
     "a very long text": "1 + " * 30_000 + "1",
     "dunder among the arguments of what is not there": "nothing(().__class__)",
-    "lambda among the arguments of what is not there": "nothing(lambda: 1)",
     "unclosed literal": "'abc",
     "brackets that do not match": "[1)",
     "nothing": "",
     "only a comment": "# nothing\n",
 }
 
-# A value that holds 2 ** 45 others, in the little memory of 45 pairs: `x` in the text around it.
-_SHARED = " ".join(f"for a{n} in [(a{n - 1}, a{n - 1})]" for n in range(1, 45))
-
-
-def shared(text: str) -> str:
-    """Return an expression in which `x` and `y` are values of 2 ** 45 elements each."""
-    return f"[{text} for a0 in [(1, 1)] {_SHARED} for x in [a44] for y in [(a43, (a42, a42))]]"
-
-
 # What is refused when it runs.
 FAILING = {
+    "lambda as a result": "lambda: 1",
+    "lambda in a list": "[lambda: 1]",
+    "lambda in a dict": "{'f': lambda: 1}",
+    "lambda as a default": "get(d, 'zz', lambda: 1)",
+    "lambda from a lambda": "map(lambda x: lambda: x, xs)",
+    "calling a call's value": "get(d, 'run')()",
+    "calling an element": "xs[0]()",
+    "calling what a mapping holds": "d['run']()",
+    "calling a literal": "'text'()",
+    "calling a comprehension": "[x for x in xs]()",
+    "scope's function as a key": "sorted(xs, key=tool)",
+    "scope's function for map": "map(tool, xs)",
+    "scope's function for filter": "filter(tool, xs)",
+    "scope's object as a key": "min(xs, key=client)",
+    "mapping's function as a key": "max(xs, key=d.run)",
+    "method of the scope's object as a key": "max(xs, key=client.run)",
+    "function spread into map": "map(*[tool, xs])",
+    "function named for map": "map(function=tool)",
+    "key spread into sorted": "sorted(xs, **fn)",
+    "key spread into min": "min(xs, **fn)",
+    "key spread into a list's sort": "xs.sort(**fn)",
+    "map as the function of map": "map(map, xs)",
+    "method of a type that is not listed": "map(str.encode, [text])",
+    "lambda among the arguments of what is not there": "nothing(lambda: 1)",
     "eval": "eval('1')",
     "exec": "exec('1')",
     "open": "open('/etc/passwd')",
@@ -233,7 +221,6 @@ FAILING = {
     "format: index then attribute": "'{0[0].token}'.format([client])",
     "format: nested specification": "'{0:{1.__class__}}'.format(1, text)",
     "format: private name": "'{_x}'.format(**{'x': 1})",
-    "format: private names spread": "'{0}'.format(1, **{'__class__': 1})",
     "format: deeply nested": "'{0:{1:{2}}}'.format(1, 2, 3)",
     "format: element of an object": "'{0[token]}'.format(client)",
     "format: method": "'{0.upper}'.format(text)",
@@ -281,7 +268,6 @@ FAILING = {
     "generator as a key": "{(x for x in xs): 1}",
     "generator kept in a list of the test": "xs.append(x for x in xs)",
     "generator kept in a mapping of the test": "d.update(g=[map(str, xs)])",
-    "generators nested by a loop": "[xs.append(map(str, xs[:])) for _ in range(9999)]",
     "list that would hold itself": "xs.append(xs)",
     "list that would hold itself further down": "xs.extend([{'a': (xs,)}])",
     "mapping that would hold itself": "d.setdefault('d', [d])",
@@ -293,125 +279,24 @@ FAILING = {
 # What would take too much, and is refused before it is done.
 TOO_MUCH = {
     "power": "10 ** 10 ** 10",
-    "power of powers": "9 ** 9 ** 9 ** 9",
     "pow()": "pow(10, 10 ** 9)",
-    "pow() with a large modulus": "pow(7, 1 << 9999, (1 << 20000) - 1)",
-    "negative power": "(-3) ** 1000000",
     "shift": "1 << 10 ** 9",
     "product of integers": "(1 << 9000) * (1 << 9000)",
-    "sum of products": "[(1 << 9999) + (1 << 9999) for _ in xs]",
-    "round to huge digits": "round(5, -10 ** 9)",
-    "integer of a long text": "int('1' * 100000, 2)",
     "text repeated": "'x' * 10 ** 9",
-    "text repeated from the left": "10 ** 9 * 'x'",
     "list repeated": "[0] * 10 ** 9",
-    "list repeated twice": "[[0] * 10 ** 4] * 10 ** 4",
-    "tuple repeated": "(0,) * 10 ** 9",
     "text of a repeated list": "str([[1] * 1000000] * 1000)",
-    "text joined to itself": "(big + big) * 100",
-    "join": "big.join(['a'] * 1000)",
     "replace": "big.replace('x', 'y' * 1000)",
-    "replace of nothing": "big.replace('', 'y' * 100)",
     "ljust": "text.ljust(10 ** 9)",
-    "rjust": "text.rjust(10 ** 9)",
-    "center": "text.center(10 ** 9, '*')",
-    "zfill": "text.zfill(10 ** 9)",
-    "expandtabs": "('\\t' * 100000).expandtabs(100000)",
-    "f-string width": "f'{1:1000000000}'",
-    "f-string precision": "f'{1.5:.1000000000f}'",
-    "f-string nested width": "f'{1:{10 ** 9}}'",
-    "f-string of text": "f'{text:>1000000000}'",
     "format width": "'{:1000000000}'.format(1)",
-    "format nested width": "'{:{}}'.format(1, 10 ** 9)",
-    "format many times": "('{0}' * 1000).format(big)",
     "representation": "str([big] * 1000)",
     "range as a list": "list(range(10 ** 9))",
-    "range as a set": "set(range(10 ** 9))",
-    "range as a tuple": "tuple(range(10 ** 9))",
-    "range spread": "[*range(10 ** 9)]",
     "range spread into a call": "max(*range(10 ** 9))",
-    "range unpacked": "[a for a, *b in [range(10 ** 9)]]",
-    "sum of a range": "sum(range(10 ** 9))",
-    "largest of a range": "max(range(10 ** 9))",
-    "sorted range": "sorted(range(10 ** 9))",
-    "any of a range": "any(x < 0 for x in range(10 ** 9))",
-    "all of a range": "all(range(1, 10 ** 12))",
-    "text in a range": "list(filter(None, range(10 ** 12)))",
-    "zip of ranges": "list(zip(range(10 ** 9), range(10 ** 9)))",
-    "enumerate": "[i for i, x in enumerate(range(10 ** 9))]",
-    "reversed": "list(reversed(range(10 ** 9)))",
-    "map over a range": "list(map(str, range(10 ** 9)))",
-    "filter that passes nothing": "list(filter(lambda x: False, range(10 ** 9)))",
-    "dict of pairs": "dict((x, x) for x in range(10 ** 9))",
-    "nested comprehensions": "[[y for y in range(1000)] for x in range(1000)]",
     "nested loops": "[1 for a in range(1000) for b in range(1000) for c in range(1000)]",
-    "loops that pass nothing": "[1 for a in range(10000) for b in range(10000) if False]",
-    "generator upon generator": "sum(sum(y for y in range(x)) for x in range(10000))",
-    "set of a nested loop": "{(a, b) for a in range(10000) for b in range(10000)}",
-    "mapping of a nested loop": "{(a, b): 1 for a in range(10000) for b in range(10000)}",
     "lambda in a loop": "list(map(lambda x: sum(range(10000)), range(10000)))",
-    "key that is dear": "sorted(range(10000), key=lambda x: sum(range(10000)))",
-    "sum of lists": "sum([[0] * 10000] * 10000, [])",
-    "elements shared at all depths": (
-        "[[[[[[[[x] * 9 for x in [[c] * 9]] * 9] * 9] * 9] * 9] * 9] * 9 for c in ['xxxxxxxxx']]"
-    ),
-    "comparison of shared elements": (
-        "[0 for a in [[[[[[1] * 99] * 99] * 99] * 99] * 99] if [a] * 9 == [a * 1] * 9]"
-    ),
-    "list that grows while it is walked": "[xs.append(x) for x in xs]",
     "list that doubles": "[xs.extend(xs) for _ in range(100)]",
     "list that holds itself": "cycle",
-    "text of a list that holds itself": "str(cycle)",
-    "equality of lists that hold themselves": "cycle == [cycle]",
-    "yaml of a list that holds itself": "as_yaml(cycle)",
-    "characters stripped": "(big * 5).strip('y' * 5000000 + 'x')",
-    "many beginnings": "big.startswith((big[:-1] + 'y',) * 100000)",
-    "colliding keys at once": "len(set([i * (2 ** 61 - 1) for i in range(49000)]))",
     "json nested deeply": "parse_json('[' * 100000)",
-    "percent signs": "('%' * 1000001) % ()",
-    "fields": "('{}' * 100001).format(*range(100001))",
     "records of the log": "[log('x') for _ in range(5000)]",
-    "position in a huge range": "get(range(10 ** 20), 5)",
-    "list nested by a loop": "[xs.append([xs.pop()]) for _ in range(20000)] and xs == xs",
-    "key nested by a loop": "[xs.append((xs.pop(),)) for _ in range(20000)] and {xs[-1]: 1}",
-    "generators on each other": "list(" + "map(str, " * 60 + "xs" + ")" * 61,
-    "membership of a dear element": "[0 for x in [[1] * 100000] if x in [x * 1] * 100000]",
-    "texts alike compared": "max([big + 'a', big + 'b'] * 50000)",
-    "texts alike counted": "([big + 'a', big + 'b'] * 50000).count(big + 'c')",
-    "insertion at the front": "[xs.insert(0, x) for x in range(100000)]",
-    "yaml": "as_yaml([0] * 100000)",
-    "yaml of shared elements": "as_yaml([[[[0] * 99] * 99] * 99])",
-    "json": "parse_json('[' + '0,' * 4000000 + '0]')",
-    "split": "(big * 9).split('x')",
-    "pieces of many": "[big.upper() for _ in range(1000)]",
-    "slices of many": "[big[1:] for _ in range(1000)]",
-    "words": "('a ' * 3000000).split()",
-    "words of little texts": "[('a ' * 300000).split() for _ in range(100)]",
-    "words from the right": "('a ' * 3000000).rsplit()",
-    "lines of every ending": "('\\r' * 3000000).splitlines()",
-    "lines of rare endings": "('\\x1c\\u2028' * 1500000).splitlines()",
-    "a range as the result": "range(10 ** 12)",
-    "a range within the result": "[{'a': range(10 ** 12)}]",
-    "a range that no memory could hold": "range(10 ** 40)",
-    "a range kept in a list of the test": "xs.append(range(10 ** 12))",
-    "items of shared elements, disjoint": shared("{'k': x}.items().isdisjoint([1])"),
-    "values of shared elements, disjoint": shared("{'k': x}.values().isdisjoint([1])"),
-    "something disjoint from shared elements": shared("{1}.isdisjoint({'k': x}.items())"),
-    "items of shared elements on the right": shared("{1} == {'k': x}.items()"),
-    "items of shared elements unequal": shared("{1} != {'k': x}.items()"),
-    "items of shared elements below": shared("{(1, 2)} <= {'k': x}.items()"),
-    "items of shared elements above": shared("{(1, 2)} >= {'k': x}.items()"),
-    "items of shared elements joined": shared("{(1, 2)} | {'k': x}.items()"),
-    "items of shared elements in a list": shared("{1} in [{'k': x}.items()]"),
-    "items of shared elements counted": shared("[{'k': x}.items()].count({1})"),
-    "items of shared elements as a set": shared("set({'k': x}.items())"),
-    "shared elements in a set's method": shared("{1}.union([x])"),
-    "shared elements equal": shared("x == y"),
-    "shared elements ordered": shared("x < y"),
-    "sets of the test, again and again": "[any(y is None for y in many) for _ in range(100000)]",
-    "largest of sets": "[max(many, key=lambda y: 1) for _ in range(100000)]",
-    "first of sets": "[many.copy().pop() for _ in range(100000)]",
-    "copies of many": "[list(range(10000)) for _ in range(10000)]",
 }
 
 
@@ -434,26 +319,24 @@ def test_a_forbidden_reach_fails_with_the_expression_named(text: str) -> None:
     assert REACHED == []
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS", 1.0)
+
+
+@pytest.mark.multiprocess
 @pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_would_take_too_much_is_refused(text: str) -> None:
+def test_what_would_take_too_much_is_refused(text: str, short: None) -> None:
     with pytest.raises(ExpressionError) as failed:
         compile_template(f"${{{text}}}").render(scope())
     assert failed.value.kind in ("LimitError", "RecursionError", "ValueError", "OverflowError")
 
 
-def test_steps_are_shared_by_what_has_the_same_budget() -> None:
-    budget = Budget(steps=1_000)
-    template = compile_template("${sum(x for x in range(100))}")
-    for _ in range(9):
-        template.render({}, budget)
-    with pytest.raises(ExpressionError, match="LimitError"):
-        template.render({}, budget)
-
-
-def test_time_is_limited() -> None:
-    budget = Budget(steps=10**12, seconds=0.2)
-    with pytest.raises(ExpressionError, match=r"longer than 0\.2 s"):
-        compile_template("${sum(x for x in range(10 ** 9))}").render({}, budget)
+def test_an_endless_loop_ends_that_expression_only(short: None) -> None:
+    loop = compile_template("${sum(x for x in range(10 ** 12))}")
+    with pytest.raises(ExpressionError, match=r"longer than 1 s"):
+        loop.render({})
+    assert compile_template("${sum(x for x in range(10))}").render({}) == 45
 
 
 def test_a_class_derived_from_a_builtin_one_does_not_bring_its_own_methods() -> None:
@@ -468,14 +351,6 @@ def test_a_value_of_the_scope_goes_through_untouched() -> None:
     values = scope()
     assert compile_template("${client}").render(values) is values["client"]
     assert compile_template("${[client]}").render(values) == [values["client"]]
-
-
-def test_time_is_limited_while_sets_are_put_in_order() -> None:
-    budget = Budget(steps=10**9, seconds=0.3)
-    values = {"many": {("x" * 1_000, n) for n in range(3_000)}}
-    text = "${[any(y is None for y in many) for _ in range(100000)]}"
-    with pytest.raises(ExpressionError, match=r"longer than 0\.3 s"):
-        compile_template(text).render(values, budget)
 
 
 def test_texts_show_no_addresses() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.exchange import Endpoint
-from evalcore.model.suite import Target
+from evalcore.model.target import Target
 from tests.unit.formats.loading import load_text, problems_of, write
 
 TEST = "tests: [{id: a, input: b, assertions: [{type: is-json}]}]"

@@ -80,7 +80,7 @@ STATEMENTS = {
         "do.matchers[0].pattern",
         "invalid pattern",
     ),
-    "a script that is none": ("{starlark: 'def x(:'}", "do.starlark", "unexpected symbol"),
+    "a script that is none": ("{starlark: 'def x(:'}", "do.starlark", "invalid syntax"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.errors import TargetError
 from evalcore.model.identity import target_identity
-from evalcore.model.suite import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.trust.secrets import Variables, address_values, resolved
 from tests.unit.formats.loading import load_text, places_of, problems_of, write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.model.suite import Target
+from evalcore.model.target import Target
 from tests.unit.formats.loading import SUITE, load_text, places_of, problems_of, write
 
 TEST = "tests: [{id: a, input: b, assertions: [{type: is-json}]}]"

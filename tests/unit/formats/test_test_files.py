@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evalcore.model.gate import GateSpec
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Reducer, SuiteDefinition, Variant
+from evalcore.model.suite import Case, Reducer, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Variant
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, usage_error_of
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"

@@ -17,7 +17,8 @@ from evalcore.execution.row import FinishedItem, with_results
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.identity import case_identity
 from evalcore.model.run import State
-from evalcore.model.suite import DEFAULT_VARIANT, Case, ScoreRule
+from evalcore.model.suite import Case, ScoreRule
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.planning.codec import CaseEncoder
 from evalcore.planning.expand import WorkItem
 from evalcore.planning.spool import PlanPart, compress_frame

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -166,8 +165,8 @@ def test_an_eval_that_lacks_an_input_names_the_handle(tmp_path: Path) -> None:
     (tmp_path / "evals.yaml").write_text(text)
     suite = load(tmp_path / "evals.yaml")
     with evaluate(suite, LocalStore(tmp_path / "store")) as view:
-        (batch,) = view.cases()
-    (item,) = json.loads(batch[0])["items"]
+        (record,) = view.records()
+    (item,) = record["items"]
     assert item["error"]["message"] == (
         "block 'total': no value for 'input-json-0' (input 'invoice'); the eval has values for none"
     )

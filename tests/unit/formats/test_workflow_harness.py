@@ -11,7 +11,8 @@ from evalcore.checks.dialects import AssertionType, assertion_types
 from evalcore.checks.registry import Dialect
 from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
-from evalcore.model.suite import ErrorPolicy, Reducer, Suite, Variant
+from evalcore.model.suite import ErrorPolicy, Reducer, Suite
+from evalcore.model.target import Variant
 from evalcore.shapes import adapter
 from evalcore.workflow.reading import block_class
 from tests.unit.formats.loading import cases_of, load_text, problems_of

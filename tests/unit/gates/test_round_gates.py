@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 
+from evalcore.errors import UsageError
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
 from evalcore.gates.comparing import NoSignificantRegression
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule
@@ -16,7 +18,6 @@ from evalcore.gates.sequential import (
     RoundItem,
     SeenValue,
     SequentialGate,
-    SequentialGates,
 )
 from evalcore.model.gate import GateOutcome
 from evalcore.model.suite import (
@@ -28,7 +29,7 @@ from evalcore.model.suite import (
     SuiteDefinition,
     parse_iterations,
 )
-from evalcore.pipeline.early_stop import late_gates, round_rules, sequential_rules
+from evalcore.pipeline.early_stop import require_early_gates
 
 PASS, FAIL = GateOutcome.PASS, GateOutcome.FAIL
 
@@ -108,9 +109,8 @@ def test_a_difference_with_noise_is_not_given_up() -> None:
     assert not gates.ended
 
 
-@pytest.mark.parametrize("cluster", [None, "document"])
 @pytest.mark.parametrize(
-    ("gate", "is_difference"),
+    ("gate", "refused"),
     [
         (NoSignificantRegression(), True),
         (NoDropFromHistory(), True),
@@ -120,28 +120,12 @@ def test_a_difference_with_noise_is_not_given_up() -> None:
     ],
     ids=lambda value: getattr(value, "gate", ""),
 )
-def test_differences_over_clusters_are_not_decided_early(
-    gate: Gate, is_difference: bool, cluster: str | None
-) -> None:
-    policy = Policy(ScoreRule.BLOCKS, (gate.spec,), cluster=cluster)
+def test_differences_over_clusters_are_not_decided_early(gate: Gate, refused: bool) -> None:
+    policy = Policy(ScoreRule.BLOCKS, (gate.spec,), cluster="document", auto_iterations=True)
     suite = SuiteDefinition("s", Format.SUITE, Source("s", "", ""), policy)
-    late = cluster is not None and is_difference
-    assert bool(late_gates(suite, groups=1)) is late
-    assert bool(sequential_rules(suite, groups=1)) is not late
-    assert bool(round_rules(suite)) is not late
-
-
-@pytest.mark.parametrize("value", [1.0, 0.0])
-def test_beside_a_gate_that_needs_the_whole_run_only_a_failure_ends_it(value: float) -> None:
-    rules = {0: SequentialRule(CaseValue.PASSED, 0.8)}
-    cases = SequentialGates(rules, ["a"], None, 50, needs_all=True)
-    for number in range(50):
-        cases.add([SeenValue(number, CaseValue.PASSED, "", value)])
-    rounds = RoundGates(rules, ["a"], None, 2, needs_all=True)
-    for _ in range(2):
-        rounds.add(items([value] * 50), ())
-    assert (cases.decided, rounds.decided) == (not value, not value)
-    assert cases.gates[0].outcome is rounds.gates[0].outcome is (PASS if value else FAIL)
+    expected = pytest.raises(UsageError, match="in clusters") if refused else nullcontext()
+    with expected:
+        require_early_gates(suite, 1)
 
 
 def test_a_stopped_pass_rate_pools_cases_of_unequal_variants_as_the_whole_run_does() -> None:

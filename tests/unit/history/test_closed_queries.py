@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs
 
 SECRET = "the file's secret"
-SETTINGS = "settings cannot be changed"
-WRITES = "nothing can be written|can only be read|nothing can be created"
-FILES = "no file can be read but the history's own"
-TABLE_FUNCTION = "is no table function of the history"
-ONE = "one statement at a time"
+WRITES = "the history can only be read, by one SELECT at a time"
+FILES = "file system operations are disabled|does not exist|is refused"
+REFUSED = "is refused: a query reads the views and nothing else"
 LIMITS = QueryLimits(memory_mb=96, time_s=2.0, spill_mb=1)
 
 ATTEMPTS = {
@@ -32,22 +29,21 @@ ATTEMPTS = {
     "cte-insert": ("WITH x AS (INSERT INTO runs VALUES (1)) SELECT 1", "CTE needs a SELECT"),
     "select-into": ("SELECT 1 INTO t", "not supported"),
     "merge": ("MERGE INTO runs USING runs r ON true WHEN MATCHED THEN DELETE", WRITES),
-    "vacuum": ("VACUUM", "can only be read"),
-    "checkpoint-statement": ("CHECKPOINT", "can only be read|cannot be called"),
+    "vacuum": ("VACUUM", WRITES),
+    "checkpoint-statement": ("CHECKPOINT", WRITES),
     "copy-out": ("COPY (SELECT 1) TO '{folder}/out.csv'", WRITES),
     "copy-over-a-part": ("COPY (SELECT 1) TO '{part}' (FORMAT parquet)", WRITES),
     "copy-in": ("COPY runs FROM '{folder}/secret.txt'", WRITES),
     "export": ("EXPORT DATABASE '{folder}/out'", WRITES),
     "import": ("IMPORT DATABASE '{folder}'", "disabled by configuration"),
-    "explain-analyze-copy": ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{part}'", "plans are not shown"),
-    "attach": ("ATTACH '{folder}/other.db'", "no other database"),
-    "attach-postgres": ("ATTACH 'host=localhost' AS p (TYPE postgres)", "no other database"),
-    "detach": ("DETACH memory", "no other database"),
-    "use": ("USE memory", SETTINGS),
+    "explain-analyze-copy": ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{part}'", WRITES),
+    "attach": ("ATTACH '{folder}/other.db'", WRITES),
+    "attach-postgres": ("ATTACH 'host=localhost' AS p (TYPE postgres)", WRITES),
+    "detach": ("DETACH memory", WRITES),
+    "use": ("USE memory", WRITES),
     "file-as-a-table": ("SELECT * FROM '{folder}/secret.txt'", FILES),
     "file-by-a-short-name": ("FROM 'secret.csv'", FILES),
     "quoted-file": ('FROM "{folder}/secret.txt"', FILES),
-    "part-as-a-table": ("FROM '{part}'", FILES),
     "read-csv": ("FROM read_csv('{folder}/secret.txt')", FILES),
     "read-csv-auto": ("FROM read_csv_auto('/etc/passwd')", FILES),
     "read-text": ("FROM read_text('{folder}/secret.txt')", FILES),
@@ -67,41 +63,41 @@ ATTEMPTS = {
     "http": ("FROM 'https://example.com/x.csv'", FILES),
     "http-function": ("FROM read_csv('http://127.0.0.1:9/x.csv')", FILES),
     "s3": ("FROM read_parquet('s3://bucket/key')", FILES),
-    "install": ("INSTALL httpfs", "no extension can be loaded"),
-    "force-install": ("FORCE INSTALL httpfs FROM community", "no extension can be loaded"),
-    "load": ("LOAD httpfs", "no extension can be loaded"),
-    "load-a-file": ("LOAD '{folder}/x.duckdb_extension'", "no extension can be loaded"),
-    "set": ("SET memory_limit = '100GB'", SETTINGS),
-    "set-access": ("SET enable_external_access = true", SETTINGS),
-    "reset": ("RESET lock_configuration", SETTINGS),
-    "set-variable": ("SET VARIABLE x = 1", SETTINGS),
-    "pragma": ("PRAGMA memory_limit = '100GB'", SETTINGS),
-    "pragma-as-select": ("PRAGMA version", SETTINGS),
-    "pragma-profiling": ("PRAGMA enable_profiling", SETTINGS),
-    "call": ("CALL enable_logging()", "procedures cannot be called"),
+    "install": ("INSTALL httpfs", WRITES),
+    "force-install": ("FORCE INSTALL httpfs FROM community", WRITES),
+    "load": ("LOAD httpfs", WRITES),
+    "load-a-file": ("LOAD '{folder}/x.duckdb_extension'", WRITES),
+    "set": ("SET memory_limit = '100GB'", WRITES),
+    "set-access": ("SET enable_external_access = true", WRITES),
+    "reset": ("RESET lock_configuration", WRITES),
+    "set-variable": ("SET VARIABLE x = 1", WRITES),
+    "pragma": ("PRAGMA memory_limit = '100GB'", WRITES),
+    "pragma-as-select": ("PRAGMA version", WRITES),
+    "pragma-profiling": ("PRAGMA enable_profiling", WRITES),
+    "call": ("CALL enable_logging()", WRITES),
     "logging": ("FROM enable_logging('QueryLog', storage = 'file', storage_path = '{folder}/log')",
-                TABLE_FUNCTION),
-    "profiling": ("FROM enable_profiling(save_location = '{folder}/p')", TABLE_FUNCTION),
-    "write-log": ("SELECT write_log('x')", "no use of settings"),
-    "settings-table": ("FROM duckdb_settings()", TABLE_FUNCTION),
-    "secrets": ("FROM duckdb_secrets()", TABLE_FUNCTION),
-    "current-setting": ("SELECT current_setting('allowed_paths')", "no use of settings"),
-    "getenv": ("SELECT getenv('HOME')", "no use of settings"),
+                REFUSED),
+    "profiling": ("FROM enable_profiling(save_location = '{folder}/p')", REFUSED),
+    "write-log": ("SELECT write_log('x')", REFUSED),
+    "settings-table": ("FROM duckdb_settings()", REFUSED),
+    "secrets": ("FROM duckdb_secrets()", REFUSED),
+    "current-setting": ("SELECT current_setting('allowed_paths')", REFUSED),
+    "getenv": ("SELECT getenv('HOME')", REFUSED),
     "serialized": ("FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
-                   TABLE_FUNCTION),
-    "query-function": ("FROM query('COPY (SELECT 1) TO ''x''')", TABLE_FUNCTION),
-    "query-table": ("FROM query_table('/etc/passwd')", TABLE_FUNCTION),
+                   REFUSED),
+    "query-function": ("FROM query('COPY (SELECT 1) TO ''x''')", REFUSED),
+    "query-table": ("FROM query_table('/etc/passwd')", REFUSED),
     "python-variable": ("FROM LIMITS", "does not exist"),
-    "checkpoint": ("FROM force_checkpoint()", TABLE_FUNCTION),
-    "two": ("SELECT 1; SELECT 2", ONE),
-    "second-writes": ("SELECT 1; DROP VIEW runs", f"{ONE}.*DROP"),
-    "comment-hides": ("SELECT 1 /* ; */ ; -- x\nCOPY (SELECT 1) TO '{part}'", f"{ONE}.*COPY"),
-    "pivot": ("PIVOT runs ON suite USING count(*)", ONE),
+    "checkpoint": ("FROM force_checkpoint()", REFUSED),
+    "two": ("SELECT 1; SELECT 2", WRITES),
+    "second-writes": ("SELECT 1; DROP VIEW runs", f"DROP.*{WRITES}"),
+    "comment-hides": ("SELECT 1 /* ; */ ; -- x\nCOPY (SELECT 1) TO '{part}'", f"COPY.*{WRITES}"),
+    "pivot": ("PIVOT runs ON suite USING count(*)", WRITES),
     "none": ("", "there is no statement"),
     "comment-only": ("-- nothing", "there is no statement"),
-    "prepare": ("PREPARE x AS SELECT 1", "can only be read"),
-    "execute": ("EXECUTE x", "can only be read"),
-    "transaction": ("BEGIN", "can only be read"),
+    "prepare": ("PREPARE x AS SELECT 1", WRITES),
+    "execute": ("EXECUTE x", WRITES),
+    "transaction": ("BEGIN", WRITES),
     "memory": ("SELECT list(repeat('x', 1000000) || i) FROM range(1000) t(i)",
                "more than 96 MB of memory"),
     "large-text": ("SELECT repeat(repeat('x', 1000000), 100000)", "memory|bytes|size|larger"),
@@ -202,12 +198,12 @@ def test_columns_of_one_name_stay_apart(store: LocalStore) -> None:
 
 
 def test_the_runs_of_a_statement_are_those_it_names() -> None:
-    statement = parse_statement("FROM items('b') UNION ALL FROM items('a''c'), items('b')")
-    assert sorted(statement.runs) == ["a'c", "b"]
+    runs = parse_statement("FROM items('b') UNION ALL FROM items('a''c'), items('b')")
+    assert sorted(runs) == ["a'c", "b"]
 
 
 def test_a_statement_may_have_infinite_constants() -> None:
-    assert parse_statement("FROM items('b') WHERE score < 1e400 AND score > -1e400").runs == ("b",)
+    assert parse_statement("FROM items('b') WHERE score < 1e400 AND score > -1e400") == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -215,18 +211,5 @@ def test_a_statement_may_have_infinite_constants() -> None:
     ["SELECT " + "abs(" * 900 + "1" + ")" * 900, "SELECT 1" + " + 1" * 900],
     ids=["functions", "operators"],
 )
-def test_a_deeply_nested_statement_is_read_or_a_mistake(sql: str) -> None:
-    # How deep Python's parser goes depends on its version.
-    try:
-        assert parse_statement(sql).runs == ()
-    except QueryError as error:
-        assert "nested too deeply" in str(error)  # noqa: PT017 - one of two outcomes
-
-
-def test_what_python_cannot_nest_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_deep(_text: str) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr(json, "loads", too_deep)
-    with pytest.raises(QueryError, match="nested too deeply"):
-        parse_statement("SELECT 1e400")
+def test_a_deeply_nested_statement_is_read(sql: str) -> None:
+    assert parse_statement(sql) == ()

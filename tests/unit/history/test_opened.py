@@ -16,7 +16,6 @@ from evalcore.cli.report import report as report_command
 from evalcore.errors import UsageError
 from evalcore.history.sync import sync
 from evalcore.pipeline.finish import view_run
-from evalcore.pipeline.presenting import Presented
 from evalcore.report.html import render
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run
@@ -45,13 +44,11 @@ def test_the_history_is_opened_by_calling_its_package(folder: Path) -> None:
         assert polars.DataFrame(history.cases()).height == 4
 
 
-def test_a_trend_has_points_a_relation_and_a_picture(folder: Path) -> None:
+def test_a_trend_is_a_relation_of_its_points(folder: Path) -> None:
     with evalcore.history(folder / "store", refresh=False) as history:
         trend = history.trend("it's", "pass_rate", since=timedelta(days=1))
-        assert [point.value for point in trend.points] == [1.0, 0.5]
-        assert [row[3] for row in trend.relation.fetchall()] == [1.0, 0.5]
-        picture = trend._repr_html_()
-        assert picture.startswith('<img alt="trend"')
+        assert trend.columns[:4] == ["run_id", "started_at", "variant", "value"]
+        assert [row[3] for row in trend.fetchall()] == [1.0, 0.5]
         with pytest.raises(UsageError, match="known: score, pass_rate"):
             history.trend("it's", "speed")
 
@@ -92,4 +89,4 @@ def test_a_page_shows_the_trend_of_a_suite_with_a_history(tmp_path: Path) -> Non
 
 def page_of(store: LocalStore, run: str) -> str:
     with view_run(find_run(store, run)) as view:
-        return "".join(render(Presented(view)))
+        return "".join(render(view))

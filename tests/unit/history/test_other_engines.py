@@ -36,6 +36,6 @@ def test_polars_reads_the_same_rows(folder: Path, table: str) -> None:
         hive_partitioning=True,
         hive_schema=dict.fromkeys(PARTITIONS, pl.String),
     ).collect()
-    assert set(frame.columns) == {*ours[0], PARTITIONS[1], REVISION.name}
+    assert set(frame.columns) == {*ours[0], PARTITIONS[1], REVISION}
     theirs = frame.select(list(ours[0]))
     assert sorted(map(repr, theirs.to_dicts())) == sorted(map(repr, ours))

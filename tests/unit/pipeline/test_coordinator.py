@@ -136,7 +136,7 @@ def processes(folder: Path) -> set[str]:
 
 
 def report_of(run: StoredRun) -> dict[str, Any]:
-    with finish_run(find_run(run.store, run.run_id), (), now=datetime.now(UTC)) as view:
+    with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         report: dict[str, Any] = json.loads(view.json())
     return report
 
@@ -151,7 +151,7 @@ def errors_of(run: StoredRun) -> dict[str, dict[str, Any]]:
 
 
 def stable(run: StoredRun) -> bytes:
-    with finish_run(find_run(run.store, run.run_id), (), now=datetime.now(UTC)) as view:
+    with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         return stable_report(view.json().decode())
 
 
@@ -248,7 +248,7 @@ def test_a_stopped_run_keeps_its_shards_and_resumes_to_the_same_report(tmp_path:
     run = planned(tmp_path)
     receipts = execute_run(run, stopping_after(tmp_path, 7, "stop"))
     assert 0 < len(receipts) < 20
-    assert cancel_run(run, receipts, now=datetime.now(UTC)).state is State.CANCELLED
+    assert cancel_run(run, now=datetime.now(UTC)).state is State.CANCELLED
     written = run.written_shards()
     assert len(written) == len(receipts)
 
@@ -285,7 +285,7 @@ def test_who_is_stopped_late_does_not_cancel_a_run_that_was_resumed(tmp_path: Pa
     assert late.known_manifest().epoch == 1
     put_lease(run, ended_process())
     execute_run(find_run(run.store, run.run_id), options(tmp_path))
-    assert cancel_run(late, (), now=datetime.now(UTC)).state is State.RUNNING
+    assert cancel_run(late, now=datetime.now(UTC)).state is State.RUNNING
 
 
 def test_progress_that_cannot_be_shown_is_the_error_of_the_run(tmp_path: Path) -> None:

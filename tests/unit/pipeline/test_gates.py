@@ -10,7 +10,8 @@ import pytest
 from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition, Variant
+from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.model.target import Variant
 from evalcore.pipeline.gates import decide_awaiting
 
 PASS, FAIL, OPEN = GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.INCONCLUSIVE

@@ -99,10 +99,10 @@ def test_shards_that_are_handed_out_again_cost_no_request(run: StoredRun) -> Non
 
 def test_a_released_lease_is_taken_with_the_next_epoch_and_nobody_has_died(run: StoredRun) -> None:
     with take(run) as first:
-        began = first.began
+        began = first.now.began
     with take(run) as second:
-        assert (second.epoch, second.repeated, second.deaths(0)) == (2, 0, 0)
-        assert second.began == began
+        assert (second.now.epoch, second.now.repeated, second.now.deaths.get(0, 0)) == (2, 0, 0)
+        assert second.now.began == began
 
 
 def test_a_process_that_ended_is_replaced_at_once_and_its_shards_have_a_death(
@@ -114,14 +114,14 @@ def test_a_process_that_ended_is_replaced_at_once_and_its_shards_have_a_death(
     waited = Waited()
     with take(run, (1,), waited=waited) as held:
         # Shard 2 was committed before its holder died.
-        assert (held.deaths(1), held.deaths(2)) == (2, 0)
-        assert (held.epoch, held.repeated) == (4, 20)
+        assert (held.now.deaths.get(1, 0), held.now.deaths.get(2, 0)) == (2, 0)
+        assert (held.now.epoch, held.now.repeated) == (4, 20)
     assert waited.said == []
 
 
 def test_a_process_of_this_run_that_died_is_a_death_of_its_shard(run: StoredRun) -> None:
     with take(run, (0, 1)) as held:
-        held.note_death([1], PLAN)
+        held.note_repeated(1, PLAN, died=True)
         stored = read_lease(run)
         assert stored is not None
         assert (stored.in_flight, stored.deaths, stored.repeated) == ((0,), {1: 1}, 10)
@@ -144,7 +144,7 @@ def test_a_process_elsewhere_is_replaced_after_two_leases_without_a_renewal(
     put_lease(run, process_elsewhere(), lease_s=1.0, in_flight=(1,))
     waited = Waited()
     with take(run, waited=waited) as held:
-        assert (held.epoch, held.deaths(1)) == (2, 1)
+        assert (held.now.epoch, held.now.deaths.get(1, 0)) == (2, 1)
     assert waited.now >= 2
     (text,) = waited.said
     assert "process 1234 on elsewhere.example" in text
@@ -164,7 +164,7 @@ def test_a_process_elsewhere_that_ends_meanwhile_is_not_waited_for(run: StoredRu
     put_lease(run, process_elsewhere(), lease_s=1.0, in_flight=(1,))
     waited = Waited(lambda: put_lease(run, process_elsewhere(), lease_s=1.0, released=True))
     with take(run, waited=waited) as held:
-        assert (held.epoch, held.deaths(1)) == (2, 0)
+        assert (held.now.epoch, held.now.deaths.get(1, 0)) == (2, 0)
 
 
 class Meanwhile(LocalStore):
@@ -285,7 +285,6 @@ def watched(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue[s
     put_lease(run, process_elsewhere(), lease_s=60.0)
     ended: Queue[str] = Queue()
     watch = LeaseWatch(run, 1, ended.put)
-    watch.start()
     yield ended
     watch.close()
 

@@ -200,8 +200,8 @@ def test_evidence_to_be_reused_is_a_part_of_the_plan(keyed: Project) -> None:
     from evalcore.pipeline.finish import finish_run
 
     first = keyed.plan()
-    receipts = execute_run(first)
-    with finish_run(first, receipts, now=datetime.now(UTC)):
+    execute_run(first)
+    with finish_run(first, now=datetime.now(UTC)):
         pass
     run = keyed.plan(reuse="history")
     path = keyed.path(run, "plan/reuse-00000.parquet")
@@ -484,17 +484,6 @@ def test_settings_allow_commands_modules_and_addresses(
     }
     for name, settings in allowing.items():
         assert project.accept(foreign(DEMANDS[name][0]), **settings)
-
-
-def test_targets_of_the_worker_name_addresses(
-    project: Project, foreign: Callable[..., StoredRun], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = foreign(DEMANDS["an HTTP target"][0])
-    (project.folder / "targets.yaml").write_text(
-        "- {name: ours, provider: http, url: 'http://evil.test/'}\n"
-    )
-
-    assert project.accept(run)
 
 
 @pytest.mark.parametrize("how", ["..", "link", "elsewhere", "store"])

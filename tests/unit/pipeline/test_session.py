@@ -64,7 +64,7 @@ def call_of(run: StoredRun, shard: int, *, epoch: int = 1, version: str = VERSIO
 
 
 def report_of(run: StoredRun) -> bytes:
-    with finish_run(find_run(run.store, run.run_id), (), now=datetime.now(UTC)) as view:
+    with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         return stable_report(view.json().decode())
 
 

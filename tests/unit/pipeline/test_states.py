@@ -40,12 +40,12 @@ def _take_over(run: StoredRun, epoch: int) -> StoredRun:
 
 
 def test_a_process_whose_run_was_taken_over_does_not_finish_it(run: StoredRun) -> None:
-    receipts = execute_run(run)
+    execute_run(run)
     _take_over(run, 2)
 
     with (
         pytest.raises(RunConflictError, match=r"taken over .*\(epoch 2, this one has 1\)"),
-        finish_run(run, receipts, now=_NOW),
+        finish_run(run, now=_NOW),
     ):
         pass
 
@@ -57,7 +57,7 @@ def test_a_process_whose_run_was_taken_over_does_not_finish_it(run: StoredRun) -
 def test_a_process_whose_run_is_taken_over_meanwhile_does_not_finish_it(
     run: StoredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receipts = execute_run(run)
+    execute_run(run)
     put = LocalStore.put
 
     def put_and_lose(store: LocalStore, key: str, data: object) -> object:
@@ -69,7 +69,7 @@ def test_a_process_whose_run_is_taken_over_meanwhile_does_not_finish_it(
 
     with (
         pytest.raises(RunConflictError, match="taken over"),
-        finish_run(run, receipts, now=_NOW),
+        finish_run(run, now=_NOW),
     ):
         pass
 
@@ -80,15 +80,15 @@ def test_a_process_whose_run_was_taken_over_does_not_cancel_it(run: StoredRun) -
     run.known_manifest()
     other = _take_over(run, 3)
 
-    assert cancel_run(run, (), now=_NOW).state is State.RUNNING
-    assert cancel_run(other, (), now=_NOW).state is State.CANCELLED
+    assert cancel_run(run, now=_NOW).state is State.RUNNING
+    assert cancel_run(other, now=_NOW).state is State.CANCELLED
 
 
 def test_the_holder_finishes_a_run_that_was_taken_over(run: StoredRun) -> None:
-    receipts = execute_run(run)
+    execute_run(run)
     other = _take_over(run, 2)
 
-    with finish_run(other, receipts, now=_NOW) as view:
+    with finish_run(other, now=_NOW) as view:
         assert view.report.decision == "pass"
 
     assert run.manifest().state is State.COMPLETED

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from evalcore.errors import UsageError
-from evalcore.expressions.failure import ExpressionError
+from evalcore.expressions.engine import ExpressionError
 from evalcore.providers.chat import ChatModel
 from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels

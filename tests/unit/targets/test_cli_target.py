@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Target
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.targets.program import read_answer
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of, prompt_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Target
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of
 from evalcore.trust.imports import ImportPolicy

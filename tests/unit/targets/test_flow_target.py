@@ -15,7 +15,8 @@ from evalcore.errors import TargetError
 from evalcore.jsonvalues import HALF
 from evalcore.model.evidence import Evidence, Metrics, PathValue, find_value, output_values
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
-from evalcore.model.suite import Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from evalcore.errors import TargetError
 from evalcore.model.exchange import ErrorKind, ProviderError
-from evalcore.model.suite import Case, Target
+from evalcore.model.suite import Case
+from evalcore.model.target import Target
 from evalcore.targets.http import HttpOptions, HttpTarget
 from evalcore.targets.options import BuildContext
 from tests.support.model_server import Failure, ModelServer, model_server

@@ -11,7 +11,8 @@ import pytest
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request, SkippedError
-from evalcore.model.suite import Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
 from tests.support.model_server import Failure, ModelServer, by_rules, model_server
 from tests.support.model_wire import Answer
 from tests.support.target_calls import answer, merge_options, target_of

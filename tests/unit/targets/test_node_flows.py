@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, PathValue, find_value
 from evalcore.model.exchange import Reply, Request, SkippedError, Usage
-from evalcore.model.suite import Target
+from evalcore.model.target import Target
 from evalcore.targets.registry import build
 from evalcore.workflow.run_store import MemoryRunStore
 from tests.unit.targets.test_flow_target import VARIANT, work_of

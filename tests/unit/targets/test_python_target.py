@@ -14,7 +14,8 @@ import pytest
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
 from evalcore.targets.function_context import FlowContext, FlowVariant
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of, prompt_of

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from evalcore.errors import TargetError, UsageError
 from evalcore.execution.item import run_inline
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import DEFAULT_VARIANT, Case, Target, Variant
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.registry import KINDS, build, merged_options, options_model
 from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.imports import ImportPolicy

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.analytics.cases import SearchIndex
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.viewer.opened_runs import open_tables
 from evalcore.viewer.preparations import Preparations, PreparingError
@@ -51,31 +50,6 @@ def test_the_page_of_a_large_run_says_that_it_is_opened_and_asks_again(
         blocked.set()
         openers[0].join(60)
         assert client.get(f"/runs/{run}").status_code == 200
-
-
-def test_the_first_search_of_a_large_run_is_prepared_while_its_other_pages_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_write, write = threading.Event(), SearchIndex.write
-
-    def write_later(index: SearchIndex) -> None:
-        may_write.wait(60)
-        write(index)
-
-    run = run_suite(tmp_path, SUITE)
-    with viewer(tmp_path / "store") as client:
-        assert client.get(f"/runs/{run}").status_code == 200
-        monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
-        monkeypatch.setattr(SearchIndex, "write", write_later)
-        for _ in range(2):
-            page = client.get(f"/runs/{run}?q=HELLO")
-            assert page.status_code == 202
-            assert f"The first search in the 1 items of run {run} is being prepared" in page.text
-            assert client.get(f"/runs/{run}").status_code == 200
-        may_write.set()
-        while (page := client.get(f"/runs/{run}?q=HELLO")).status_code == 202:
-            continue
-        assert ">1 of 1<" in page.text
 
 
 def test_large_comparisons_appear_once_they_are_made(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -17,7 +16,6 @@ from evalcore.jsonvalues import parse, storable
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.redaction.redactor import PROCESS, redactor_of
-from evalcore.trust.network import proxy_for
 
 _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.
@@ -197,26 +195,22 @@ _KEYS: Final = {
     "openai-embeddings": ("api.openai.com", "OPENAI_API_KEY"),
 }
 _TIMEOUTS: Final = (408, 504)
-_CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
-_CONTENT_WORDS: Final = (
-    "content filter", "content management policy", "content policy", "requires moderation",
-)  # fmt: skip
+_CONTENT: Final = re.compile(
+    r"content[ _](?:filter|policy|management policy)|responsibleaipolicy|requires moderation"
+)
 # Codes and words of providers whose credit is used up; more calls do not help before it is paid.
 _CREDIT_STATUS: Final = 402
-_CREDIT_CODES: Final = (
-    "insufficient_quota", "insufficient_balance", "insufficient_credit", "insufficient_funds",
-    "exceeded_current_quota", "billing", "arrearage",
-)  # fmt: skip
-_CREDIT_WORDS: Final = (
-    "credit balance", "insufficient balance", "insufficient credit", "insufficient funds",
-    "insufficient quota", "out of credit", "credits are depleted", "available credits",
-    "monthly spending limit", "billing hard limit", "billing is disabled", "enable billing",
-    "billing to be enabled", "payment required",
-)  # fmt: skip
+_CREDIT_CODES: Final = re.compile(
+    r"insufficient_(?:quota|balance|credit|funds)|exceeded_current_quota|billing_|arrearage|perday"
+)
+_CREDIT_WORDS: Final = re.compile(
+    r"insufficient (?:quota|balance|credit|funds)|credit balance|out of credit|credits are depleted"
+    r"|available credits|spending limit|billing (?:hard limit|is disabled|to be enabled)"
+    r"|enable billing|payment required"
+)
 # Google says these words of a limit per minute, too, and then when to come back.
 _QUOTA_WORDS: Final = "exceeded your current quota"
 _COME_BACK: Final = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"|retry in ([0-9.]+) ?s')
-_PER_DAY: Final = re.compile(rb'"quotaId"\s*:\s*"[^"]*PerDay')
 _STREAMED: Final = (
     ("rate_limit", ErrorKind.RATE),
     ("authentication", ErrorKind.AUTHENTICATION),
@@ -319,10 +313,6 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that `Retry-After` asks for: a number or a date; None for neither."""
     from email.utils import parsedate_to_datetime
 
-    with suppress(ValueError):
-        milliseconds = _bounded(float(headers.get("retry-after-ms", "")))
-        if milliseconds is not None:
-            return milliseconds / 1000
     written = headers.get("retry-after", "").strip()
     try:
         if written[:1].isdigit() or written[:1] in ("+", "-", "."):
@@ -369,34 +359,22 @@ def kind_of_status(
 
 def _is_about_credit(body: bytes, headers: Mapping[str, str]) -> bool:
     """Whether an error says that nothing is left to pay with, or no call of this day."""
-    error = _error_of(body)
-    if isinstance(error, Mapping):
-        details = error.get("details")
-        codes = [error.get("code"), error.get("type"), error.get("status")]
-        codes += [each.get("reason") for each in details or () if isinstance(each, Mapping)]
-        named = " ".join(map(str, codes)).lower()
-        message = str(error.get("message", "")).lower()
-    else:
-        named, message = "", str(error or "").lower()
-    if any(word in named for word in _CREDIT_CODES) or _PER_DAY.search(body):
+    named, said = _codes_and_words(body)
+    if _CREDIT_CODES.search(named) or _CREDIT_WORDS.search(said):
         return True
-    if _QUOTA_WORDS in message:
-        return _come_back_s(body) is None and not headers.get("retry-after")
-    return any(word in message for word in _CREDIT_WORDS)
+    return _QUOTA_WORDS in said and _come_back_s(body) is None and not headers.get("retry-after")
 
 
 def _is_about_content(body: bytes) -> bool:
+    return any(map(_CONTENT.search, _codes_and_words(body)))
+
+
+def _codes_and_words(body: bytes) -> tuple[str, str]:
+    """Return an error without its message, and the message, in lower case."""
     error = _error_of(body)
     if not isinstance(error, Mapping):
-        return False
-    code = f"{error.get('code')} {error.get('type')}".lower()
-    inner = error.get("innererror")
-    if isinstance(inner, Mapping):
-        code += f" {inner.get('code')}".lower()
-    message = str(error.get("message", "")).lower()
-    return any(word in code for word in _CONTENT_CODES) or any(
-        word in message for word in _CONTENT_WORDS
-    )
+        return "", str(error or "").lower()
+    return str({**error, "message": ""}).lower(), str(error.get("message", "")).lower()
 
 
 def _error_of(body: bytes) -> Any:
@@ -431,7 +409,7 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
     if status == 407:
-        return f" (the answer of the proxy {proxy_for(url)}; check its user and password there)"
+        return " (the answer of the proxy; check its user and password in HTTPS_PROXY)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

@@ -24,7 +24,6 @@ from evalcore.execution.row import (
     truncation,
     wall_clock_us,
     with_results,
-    without_outputs,
 )
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -209,8 +208,6 @@ class ItemRunner:
         """
         finished = await self._run(item, calls)
         self._grading.raise_store_fault()
-        if self._suite.evidence is EvidencePolicy.NONE:
-            return without_outputs(finished)
         return finished
 
     async def _run(self, item: WorkItem, calls: Calls | None) -> FinishedItem:
@@ -547,7 +544,6 @@ class ItemGrading:
             absent_fields=None if suite.absent_fields is None else frozenset(suite.absent_fields),
             workers=inputs.workers,
             labels_of=self._labels_of,
-            keeps_outputs=suite.evidence is not EvidencePolicy.NONE,
         )
         self._judges: RunJudges | None = None
         self._awaited_scorers = False

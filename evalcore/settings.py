@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
+from itertools import accumulate
+from operator import truediv
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 import orjson
 from pydantic import (
@@ -86,13 +87,7 @@ def _lines(value: object) -> object:
 
 def _web_address(text: str) -> str:
     """Return an address that pages can be appended to."""
-    text = text.strip()
-    try:
-        parts = urlsplit(text)
-        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        sound = False
-    if not sound or parts.query or parts.fragment or parts.username or any(map(str.isspace, text)):
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", text := text.strip()):
         raise ValueError(f"{text!r} is no address such as https://evals.example.org/ui")
     return text.rstrip("/")
 
@@ -289,11 +284,11 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
             if not _is_file(path):
                 continue
             resolved = path.resolve()
-            reason = _first_reason(ancestor, name, owners)
-            if reason is None and not resolved.is_relative_to(root):
+            steps = [*accumulate(Path(name).parts, truediv, initial=ancestor)][1:]
+            reasons = (_reason(each, owners) for each in (*steps, resolved))
+            reason = next(filter(None, reasons), None)
+            if not resolved.is_relative_to(root):
                 reason = f"the link leads outside {root}"
-            if reason is None and resolved != path:
-                reason = _reason(resolved, owners)
             if reason is None:
                 return Upward(path, tuple(refused))
             refused.append(Refused(path, reason))
@@ -324,17 +319,6 @@ def _owners(folder: Path) -> frozenset[int]:
     with suppress(OSError):
         return frozenset({os.geteuid(), 0, folder.stat().st_uid})
     return frozenset({os.geteuid(), 0})
-
-
-def _first_reason(folder: Path, name: str, owners: frozenset[int]) -> str | None:
-    """Return why others may have put something at `place` / `name` or at a folder on the way."""
-    path = folder
-    for part in Path(name).parts:
-        path = path / part
-        reason = _reason(path, owners)
-        if reason is not None:
-            return reason
-    return None
 
 
 def _reason(path: Path, owners: frozenset[int]) -> str | None:

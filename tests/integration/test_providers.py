@@ -525,6 +525,6 @@ def test_a_judge_whose_reply_was_cut_blocks_and_says_what_would_work(tmp_path: P
         )
         ended = evalcore("run", path, "--json", store=tmp_path / "store")
 
-    (result,) = ended.report["cases"][0]["assertions"]
-    assert result["outcome"] == "blocked"
+    (result,) = ended.report["cases"][0]["items"][0]["assertions"]
+    assert result["outcome"] == "error"
     assert "raise max_tokens of the judge" in result["message"]

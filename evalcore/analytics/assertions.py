@@ -1,11 +1,10 @@
-"""How often each assertion passes and fails: in one run, or over several."""
+"""How often each assertion of a run passes and fails."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from evalcore.analytics.named import Connection, query_text
+from evalcore.analytics.named import Connection, read_rows
 
 _MOST_NAMES: Final = 1_000
 
@@ -53,22 +52,5 @@ def run_assertion_counts(connection: Connection) -> tuple[AssertionCounts, ...]:
 
     Those that fail most come first.
     """
-    return _counts(connection, "run_checked", {})
-
-
-def suite_assertion_counts(
-    connection: Connection, suite: str, run_ids: Sequence[str]
-) -> tuple[AssertionCounts, ...]:
-    """Return the assertions of runs in the history's table `assertions`; `suite` as it has it.
-
-    Those that fail most come first.
-    """
-    return _counts(connection, "suite_checked", {"suite": suite, "run_ids": list(run_ids)})
-
-
-def _counts(
-    connection: Connection, source: str, parameters: dict[str, Any]
-) -> tuple[AssertionCounts, ...]:
-    query = query_text("assertion_counts").format(source=query_text(source))
-    rows = connection.execute(query, parameters | {"most_names": _MOST_NAMES}).fetchall()
+    rows = read_rows(connection, "assertion_counts", most_names=_MOST_NAMES)
     return tuple(AssertionCounts(*row) for row in rows)

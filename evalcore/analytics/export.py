@@ -11,13 +11,13 @@ import _duckdb as duckdb
 from evalcore.analytics.named import fill_table, query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
+from evalcore.report.document import on_one_line
 from evalcore.report.escape import FORMULA_CELL, NUMBER_CELL
 from evalcore.sql.connection import BoundedConnection, first_line
 
 _INPUT_COLUMNS: Final = {"case_number": "BIGINT", "input": "VARCHAR"}
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
-_LINE_ENDS: Final = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
 class ExportFacts(NamedTuple):
@@ -87,10 +87,7 @@ def _write_lines(
     with path.open(mode) as file:
         while batch := result.fetchmany(_BATCH):
             text = "".join(f"{line}\n" for (line,) in batch)
-            if not text.isascii():
-                for end, escaped in _LINE_ENDS:
-                    text = text.replace(end, escaped)
-            file.write(text.encode("utf-8"))
+            file.write(on_one_line(text).encode("utf-8"))
 
 
 def _for_csv(connection: BoundedConnection, query: str, facts: ExportFacts) -> str:

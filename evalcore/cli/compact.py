@@ -31,25 +31,23 @@ _MEGABYTE: Final = 1_000_000
     help="Delete the raw results of runs that ended longer ago (90d), if their rows are in the "
     "history; manifests, plans and reports stay, and baselines keep theirs.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @store_option
 @json_option
-def compact(age: timedelta | None, dry_run: bool, store: str | None, as_json: bool) -> None:
+def compact(age: timedelta | None, store: str | None, as_json: bool) -> None:
     """Make the small files of the history's tables large ones."""
     from evalcore.history.compaction import compact as compact_history
 
     before = None if age is None else datetime.now(UTC) - age
-    done = compact_history(chosen_store(store), drop_results_before=before, dry_run=dry_run)
+    done = compact_history(chosen_store(store), drop_results_before=before)
     if as_json:
-        click.echo(on_one_line(orjson.dumps(_document(done, dry_run)).decode()))
+        click.echo(on_one_line(orjson.dumps(_document(done)).decode()))
         return
-    for line in _lines(done, dry_run):
+    for line in _lines(done):
         click.echo(one_line(line))
 
 
-def _document(done: Compacted, dry_run: bool) -> dict[str, Any]:
+def _document(done: Compacted) -> dict[str, Any]:
     return {
-        "dry_run": dry_run,
         "tables": [asdict(table) for table in done.tables],
         "dropped": [
             {"run": run.run_id, "suite": run.suite, "bytes": run.bytes} for run in done.dropped
@@ -61,15 +59,14 @@ def _document(done: Compacted, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _lines(done: Compacted, dry_run: bool) -> Iterator[str]:
+def _lines(done: Compacted) -> Iterator[str]:
     for table in done.tables:
         yield (
             f"{table.table:<10} {counted(table.files_before, 'file')} → {table.files_after}, "
-            f"{counted(table.removed, 'old file')} {'would be ' if dry_run else ''}removed"
+            f"{counted(table.removed, 'old file')} removed"
         )
     for run in done.retained:
         yield f"kept: the results of {run.run_id} ({run.suite}): it {run.reason}"
     if done.dropped:
         freed = sum(run.bytes for run in done.dropped) / _MEGABYTE
-        verb = "would drop" if dry_run else "dropped"
-        yield f"{verb} the results of {counted(len(done.dropped), 'run')}: {freed:.1f} MB"
+        yield f"dropped the results of {counted(len(done.dropped), 'run')}: {freed:.1f} MB"

@@ -56,19 +56,14 @@ class OldRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction has done, or would do."""
+    """What a compaction has done."""
 
     tables: tuple[CompactedTable, ...] = ()
     dropped: tuple[OldRun, ...] = ()
     retained: tuple[OldRun, ...] = ()
 
 
-def compact(
-    store: ObjectStore,
-    *,
-    drop_results_before: datetime | None = None,
-    dry_run: bool = False,
-) -> Compacted:
+def compact(store: ObjectStore, *, drop_results_before: datetime | None = None) -> Compacted:
     """Make one file of those of each suite and month that is over; return what was done.
 
     With `drop_results_before` (aware) the results of runs that ended before are deleted, if their
@@ -80,22 +75,16 @@ def compact(
     parts = Counter(file.partition for file in unless_merged(lambda: history.files("runs")))
     this_month = f"{datetime.now(UTC):%Y-%m}"
     split = [each for each, files in parts.items() if files > 1 and each.month < this_month]
-    if dry_run:
-        merged = sum(parts[each] for each in split)
-        old = history.delete_replaced(dry_run=True)
-        removed = {table: count + merged for table, count in old.items()}
-    else:
-        for partition in split:
-            unless_merged(lambda: _merge(store, partition))  # noqa: B023  (called at once)
-        removed = read_history(store).delete_replaced()
+    for partition in split:
+        unless_merged(lambda: _merge(store, partition))  # noqa: B023  (called at once)
+    removed = read_history(store).delete_replaced()
     tables = tuple(
         CompactedTable(name, count, count + len(split) - removed[name], removed[name])
         for name, count in counts.items()
     )
     if drop_results_before is None:
         return Compacted(tables)
-    dropped, retained = _drop_results(store, drop_results_before, dry_run=dry_run)
-    return Compacted(tables, dropped, retained)
+    return Compacted(tables, *_drop_results(store, drop_results_before))
 
 
 def _merge(store: ObjectStore, partition: Partition) -> None:
@@ -117,7 +106,7 @@ def _merge(store: ObjectStore, partition: Partition) -> None:
 
 
 def _drop_results(
-    store: ObjectStore, before: datetime, *, dry_run: bool
+    store: ObjectStore, before: datetime
 ) -> tuple[tuple[OldRun, ...], tuple[OldRun, ...]]:
     """Delete the results and events of completed runs that ended before a time; return these.
 
@@ -148,8 +137,6 @@ def _drop_results(
             retained.append(OldRun(run.run_id, each.manifest.suite, size, reason))
             continue
         dropped.append(OldRun(run.run_id, each.manifest.suite, size))
-        if dry_run:
-            continue
         # The mark comes first: a run without a part of its results is not damaged then.
         mark = orjson.dumps({"ended_at": each.manifest.ended_at})
         store.put_if_absent(run.keys.results_dropped, mark)

@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,7 +45,6 @@ _DIGEST_DIGITS: Final = 16
 _MEMORY_LIMIT_MB: Final = 1_024
 _ATTEMPTS: Final = 4
 _REBUILD: Final = "`evalcore history rebuild` makes the tables anew"
-_UNUSED_S: Final = 30 * 86_400.0
 _ABANDONED: Final = timedelta(days=1)
 
 T = TypeVar("T")
@@ -159,7 +158,7 @@ class HistoryFiles:
         """Return every file of a table, in the order of their keys."""
         return _list_files(self.store, table, self.suites, self.first_month)
 
-    def delete_replaced(self, *, dry_run: bool = False) -> dict[str, int]:
+    def delete_replaced(self) -> dict[str, int]:
         """Delete the files without rows that count, and those of commits that never ended.
 
         Returns how many there were in each table.
@@ -167,7 +166,7 @@ class HistoryFiles:
         deleted = {}
         for table in WRITE_ORDER:  # what stands in `runs` says which runs a file has
             files = [file for file in self.listed(table) if self._is_replaced(file)]
-            for file in [] if dry_run else files:
+            for file in files:
                 self.store.delete(file.info.key)
             deleted[table] = len(files)
         return deleted
@@ -412,11 +411,6 @@ def local_files(store: ObjectStore, files: Sequence[TableFile]) -> dict[str, Pat
     ]
     for key, data in transfer(store, lambda each: (each, store.get(each).data), missing):
         _keep(cached[key], data)
-    for path in cached.values():
-        with suppress(OSError):
-            os.utime(path)
-    if missing:
-        prune_cache(folder.parent, now_s=time.time())
     return cached
 
 
@@ -436,11 +430,3 @@ def _cache_folder(store: ObjectStore) -> Path:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     name = hashlib.sha256(f"{endpoint} {store.url}".encode()).hexdigest()[:16]
     return base / "evalcore" / "history" / name
-
-
-def prune_cache(folder: Path, *, now_s: float) -> None:
-    """Delete the files below a folder that were not used for 30 days before `now_s` (Unix time)."""
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            if path.is_file() and path.stat().st_mtime < now_s - _UNUSED_S:
-                path.unlink()

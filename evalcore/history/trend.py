@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
 from evalcore.history.files import FILE_OPTIONS, HistoryViews, partition_suite, quoted
@@ -90,9 +89,9 @@ class FlakyCase(NamedTuple):
 class SuiteHistory(HistoryViews):
     """The runs of one suite, asked several times; `close` it.
 
-    `since` is aware: runs that were created then or later. `case_tables` and `assertion_tables` say
-    whether the tables `cases` and `assertions` are opened, too. Raises `UsageError` for a suite
-    that the history does not have.
+    `since` is aware: runs that were created then or later. `case_tables` says
+    whether the table `cases` is opened, too. Raises `UsageError` for a suite that the history does
+    not have.
     """
 
     def __init__(
@@ -102,10 +101,8 @@ class SuiteHistory(HistoryViews):
         *,
         since: datetime | None = None,
         case_tables: bool = False,
-        assertion_tables: bool = False,
     ) -> None:
-        opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
-        tables = [name for name, is_opened in opened.items() if is_opened]
+        tables = ["runs", "cases"] if case_tables else ["runs"]
         super().__init__(store, suites=[suite], since=since, tables=tables)
         self.suite = suite
         if not self.paths:
@@ -158,14 +155,6 @@ class SuiteHistory(HistoryViews):
             FlakyCase(case, group, name, FlipRate(*between[:2]), FlipRate(*between[2:]))
             for case, group, name, *between in rows
         )
-
-    def assertions(self, runs: Sequence[str]) -> tuple[AssertionCounts, ...]:
-        """Return how often each assertion passed and failed in these runs, by their ids.
-
-        Only with the history opened for its table `assertions`.
-        """
-        with self.naming_damage():
-            return suite_assertion_counts(self.connection, partition_suite(self.suite), runs)
 
     def _points(self, metric: Metric, variant: str | None) -> list[tuple[Any, ...]]:
         """Return the rows of `history_trend.sql`, of all variants or of one."""

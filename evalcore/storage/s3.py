@@ -28,7 +28,7 @@ from evalcore.storage.store import (
     check_prefix,
 )
 from evalcore.trust.machine_faults import retried
-from evalcore.trust.network import proxy_for
+from evalcore.trust.network import proxy_for, shown_proxy
 from evalcore.wording import one_line
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ def _make_client(bucket: str, settings: S3Settings) -> S3Client:
     config = Config(
         connect_timeout=settings.connect_timeout_s,
         # boto3 would ask a proxy for this machine, too.
-        proxies={urlsplit(address).scheme: proxy.url} if proxy else {},
+        proxies={urlsplit(address).scheme: proxy} if proxy else {},
         read_timeout=settings.read_timeout_s,
         # The other modes have a quota of repetitions, which one bad minute uses up for all calls
         # of a process.
@@ -446,7 +446,7 @@ def _failure(error: BotoCoreError, where: str, endpoint_url: str) -> str:
             "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         )
     if isinstance(error, exceptions.ProxyConnectionError):
-        proxy = proxy_for(endpoint_url)
+        proxy = shown_proxy(proxy_for(endpoint_url) or "")
         return (
             f"no connection to the proxy {proxy} on the way to {where}: is it right? NO_PROXY "
             "names hosts that need none"

@@ -26,7 +26,6 @@ from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
 if TYPE_CHECKING:
-    from evalcore.analytics.assertions import AssertionCounts
     from evalcore.history.trend import CaseHistory, LatestRun, SuiteHistory
 
 # Imported before the first page needs them: together they take as long as its answer.
@@ -84,9 +83,6 @@ class Site:
     _histories: Recent[_OpenHistory] = field(
         default_factory=lambda: Recent(_MOST_HISTORIES), init=False
     )
-    _assertions: Recent[tuple[AssertionCounts, ...]] = field(
-        default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
-    )
 
     def __post_init__(self) -> None:
         shown_as = None if self.history_store is None else self.store.url
@@ -113,7 +109,7 @@ class Site:
         self.opened.close()
         self.comparisons.close()
 
-    def history(self, suite: str, *, cases: bool = False, assertions: bool = False) -> SuiteHistory:
+    def history(self, suite: str, *, cases: bool = False) -> SuiteHistory:
         """Return the history of a suite, to be closed; raises `UsageError` if it has none.
 
         It may lack runs while `syncing.is_under_way`.
@@ -121,9 +117,7 @@ class Site:
         from evalcore.history.trend import SuiteHistory
 
         self.syncing.update()
-        return SuiteHistory(
-            self.history_store or self.store, suite, case_tables=cases, assertion_tables=assertions
-        )
+        return SuiteHistory(self.history_store or self.store, suite, case_tables=cases)
 
     def case_history(
         self, suite: str, name: str, case_id: str, variant: str | None
@@ -153,22 +147,6 @@ class Site:
         if not self.syncing.update():
             return self._read_overview(suite)
         return self._overviews.get((suite, version), lambda: self._read_overview(suite))
-
-    def assertion_counts(
-        self, suite: str, name: str, runs: tuple[str, ...]
-    ) -> tuple[AssertionCounts, ...]:
-        """Return the assertions of a suite (key and name) over some of its runs, counted once."""
-
-        def count() -> tuple[AssertionCounts, ...]:
-            try:
-                with self.history(name, assertions=True) as history:
-                    return history.assertions(runs)
-            except UsageError:
-                return ()  # none of the runs has come to an end that the history takes
-
-        if not self.syncing.update():
-            return count()
-        return self._assertions.get((suite, runs, self.catalogue.version(suite)), count)
 
     def _read_overview(self, suite: str) -> SuiteOverview:
         ended = (run for run in self.catalogue.runs(suite) if not run.is_live)

@@ -103,7 +103,6 @@ def paths(store: HostileStore) -> dict[str, str]:
     return {
         "suites": "/",
         "suite": f"/suites/{suite}",
-        "suite's assertions": f"/suites/{suite}/assertions",
         "run": f"/runs/{after}",
         "run filtered to nothing": f"/runs/{after}?q=zzz",
         "run's assertions": f"/runs/{after}/assertions",

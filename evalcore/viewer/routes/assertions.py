@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from evalcore.analytics.assertions import AssertionCounts
 from evalcore.viewer.rendering import render
-from evalcore.viewer.routes.suites import suite_name
 from evalcore.viewer.site import CurrentSite
 
 router = APIRouter()
-_LAST_RUNS: Final = 20
-_MOST_RUNS: Final = 500
 # More rows are no help, and too large a page.
 _MOST_LISTED: Final = 500
 
@@ -32,34 +29,6 @@ def run_assertions(request: Request, site: CurrentSite, run_id: str) -> Response
         name=manifest.suite,
         suite=None if entry is None else entry.suite_key,
         run_id=run_id,
-        **_listed(counts),
-    )
-
-
-@router.get("/suites/{suite}/assertions")
-def suite_assertions(
-    request: Request,
-    site: CurrentSite,
-    suite: str,
-    runs: Annotated[int, Query(ge=1, le=_MOST_RUNS)] = _LAST_RUNS,
-) -> Response:
-    """Show the assertions of a suite over its last runs that have ended."""
-    listed = site.catalogue.runs(suite)
-    if not listed:
-        raise HTTPException(404)
-    name = suite_name(listed)
-    ended = [run.id for run in listed if not run.is_live and run.manifest is not None]
-    run_ids = tuple(ended[:runs])
-    counts = site.assertion_counts(suite, name, run_ids)
-    return render(
-        request,
-        site,
-        "assertions.html.j2",
-        name=name,
-        suite=suite,
-        run_id=None,
-        runs=runs,
-        counted_runs=len(run_ids),
         **_listed(counts),
     )
 

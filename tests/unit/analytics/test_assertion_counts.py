@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from evalcore.analytics.assertions import AssertionCounts, suite_assertion_counts
+from evalcore.analytics.assertions import AssertionCounts, run_assertion_counts
 from evalcore.sql.connection import open_database
 
-Result = tuple[str, int, str, str, str, str | None]
+Result = tuple[int, str, str, str, str | None]
 
 
-def counted(results: Sequence[Result]) -> dict[str | None, AssertionCounts]:
-    """Return the counts of results (run, item, name, type, outcome, judge) by name, in order."""
+def counted(folder: Path, results: Sequence[Result]) -> dict[str | None, AssertionCounts]:
+    """Return the counts of results (item, name, type, outcome, judge) by name, in order."""
+    part = folder / "part.parquet"
     with open_database() as connection:
         connection.execute(
-            "CREATE TABLE assertions (run_id VARCHAR, item BIGINT, name VARCHAR, type VARCHAR, "
-            "outcome VARCHAR, judge VARCHAR, suite VARCHAR DEFAULT 's', block VARCHAR, "
-            "score DOUBLE DEFAULT 0.5)"
+            "CREATE TABLE results (item BIGINT, name VARCHAR, type VARCHAR, outcome VARCHAR, "
+            "judge VARCHAR)"
         )
-        columns = "INSERT INTO assertions (run_id, item, name, type, outcome, judge) VALUES "
-        connection.executemany(f"{columns} (?, ?, ?, ?, ?, ?)", results)
-        return {each.name: each for each in suite_assertion_counts(connection, "s", ["a", "b"])}
+        connection.executemany("INSERT INTO results VALUES (?, ?, ?, ?, ?)", results)
+        details = "CASE WHEN judge IS NOT NULL THEN json_object('judges', [judge])::VARCHAR END"
+        connection.execute(
+            f"COPY (SELECT item, list({{name: name, type: type, block: NULL::VARCHAR, "
+            f"outcome: outcome, score: 0.5, details: {details}}}) AS assertions "
+            f"FROM results GROUP BY item) TO '{part}'"
+        )
+        connection.execute("SET VARIABLE files = $1", [[str(part)]])
+        return {each.name: each for each in run_assertion_counts(connection)}
 
 
-def test_those_that_fail_most_come_first() -> None:
+def test_those_that_fail_most_come_first(tmp_path: Path) -> None:
     outcomes = {"never": "passed", "always": "failed", "in-error": "error", "blocked": "blocked"}
     counts = counted(
-        [
-            ("a", item, name, "contains", outcomes[name], None)
-            for item in (1, 2)
-            for name in outcomes
-        ]
-        + [("a", 3, "always", "contains", "passed", None)]
+        tmp_path,
+        [(item, name, "contains", outcomes[name], None) for item in (1, 2) for name in outcomes]
+        + [(3, "always", "contains", "passed", None)],
     )
     assert list(counts) == ["in-error", "always", "blocked", "never"]
     assert [name for name, each in counts.items() if each.always_passes] == ["never"]
@@ -40,33 +44,28 @@ def test_those_that_fail_most_come_first() -> None:
     assert (counts["in-error"].errors, counts["blocked"].blocked) == (2, 2)
 
 
-def test_a_judge_is_compared_with_people_on_the_same_item_of_the_same_run() -> None:
+def test_a_judge_is_compared_with_people_on_the_same_item(tmp_path: Path) -> None:
     rows: list[Result] = []
-    for run, item, judged, asked in (
-        ("a", 1, "passed", "passed"),
-        ("a", 2, "passed", "failed"),
-        ("a", 3, "failed", "blocked"),
-        ("b", 1, "failed", "passed"),
-        ("b", 4, "error", "passed"),
+    for item, judged, asked in (
+        (1, "passed", "passed"),
+        (2, "passed", "failed"),
+        (3, "failed", "blocked"),
+        (4, "failed", "passed"),
+        (5, "error", "passed"),
     ):
-        rows.append((run, item, "polite", "llm", judged, "m1"))
-        rows.append((run, item, "people", "human", asked, None))
-        rows.append((run, item, "short", "regex", "failed", None))
-    counts = counted(rows)
+        rows.append((item, "polite", "llm", judged, "m1"))
+        rows.append((item, "people", "human", asked, None))
+        rows.append((item, "short", "regex", "failed", None))
+    counts = counted(tmp_path, rows)
     polite = counts["polite"]
     assert (polite.compared, polite.disagreed, polite.judges) == (3, 2, "m1")
     assert counts["short"].disagreement is None
 
 
-def test_only_the_runs_that_are_asked_for_count() -> None:
-    rows: list[Result] = [(run, 1, "x", "regex", "passed", None) for run in ("a", "b", "c")]
-    assert counted(rows)["x"].results == 2
-
-
-def test_names_that_each_case_has_for_itself_are_one_row() -> None:
+def test_names_that_each_case_has_for_itself_are_one_row(tmp_path: Path) -> None:
     rows: list[Result] = [
-        ("a", number, f"contains-{number}", "contains", "passed", None) for number in range(1_500)
+        (number, f"contains-{number}", "contains", "passed", None) for number in range(1_500)
     ]
-    counts = counted([*rows, ("a", 1, "short", "regex", "failed", None)])
+    counts = counted(tmp_path, [*rows, (1, "short", "regex", "failed", None)])
     assert list(counts) == ["short", None]
     assert counts[None].results == 1_500

@@ -31,13 +31,6 @@ class ListedCase(NamedTuple):
     facts: CaseFacts
 
 
-class SourceLine(NamedTuple):
-    """Where a case stands: a file, as a reader of the repository names it, and a line from 1."""
-
-    file: str
-    line: int | None = None
-
-
 class ReportView(Protocol):
     """A decided run, as forms read it."""
 
@@ -57,8 +50,9 @@ class ReportView(Protocol):
     def trend(self) -> Trend | None:
         """Return the suite's scores up to this run; None without a history."""
 
-    def source_line(self, case: str) -> SourceLine:
-        """Return where a case stands in the suite."""
+    @property
+    def source_file(self) -> str:
+        """The suite's file, as a reader of the repository names it."""
 
 
 def failure_reasons(failure: Failure) -> list[str]:

@@ -5,11 +5,10 @@ The texts stand in `parameters.input`; the reply's text is a JSON list of vector
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import orjson
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from evalcore.model.exchange import Reply, Request
 from evalcore.providers.failures import nonsense, parsed_answer
@@ -50,22 +49,22 @@ class _Vectors(AnswerStream):
         return self.whole(orjson.dumps(vectors).decode(), (), received.latency_ms, received.status)
 
 
+class _Embedding(BaseModel, strict=True):
+    embedding: Annotated[list[FiniteFloat], Field(min_length=1)]
+    index: int | None = None
+
+
+class _Embeddings(BaseModel, strict=True):
+    data: list[_Embedding]
+
+
 def _vectors(data: Any, count: int) -> list[list[float]] | None:
     """Return the vectors in the order of their texts; None if they are not what was asked for."""
-    entries = data.get("data") if isinstance(data, Mapping) else None
-    if not isinstance(entries, list) or len(entries) != count:
+    try:
+        entries = _Embeddings.model_validate(data).data
+    except ValidationError:
         return None
-    vectors: dict[int, list[float]] = {}
-    for position, entry in enumerate(entries):
-        vector = entry.get("embedding") if isinstance(entry, Mapping) else None
-        if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
-            return None
-        index = entry.get("index")
-        vectors[index if isinstance(index, int) else position] = [float(value) for value in vector]
-    if set(vectors) != set(range(count)):
+    positions = [at if entry.index is None else entry.index for at, entry in enumerate(entries)]
+    if len(entries) != count or sorted(positions) != list(range(count)):
         return None
-    return [vectors[position] for position in range(count)]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return [entries[positions.index(at)].embedding for at in range(count)]

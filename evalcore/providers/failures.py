@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -14,10 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 
 from evalcore.jsonvalues import parse, storable
-from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.redaction.redactor import PROCESS, redactor_of
-from evalcore.trust.network import proxy_for
 
 _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.
@@ -191,32 +188,20 @@ def _without(request: Request, names: frozenset[str]) -> Request:
 
 # The host of a URL in which `${{ NAME }}` may stand.
 _WRITTEN_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
-_KEYS: Final = {
-    "anthropic": ("api.anthropic.com", "ANTHROPIC_API_KEY"),
-    "openai": ("api.openai.com", "OPENAI_API_KEY"),
-    "openai-embeddings": ("api.openai.com", "OPENAI_API_KEY"),
-}
 _TIMEOUTS: Final = (408, 504)
-_CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
-_CONTENT_WORDS: Final = (
-    "content filter", "content management policy", "content policy", "requires moderation",
-)  # fmt: skip
+_CONTENT: Final = re.compile(
+    r"content[ _](?:filter|policy|management policy)|responsibleaipolicy|requires moderation"
+)
 # Codes and words of providers whose credit is used up; more calls do not help before it is paid.
 _CREDIT_STATUS: Final = 402
-_CREDIT_CODES: Final = (
-    "insufficient_quota", "insufficient_balance", "insufficient_credit", "insufficient_funds",
-    "exceeded_current_quota", "billing", "arrearage",
-)  # fmt: skip
-_CREDIT_WORDS: Final = (
-    "credit balance", "insufficient balance", "insufficient credit", "insufficient funds",
-    "insufficient quota", "out of credit", "credits are depleted", "available credits",
-    "monthly spending limit", "billing hard limit", "billing is disabled", "enable billing",
-    "billing to be enabled", "payment required",
-)  # fmt: skip
-# Google says these words of a limit per minute, too, and then when to come back.
-_QUOTA_WORDS: Final = "exceeded your current quota"
-_COME_BACK: Final = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"|retry in ([0-9.]+) ?s')
-_PER_DAY: Final = re.compile(rb'"quotaId"\s*:\s*"[^"]*PerDay')
+_CREDIT_CODES: Final = re.compile(
+    r"insufficient_(?:quota|balance|credit|funds)|exceeded_current_quota|billing_|arrearage|perday"
+)
+_CREDIT_WORDS: Final = re.compile(
+    r"insufficient (?:quota|balance|credit|funds)|credit balance|out of credit|credits are depleted"
+    r"|available credits|spending limit|billing (?:hard limit|is disabled|to be enabled)"
+    r"|enable billing|payment required"
+)
 _STREAMED: Final = (
     ("rate_limit", ErrorKind.RATE),
     ("authentication", ErrorKind.AUTHENTICATION),
@@ -257,22 +242,20 @@ def refused(
 ) -> ProviderError:
     """Return the error that an answer of this status (300 or more) is."""
     reason = _reason(endpoint, body)
-    kind = kind_of_status(status, body, headers, is_model=endpoint.protocol != "http")
+    kind = kind_of_status(status, body, is_model=endpoint.protocol != "http")
     what = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
     error.retry_after_s = retry_after_s(headers, time.time())
-    if error.retry_after_s is None and kind is ErrorKind.RATE:
-        error.retry_after_s = _come_back_s(body)
     return error
 
 
 def check_key(endpoint: Endpoint, url: str) -> None:
     """Raise `ProviderError` if the provider's own server would be asked without a key."""
-    host, variable = _KEYS.get(endpoint.protocol, ("", ""))
-    if endpoint.api_key or endpoint.headers or not host or host_of(url) != host:
+    owner = endpoint.protocol.partition("-")[0]
+    if endpoint.api_key or endpoint.headers or host_of(url) != f"api.{owner}.com":
         return
-    what = f"no key: set the environment variable {variable}, or give the target"
+    what = f"no key: set the environment variable {owner.upper()}_API_KEY, or give the target"
     what = f"{what} '{endpoint.provider}' `api_key: ${{{{ NAME }}}}`"
     raise failed(endpoint, url, ErrorKind.AUTHENTICATION, what)
 
@@ -308,7 +291,7 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     code = error.get("code") if isinstance(error, Mapping) else None
     if isinstance(code, int) and 400 <= code < 600:  # the status that the answer should have had
         kind = kind_of_status(code, body)
-    if _is_about_credit(body, {}):
+    if _is_about_credit(body):
         kind = ErrorKind.CREDIT
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
@@ -319,10 +302,6 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that `Retry-After` asks for: a number or a date; None for neither."""
     from email.utils import parsedate_to_datetime
 
-    with suppress(ValueError):
-        milliseconds = _bounded(float(headers.get("retry-after-ms", "")))
-        if milliseconds is not None:
-            return milliseconds / 1000
     written = headers.get("retry-after", "").strip()
     try:
         if written[:1].isdigit() or written[:1] in ("+", "-", "."):
@@ -332,27 +311,17 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _come_back_s(body: bytes) -> float | None:
-    """Return the seconds that the body of Google's 429 asks for."""
-    match = _COME_BACK.search(body.decode(errors="replace"))
-    return None if match is None else _bounded(float((match[1] or match[2]).strip(".") or "inf"))
-
-
 def _bounded(seconds: float) -> float | None:
     # NaN and infinity are no times.
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def kind_of_status(
-    status: int, body: bytes, headers: Mapping[str, str] = NOTHING, *, is_model: bool = True
-) -> ErrorKind:
+def kind_of_status(status: int, body: bytes, *, is_model: bool = True) -> ErrorKind:
     """Return what an answer of this status (300 or more) and body means.
 
     Of what is no model, only the status is known to speak of a call and not of the case.
     """
-    if status == _CREDIT_STATUS or (
-        is_model and 400 <= status < 500 and _is_about_credit(body, headers)
-    ):
+    if status == _CREDIT_STATUS or (is_model and 400 <= status < 500 and _is_about_credit(body)):
         return ErrorKind.CREDIT
     if status == 403 and _is_about_content(body):
         return ErrorKind.CONTENT
@@ -367,36 +336,22 @@ def kind_of_status(
     return ErrorKind.CONTENT if _is_about_content(body) else ErrorKind.REQUEST
 
 
-def _is_about_credit(body: bytes, headers: Mapping[str, str]) -> bool:
+def _is_about_credit(body: bytes) -> bool:
     """Whether an error says that nothing is left to pay with, or no call of this day."""
-    error = _error_of(body)
-    if isinstance(error, Mapping):
-        details = error.get("details")
-        codes = [error.get("code"), error.get("type"), error.get("status")]
-        codes += [each.get("reason") for each in details or () if isinstance(each, Mapping)]
-        named = " ".join(map(str, codes)).lower()
-        message = str(error.get("message", "")).lower()
-    else:
-        named, message = "", str(error or "").lower()
-    if any(word in named for word in _CREDIT_CODES) or _PER_DAY.search(body):
-        return True
-    if _QUOTA_WORDS in message:
-        return _come_back_s(body) is None and not headers.get("retry-after")
-    return any(word in message for word in _CREDIT_WORDS)
+    named, said = _codes_and_words(body)
+    return bool(_CREDIT_CODES.search(named) or _CREDIT_WORDS.search(said))
 
 
 def _is_about_content(body: bytes) -> bool:
+    return any(map(_CONTENT.search, _codes_and_words(body)))
+
+
+def _codes_and_words(body: bytes) -> tuple[str, str]:
+    """Return an error without its message, and the message, in lower case."""
     error = _error_of(body)
     if not isinstance(error, Mapping):
-        return False
-    code = f"{error.get('code')} {error.get('type')}".lower()
-    inner = error.get("innererror")
-    if isinstance(inner, Mapping):
-        code += f" {inner.get('code')}".lower()
-    message = str(error.get("message", "")).lower()
-    return any(word in code for word in _CONTENT_CODES) or any(
-        word in message for word in _CONTENT_WORDS
-    )
+        return "", str(error or "").lower()
+    return str({**error, "message": ""}).lower(), str(error.get("message", "")).lower()
 
 
 def _error_of(body: bytes) -> Any:
@@ -431,7 +386,7 @@ def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str])
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
     if status == 407:
-        return f" (the answer of the proxy {proxy_for(url)}; check its user and password there)"
+        return " (the answer of the proxy; check its user and password in HTTPS_PROXY)"
     if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
         return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
     return ""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import json
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
@@ -21,13 +20,10 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.failures import failed
 from evalcore.providers.registry import open_session
 from evalcore.providers.transport import Received, Sent, exchange, json_body
-from evalcore.trust.network import is_allowed_address, is_public, proxy_for
-
-if TYPE_CHECKING:
-    import aiohttp
+from evalcore.trust.network import is_allowed_address, is_public
 
 
-class PublicAddresses(AbstractResolver):
+class PublicAddresses(ThreadedResolver):
     """Resolves names to public addresses; connections are made to what was checked.
 
     `allowed` are addresses, with everything below them, that may be called wherever they lead.
@@ -35,62 +31,42 @@ class PublicAddresses(AbstractResolver):
     """
 
     def __init__(self, allowed: Collection[str], refused: Callable[[str], ProviderError]) -> None:
+        super().__init__()
         self._allowed = allowed
         self._refused = refused
-        self._resolver = ThreadedResolver()
         self._is_allowed = False
 
     def session(self) -> aiohttp.ClientSession:
         """Return a session for one request and its redirects; no connection is used again."""
         return open_session(resolver=self, force_close=True, use_dns_cache=False)
 
-    async def admit(self, url: str) -> None:
-        """Prepare for a request to `url`; raise `ProviderError` for one that may not be called."""
+    def admit(self, url: str) -> bool:
+        """Prepare for a request to `url`; raise `ProviderError` for one that may not be called.
+
+        Return whether a proxy may be asked: it would resolve the name once more.
+        """
         try:
             sent = URL(url)  # as the session reads it: digits of full width are digits
         except ValueError as error:
             raise self._refused(f"'{url}' is no URL that can be called: {error}") from error
         self._is_allowed = is_allowed_address(str(sent), self._allowed)
         host = sent.host or ""
-        if self._is_allowed:
-            return
-        try:
+        with suppress(ValueError):  # a name is resolved when the connection is made
             self._check(host, [str(ipaddress.ip_address(host))])
-        except ValueError:  # a name: it is resolved when the connection is made
-            if proxy_for(url) is not None:
-                self._is_allowed = True  # what is resolved then is the proxy
-                self._check(host, await _addresses_of(host))
+        return self._is_allowed
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the addresses of a name; raise `ProviderError` if one is not public."""
-        results = await self._resolver.resolve(host, port, family)
-        if not self._is_allowed:
-            self._check(host, [result["host"] for result in results])
+        results = await super().resolve(host, port, family)
+        self._check(host, [result["host"] for result in results])
         return results
 
-    async def close(self) -> None:
-        """Close the resolver."""
-        await self._resolver.close()
-
     def _check(self, host: str, addresses: Collection[str]) -> None:
-        if not addresses:
-            reason = "cannot be resolved here: whether its address is public is unknown"
-        elif not all(map(is_public, addresses)):
-            reason = "is not a public address"
-        else:
-            return
-        raise self._refused(f"'{host}' {reason} (EVALCORE_ALLOW_ADDRESSES allows it)")
-
-
-async def _addresses_of(host: str) -> list[str]:
-    try:
-        loop = asyncio.get_running_loop()
-        entries = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return [str(entry[4][0]) for entry in entries]
+        if not self._is_allowed and not all(map(is_public, addresses)):
+            reason = "is not a public address (EVALCORE_ALLOW_ADDRESSES allows it)"
+            raise self._refused(f"'{host}' {reason}")
 
 
 LARGEST_REQUEST = 8 << 20

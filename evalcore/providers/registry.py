@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import UsageError
 from evalcore.jsonvalues import storable
-from evalcore.model.exchange import ProviderError, Reply, Request, StreamEvent
+from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.providers.failures import cleaned_reply, cleaned_text, secrets_of
 from evalcore.wording import suggest
 
@@ -61,13 +61,11 @@ def _storable(reply: Reply) -> Reply:
         model=model,
         finish_reason=reason,
         tool_calls=tuple(calls),
-        events=tuple(map(_with_data, reply.events, data)),
+        events=tuple(
+            event._replace(data=value) for event, value in zip(reply.events, data, strict=True)
+        ),
         notes=notes,
     )
-
-
-def _with_data(event: StreamEvent, data: Any) -> StreamEvent:
-    return event._replace(data=data)
 
 
 def open_session(**connector_options: Any) -> Connections:
@@ -79,12 +77,9 @@ def open_session(**connector_options: Any) -> Connections:
     """
     import aiohttp
 
-    from evalcore.providers.transport import sending_times
-
     options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(**(connector_options or options)),
-        trace_configs=[sending_times()],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         cookie_jar=aiohttp.DummyCookieJar(),
     )

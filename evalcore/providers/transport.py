@@ -6,10 +6,9 @@ import asyncio
 import re
 import time
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -29,32 +28,7 @@ from evalcore.model.exchange import (
     Usage,
 )
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer, refused
-from evalcore.trust.network import CERTIFICATES, proxy_for, tls_context
-
-
-class WireTimes:
-    """When the last byte of an exchange was sent, in seconds of `time.perf_counter`."""
-
-    def __init__(self) -> None:
-        self.sent_at = time.perf_counter()
-
-    @property
-    def elapsed_ms(self) -> float:
-        """The time since then, to 0.1 ms."""
-        return round((time.perf_counter() - self.sent_at) * 1000, 1)
-
-
-def sending_times() -> aiohttp.TraceConfig:
-    """Return what notes when the parts of a request go out."""
-
-    async def sent(_: object, request: SimpleNamespace, __: object) -> None:
-        request.trace_request_ctx.sent_at = time.perf_counter()
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(sent)
-    trace.on_request_chunk_sent.append(sent)
-    return trace
-
+from evalcore.trust.network import proxy_for
 
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_LINE: Final = 16 << 20
@@ -75,7 +49,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A successful answer, whole. `latency_ms` from the last byte sent to its last byte."""
+    """A successful answer, whole. `latency_ms` from the request to its last byte."""
 
     status: int
     headers: Mapping[str, str]
@@ -93,7 +67,8 @@ class ServerSent(NamedTuple):
 
 
 OnEvent = Callable[[ServerSent], None]
-Admit = Callable[[str], Awaitable[None]]
+# Whether a proxy may be asked for a URL; raises `ProviderError` for one that may not be called.
+Admit = Callable[[str], bool]
 
 
 @lru_cache(maxsize=256)
@@ -150,37 +125,37 @@ async def _exchanged(
     on_event: OnEvent | None,
     admit: Admit | None,
 ) -> Received:
-    times = WireTimes()
-    async with await _answered(session, sent, times, admit) as response:
+    began = time.perf_counter()
+    async with await _answered(session, sent, admit) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
         if on_event is not None and response.content_type == "text/event-stream":
-            await _read_events(response, times, on_event)
+            await _read_events(response, began, on_event)
             body = b""
         else:
             body = await _whole(response)
-        return Received(response.status, response.headers, body, response.charset, times.elapsed_ms)
+        return Received(response.status, response.headers, body, response.charset, _ms_since(began))
+
+
+def _ms_since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 1)
 
 
 async def _answered(
-    session: aiohttp.ClientSession, sent: Sent, times: WireTimes, admit: Admit | None
+    session: aiohttp.ClientSession, sent: Sent, admit: Admit | None
 ) -> aiohttp.ClientResponse:
     """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
-        if admit is not None:
-            await admit(sent.url)
-        proxy = proxy_for(sent.url)
+        may_be_proxied = admit is None or admit(sent.url)
         response = await session.request(
             sent.method,
             sent.url,
             headers={"User-Agent": _AGENT, **sent.headers},
             data=sent.body,
             allow_redirects=False,
-            proxy=proxy and proxy.url,
-            ssl=tls_context() or True,
-            trace_request_ctx=times,
+            proxy=proxy_for(sent.url) if may_be_proxied else None,
         )
         try:
             onward = redirected(sent, response.status, response.headers.get("Location"))
@@ -241,60 +216,38 @@ RAISED_BY = "the timeout of the target; a larger one allows more"
 def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
     option = "url" if request.endpoint.protocol == "http" else "base_url"
+    kind = ErrorKind.CONNECTION
     if isinstance(problem, SettingsError):
-        return failed(request.endpoint, url, ErrorKind.REQUEST, str(problem))
-    on_the_way = _on_the_way(problem, url)
-    if on_the_way is not None:
-        return failed(request.endpoint, url, *on_the_way)
-    if isinstance(problem, TimeoutError):
+        kind, what = ErrorKind.REQUEST, str(problem)
+    elif isinstance(problem, TimeoutError):
         bound_s = request.attempt_timeout_s
         limit = "the time limit" if bound_s is None else f"{bound_s:g} s"
         kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit} ({RAISED_BY})"
     elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind = ErrorKind.REQUEST
         what = f"'{request.endpoint.base_url}' is no URL that can be called; check {option}"
+    elif isinstance(problem, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        kind = ErrorKind.REQUEST
+        what = f"no TLS with {problem.host}: {problem}; SSL_CERT_FILE names trusted certificates"
+    elif isinstance(problem, aiohttp.ClientProxyConnectionError):
+        kind, what = ErrorKind.REQUEST, f"no connection to {problem.host}:{problem.port}, the proxy"
     elif isinstance(problem, aiohttp.ClientConnectorError):
         reason = problem.os_error.strerror or problem.os_error
-        kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is {option} right?"
-        if isinstance(problem, aiohttp.ClientConnectorDNSError):
-            what += " (or does this network need a proxy? set HTTPS_PROXY)"
+        what = f"no connection: {reason}; is {option} right? HTTPS_PROXY names a proxy"
     elif isinstance(problem, aiohttp.ClientPayloadError):
-        kind, what = ErrorKind.CONNECTION, "the answer was cut off"
+        what = "the answer was cut off"
     elif isinstance(problem, aiohttp.ClientResponseError):
-        kind, what = ErrorKind.SERVER, f"no sound HTTP: {problem.message}"
+        is_proxy = isinstance(problem, aiohttp.ClientHttpProxyError)
+        kind = ErrorKind.REQUEST if is_proxy and problem.status < 500 else ErrorKind.SERVER
+        begin = f"the proxy refused: {problem.status}" if is_proxy else "no sound HTTP:"
+        what = f"{begin} {problem.message}"
     elif isinstance(problem, aiohttp.ClientError | OSError):
-        kind, what = ErrorKind.CONNECTION, f"the connection was lost ({type(problem).__name__})"
+        what = f"the connection was lost ({type(problem).__name__})"
     else:
         # aiohttp's message would show the header's value.
         kind = ErrorKind.REQUEST
         what = "a header or the URL holds a character that HTTP does not allow"
     return failed(request.endpoint, url, kind, what)
-
-
-def _on_the_way(problem: Exception, url: str) -> tuple[ErrorKind, str] | None:
-    """Return the kind and the words for what a proxy or a certificate did wrong."""
-    proxy = proxy_for(url)
-    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(problem.certificate_error, "verify_message", problem.certificate_error)
-        through = f" (through the proxy {proxy})" if proxy else ""
-        what = f"the certificate of {problem.host} is not trusted{through}: {reason}; name the "
-        return ErrorKind.REQUEST, what + f"file of your authority in {CERTIFICATES[0]}"
-    if isinstance(problem, aiohttp.ClientSSLError):
-        reason = getattr(problem.os_error, "reason", None) or problem.os_error
-        return ErrorKind.REQUEST, f"no TLS with {problem.host}: {reason}; does it speak https?"
-    if proxy is None:
-        return None
-    if isinstance(problem, aiohttp.ClientProxyConnectionError):
-        reason = problem.os_error.strerror or problem.os_error
-        what = f"no connection to the proxy {proxy}: {reason}; is it right? NO_PROXY names hosts "
-        return ErrorKind.REQUEST, what + "that need none"
-    if isinstance(problem, aiohttp.ClientHttpProxyError):
-        # A gateway's 502, 503 and 504 are about what lies behind it, and may pass.
-        kind = ErrorKind.CONNECTION if problem.status >= 500 else ErrorKind.REQUEST
-        return kind, f"the proxy {proxy} refused the connection: {problem.status} {problem.message}"
-    if isinstance(problem, aiohttp.ClientConnectionError):
-        return ErrorKind.CONNECTION, f"the connection through the proxy {proxy} was lost"
-    return None
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:
@@ -323,9 +276,7 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
     return start[:limit]
 
 
-async def _read_events(
-    response: aiohttp.ClientResponse, times: WireTimes, on_event: OnEvent
-) -> None:
+async def _read_events(response: aiohttp.ClientResponse, began: float, on_event: OnEvent) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
     name, data = "", []
     is_first = True
@@ -340,10 +291,10 @@ async def _read_events(
             name = value.decode(errors="replace")
         elif not field and not value:
             if data:
-                on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
+                on_event(ServerSent(name, b"\n".join(data), _ms_since(began)))
             name, data = "", []
     if data:
-        on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
+        on_event(ServerSent(name, b"\n".join(data), _ms_since(began)))
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

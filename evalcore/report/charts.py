@@ -5,11 +5,10 @@ Values of the data never become parts of the chart's own expressions: names are 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -22,10 +21,6 @@ Spec = dict[str, Any]
 
 _WIDTH, _HEIGHT = 760, 280
 _MOST_NAME = 40
-# More intervals than these stand too close for single lines: they become a band.
-_MOST_BARS: Final = 60
-# More labels than these would cover each other.
-_MOST_LABELS: Final = 6
 _DAY_S: Final = 86_400
 # Of each form the span up to which ticks are too close for the next one: their labels differ.
 _TIME_FORMS: Final = (
@@ -47,49 +42,27 @@ _TOOLTIPS: Final = {
 _SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
 
 
-class ChartTheme(NamedTuple):
-    """Colours as CSS writes them. `decisions` are pass, fail, inconclusive, error, not decided."""
-
-    ground: str
-    text: str
-    soft: str
-    line: str
-    grid: str
-    decisions: str
-    variants: str
+# Dark pages turn the colours of the picture around (`theme.css`).
+_GROUND, _TEXT, _SOFT, _LINE, _GRID = "white", "#24292f", "#57606a", "#8c959f", "#eaeef2"
+_DECISION_COLOURS: Final = ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
+_VARIANT_COLOURS: Final = ("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989")
 
 
-LIGHT: Final = ChartTheme(
-    *("white", "#24292f", "#57606a", "#8c959f", "#eaeef2"),
-    decisions="#1a7f37 #cf222e #9a6700 #8250df #57606a",
-    variants="#0969da #bc4c00 #1b7c83 #8250df #57606a #bf3989",
-)
-DARK: Final = ChartTheme(
-    *("#111418", "#e3e6ea", "#a3adb9", "#6b7583", "#2a3037"),
-    decisions="#5cc98a #ff8a83 #e0b455 #d295ee #a3adb9",
-    variants="#79b0ff #ffa657 #56d4dd #d295ee #a3adb9 #ff9bce",
-)
-THEMES: Final[Mapping[str, ChartTheme]] = {"light": LIGHT, "dark": DARK}
-
-
-def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
+def trend_spec(trend: Trend) -> Spec:
     """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
     import altair as alt
 
     rows = [_row(trend, point) for point in trend.points if point.value is not None]
-    points = Counter(point.variant for point in trend.points)
-    dense = max(points.values(), default=0) > _MOST_BARS
     time, base = _time(trend), _chart(rows)
     bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-    band = bounds.mark_area(opacity=0.16, line=False)
-    colours = alt.Color("variant:N", scale=alt.Scale(range=theme.variants.split()), sort=None)
-    legend = alt.Legend(title="variant", orient="right") if len(points) > 1 else None
+    colours = alt.Color("variant:N", scale=alt.Scale(range=_VARIANT_COLOURS), sort=None)
+    legend = alt.Legend(title="variant", orient="right") if len(trend.variants) > 1 else None
     axis = alt.Axis(
         title=trend.metric.heading, tickCount=6, format=".2~f" if trend.metric.is_share else "~s"
     )
     layers = [
-        *_changes(trend, theme, time),
-        (band if dense else bounds.mark_rule(opacity=0.45, strokeWidth=2)).encode(
+        *_changes(trend, time),
+        bounds.mark_rule(opacity=0.45, strokeWidth=2).encode(
             x=time,
             y=alt.Y("low:Q"),
             y2=alt.Y2("high:Q"),
@@ -101,7 +74,7 @@ def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
             y=alt.Y("value:Q", axis=axis, scale=alt.Scale(zero=False, nice=True, padding=8)),
             color=colours.legend(legend),
         ),
-        _marks(base, {row["decision"] for row in rows}, theme, dense=dense).encode(x=time),
+        _marks(base, rows).encode(x=time),
     ]
     chart = alt.layer(*layers).resolve_scale(color="independent", shape="independent")
     runs = len({point.run_id for point in trend.points})
@@ -110,15 +83,13 @@ def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
         subtitle=f"{trend.metric.heading} over {runs:,} {plural(runs, 'run')}",
         anchor="start",
         fontSize=15,
-        color=theme.text,
-        subtitleColor=theme.soft,
+        color=_TEXT,
+        subtitleColor=_SOFT,
     )
-    texts = {"labelColor": theme.text, "titleColor": theme.soft, "titleFontWeight": "normal"}
-    lines = {"gridColor": theme.grid, "domainColor": theme.line, "tickColor": theme.line}
+    texts = {"labelColor": _TEXT, "titleColor": _SOFT, "titleFontWeight": "normal"}
+    lines = {"gridColor": _GRID, "domainColor": _LINE, "tickColor": _LINE}
     chart = (
-        chart.properties(
-            width=_WIDTH, height=_HEIGHT, background=theme.ground, padding=12, title=title
-        )
+        chart.properties(width=_WIDTH, height=_HEIGHT, background=_GROUND, padding=12, title=title)
         .configure_view(stroke=None)
         .configure_axis(grid=True, **lines, **texts)
         .configure_legend(labelLimit=260, **texts)
@@ -166,16 +137,17 @@ def _time(trend: Trend) -> Any:
     return alt.X("time:T", axis=axis, scale=alt.Scale(type="utc", padding=14))
 
 
-def _marks(base: Any, shown: Collection[str], theme: ChartTheme, *, dense: bool) -> Any:
-    """Return the decisions as marks; in a dense chart those that did not pass."""
+def _marks(base: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the decisions as marks; those of many runs are small."""
     import altair as alt
 
-    marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
-    kinds = zip(_DECISIONS, theme.decisions.split(), _SHAPES, strict=True)
+    shown = {row["decision"] for row in rows}
+    size = max(12, min(75, 4_000 // max(1, len(rows))))
+    kinds = zip(_DECISIONS, _DECISION_COLOURS, _SHAPES, strict=True)
     listed = [kind for kind in kinds if kind[0] in shown]
     names, colours, shapes = ([kind[n] for kind in listed] for n in range(3))
     legend = alt.Legend(title="decision of the run", orient="right")
-    return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
+    return base.mark_point(filled=True, size=size, opacity=1).encode(
         y=alt.Y("value:Q"),
         color=alt.Color("decision:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
         shape=alt.Shape("decision:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
@@ -183,11 +155,8 @@ def _marks(base: Any, shown: Collection[str], theme: ChartTheme, *, dense: bool)
     )
 
 
-def _changes(trend: Trend, theme: ChartTheme, time: Any) -> Iterator[Any]:
-    """Yield a rule at each run at which something changed, of whichever variant.
-
-    A few have a text of what changed: neighbours on lines of their own, the last ones leftward.
-    """
+def _changes(trend: Trend, time: Any) -> Iterator[Any]:
+    """Yield rules at the runs at which something changed, of whichever variant."""
     import altair as alt
 
     changed: dict[datetime, dict[str, None]] = {}
@@ -198,18 +167,9 @@ def _changes(trend: Trend, theme: ChartTheme, time: Any) -> Iterator[Any]:
         {"time": at.isoformat(), "changes": _name("; ".join(texts))}
         for at, texts in changed.items()
     ]
-    if not rows:
-        return
-    rules = _chart(rows).mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1)
-    yield rules.encode(x=time, tooltip=[alt.Tooltip("changes:N", title="changed")])
-    times = [point.started_at for point in trend.points]
-    turn = min(times) + 0.6 * (max(times) - min(times))
-    for number, (row, at) in enumerate(zip(rows, changed, strict=True)):
-        if len(rows) <= _MOST_LABELS:
-            align, dx = ("right", -3) if at > turn else ("left", 3)
-            style = {"baseline": "top", "fontSize": 10, "limit": 200, "color": theme.soft}
-            text = _chart([row]).mark_text(align=align, dx=dx, **style)
-            yield text.encode(x=time, y=alt.value(number % 3 * 12), text="changes:N")
+    if rows:
+        rules = _chart(rows).mark_rule(strokeDash=[3, 3], color=_LINE, strokeWidth=1)
+        yield rules.encode(x=time, tooltip=[alt.Tooltip("changes:N", title="changed")])
 
 
 def chart_svg(spec: Spec) -> bytes:

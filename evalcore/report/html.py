@@ -78,7 +78,7 @@ def render(view: ReportView) -> Iterator[str]:
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
         causes=sorted(data.causes.items(), key=lambda cause: -len(cause[1]))[:_MOST_REASONS],
-        trend=_trend_images(view),
+        trend=_trend_image(view),
         report=report,
         run=report.run,
         source=view.source_file,
@@ -92,17 +92,14 @@ def render(view: ReportView) -> Iterator[str]:
     )
 
 
-def _trend_images(view: ReportView) -> dict[str, str] | None:
-    """Return the picture of the suite's trend as base64 by theme: an image executes nothing."""
+def _trend_image(view: ReportView) -> str | None:
+    """Return the picture of the suite's trend as base64: an image executes nothing."""
     trend = view.trend()
     if trend is None:
         return None
-    from evalcore.report.charts import THEMES, chart_svg, trend_spec
+    from evalcore.report.charts import chart_svg, trend_spec
 
-    return {
-        name: base64.b64encode(chart_svg(trend_spec(trend, theme))).decode()
-        for name, theme in THEMES.items()
-    }
+    return base64.b64encode(chart_svg(trend_spec(trend))).decode()
 
 
 @cache

@@ -145,21 +145,14 @@ class ImportPolicy:
         is_standard = top in sys.stdlib_module_names
         is_here = any(locate(root.resolve(), top) for root in self.roots)
         if not is_standard and (is_here or not _is_installed(top)):
-            hint = _did_you_mean(name, self._module_names())
+            modules = (file.stem for root in self.roots for file in root.glob("*.py"))
+            hint = _did_you_mean(name, modules)
             return UsageError(f"{reference}: there is no module '{name}' below {where}.{hint}")
         message = f"{reference}: module '{name}' does not lie below {where} and is not on the "
         message += f"allow-list; {allow}"
         if is_standard:
             message += " (it is part of Python's standard library: a file of that name is hidden)"
         return NotAllowedError(message)
-
-    def _module_names(self) -> Iterator[str]:
-        for root in self.roots:
-            for file in root.glob("*.py"):
-                yield file.stem
-            for file in root.glob("*/*.py"):
-                parent = file.parent.name
-                yield parent if file.stem == "__init__" else f"{parent}.{file.stem}"
 
 
 def find_callable(

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -37,18 +38,6 @@ _ESCAPED_OR_REFERENCE: Final = re.compile(
     rf"{REFERENCE.pattern}|\$\$\{{\{{(?:[^{{}}]*\}}\}})?", re.DOTALL
 )
 PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"})
-# Text in quotes may have several lines, and a comment behind it; other text ends with its line.
-_ENTRY: Final = re.compile(
-    r"""
-    ^ [^\S\n]* (?: export [^\S\n]+ )? (?P<name> [A-Za-z_][A-Za-z0-9_]* ) [^\S\n]* =
-    (?: [^\S\n]* (?P<quote> ["'`] )
-        (?P<quoted> (?: \\(?P=quote) | (?!(?P=quote))[\s\S] )* ) (?P=quote)
-        (?= [^\S\n]* (?: \# | $ ) )
-      | (?P<bare> .* ) )
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-_COMMENT: Final = re.compile(r"\s#.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +137,11 @@ def _readable(value: str) -> str:
 
 
 def _parsed(data: bytes) -> dict[str, str]:
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return {
-        entry["name"]: _bare(entry["bare"]) if entry["quote"] is None else entry["quoted"]
-        for entry in _ENTRY.finditer(text)
-    }
+    from dotenv import dotenv_values
 
-
-def _bare(written: str) -> str:
-    """Return a value that is no text in quotes: it may hold some, or be one of two."""
-    value = _COMMENT.sub("", written).strip()
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'`"
-    return value[1:-1] if quoted else value
+    lines = StringIO(data.decode("utf-8-sig", "replace"))
+    entries = dotenv_values(stream=lines, interpolate=False)
+    return {name: value for name, value in entries.items() if value is not None}
 
 
 _KIND: Final = "secret"

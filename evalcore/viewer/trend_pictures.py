@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from evalcore.model.summary import Trend
-from evalcore.report.charts import THEMES, trend_spec
+from evalcore.report.charts import trend_spec
 from evalcore.viewer.drawing_process import bundle_script, draw_svg
 from evalcore.viewer.recent import Recent
 
@@ -21,21 +21,21 @@ _SCRIPT: Final = Path(__file__).parent / "static" / "trend.js"
 
 
 class TrendPictures:
-    """SVG pictures by trend and theme; the last `_MOST` are kept."""
+    """SVG pictures by trend; the last `_MOST` are kept."""
 
     def __init__(self) -> None:
         self._pictures: Recent[bytes] = Recent(_MOST)
         self._charts: Recent[bytes] = Recent(_MOST)
 
-    def svg(self, trend: Trend, theme: str, version: Hashable) -> bytes:
+    def svg(self, trend: Trend, version: Hashable) -> bytes:
         """Return a trend as SVG; `version` differs whenever the trend's points do."""
-        key = (trend.suite, trend.metric, trend.variants, theme, version)
-        return self._pictures.get(key, lambda: draw_svg(trend_spec(trend, THEMES[theme])))
+        key = (trend.suite, trend.metric, trend.variants, version)
+        return self._pictures.get(key, lambda: draw_svg(trend_spec(trend)))
 
-    def chart(self, trend: Trend, theme: str, version: Hashable) -> bytes:
+    def chart(self, trend: Trend, version: Hashable) -> bytes:
         """Return a trend as a Vega-Lite chart in JSON; as `svg` otherwise."""
-        key = (trend.suite, trend.metric, trend.variants, theme, version)
-        return self._charts.get(key, lambda: orjson.dumps(trend_spec(trend, THEMES[theme])))
+        key = (trend.suite, trend.metric, trend.variants, version)
+        return self._charts.get(key, lambda: orjson.dumps(trend_spec(trend)))
 
 
 _BUNDLING: Final = threading.Lock()

@@ -94,16 +94,9 @@ def _quarantine(runs: list[RunEntry]) -> Quarantine:
 
 def _trend(site: Site, suite: str, query: SuiteQuery, trend: Trend) -> dict[str, Any]:
     chosen = query.of_trend() | {"v": site.catalogue.version(suite)}
-    pictures, data = (
-        {
-            theme: page_url(site, "suites", suite, name, **chosen, theme=theme)
-            for theme in ("light", "dark")
-        }
-        for name in ("trend.svg", "trend.json")
-    )
     return {
-        "pictures": pictures,
-        "data": data,
+        "picture": page_url(site, "suites", suite, "trend.svg", **chosen),
+        "data": page_url(site, "suites", suite, "trend.json", **chosen),
         "summary": "; ".join(trend_summaries(trend)),
         "metric": trend.metric,
         "points": [

@@ -7,9 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Query, Response
 
-from evalcore.errors import UsageError
 from evalcore.model.summary import Trend
-from evalcore.report.charts import THEMES
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.suite_query import SuiteQuery
 
@@ -22,7 +20,6 @@ _UNVERSIONED: Final = {"Cache-Control": "no-cache"}
 class TrendQuery(SuiteQuery):
     """What an address chooses of a trend; `v` is the version of the suite's runs."""
 
-    theme: str = "light"
     v: str = ""
 
     @property
@@ -38,7 +35,7 @@ ChosenTrend = Annotated[TrendQuery, Query()]
 def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the picture of the chosen trend."""
     trend = _trend(site, suite, query)
-    picture = site.pictures.svg(trend, query.theme, _version(site, suite, query))
+    picture = site.pictures.svg(trend, _version(site, suite, query))
     return Response(picture, media_type="image/svg+xml", headers=query.headers)
 
 
@@ -46,7 +43,7 @@ def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response
 def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the chosen trend as a Vega-Lite chart."""
     trend = _trend(site, suite, query)
-    chart = site.pictures.chart(trend, query.theme, _version(site, suite, query))
+    chart = site.pictures.chart(trend, _version(site, suite, query))
     return Response(chart, media_type="application/json", headers=query.headers)
 
 
@@ -57,8 +54,6 @@ def _version(site: Site, suite: str, query: TrendQuery) -> Hashable:
 
 
 def _trend(site: Site, suite: str, query: TrendQuery) -> Trend:
-    if query.theme not in THEMES:
-        raise UsageError(f"theme={query.theme!r}: one of {', '.join(THEMES)}")
     trend = query.trend(site.overview(suite)) if site.catalogue.runs(suite) else None
     if trend is None:
         raise HTTPException(404)

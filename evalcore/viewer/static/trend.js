@@ -2,8 +2,6 @@
 // A trend that answers to the mouse. This file is bundled with Vega; the picture that the server
 // made stays until the chart is drawn, and for browsers without script.
 (() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-
   // Pixels: when the legend goes below the plot.
   const NARROW = 640;
   const legendsOf = (spec) => spec.layer.flatMap((layer) =>
@@ -28,7 +26,7 @@
   };
 
   const draw = async (figure, box) => {
-    const answer = await fetch(dark.matches ? figure.dataset.dark : figure.dataset.light);
+    const answer = await fetch(figure.dataset.chart);
     if (!answer.ok) return;
     const spec = await answer.json();
     const narrow = figure.clientWidth < NARROW;
@@ -45,18 +43,17 @@
     chart.setAttribute("aria-hidden", "true");
     figure.querySelector(".chart")?.remove();
     chart.className = "chart";
-    figure.querySelector("picture").classList.add("quiet");
-    figure.querySelector("picture").after(chart);
+    figure.querySelector("img").classList.add("quiet");
+    figure.querySelector("img").after(chart);
   };
 
-  const figures = [...document.querySelectorAll("figure.trend[data-light]")];
+  const figures = [...document.querySelectorAll("figure.trend[data-chart]")];
   if (!figures.length) return;
   const box = document.createElement("dl");
   box.className = "tip";
   box.hidden = true;
   document.body.append(box);
   const all = () => figures.forEach((figure) => draw(figure, box).catch(() => {}));
-  dark.addEventListener("change", all);
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;

@@ -204,11 +204,6 @@ def test_a_key_with_a_line_break_is_refused_and_not_shown() -> None:
         ({"retry-after": "soon"}, None),
         ({"retry-after": "1e999"}, None),
         ({"retry-after": ""}, None),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after-ms": "", "retry-after": "3"}, 3.0),
-        ({"retry-after-ms": "soon", "retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 50.0),
-        ({"retry-after-ms": "nan", "retry-after": "3"}, 3.0),
-        ({"retry-after-ms": ""}, None),
     ],
     ids=str,
 )
@@ -230,7 +225,6 @@ def json_error(status: int | str, message: str = "refused", **fields: object) ->
     [
         pytest.param(402, b"", ErrorKind.CREDIT, id="402"),
         pytest.param(429, json_error("insufficient_quota"), ErrorKind.CREDIT, id="openai"),
-        pytest.param(429, json_error("", OVER_QUOTA), ErrorKind.CREDIT, id="words of openai"),
         pytest.param(
             429, json_error("billing_hard_limit_reached"), ErrorKind.CREDIT, id="hard limit"
         ),
@@ -283,21 +277,6 @@ def test_an_application_may_answer_that_there_is_no_credit() -> None:
     endpoint = Endpoint("http", "m", "http://127.0.0.1:9/pay")
     body = json_error(400, "insufficient funds")
     assert refused(endpoint, endpoint.base_url, 400, {}, body).kind == ErrorKind.REQUEST
-
-
-@pytest.mark.parametrize(
-    ("body", "seconds"),
-    [
-        (json_error(429, OVER_QUOTA, details=[{"retryDelay": "34s"}]), 34),
-        (json_error(429, f"{OVER_QUOTA} Please retry in 2.5s."), 2.5),
-        (b"[" + json_error(429, details=[{"retryDelay": "3s"}]) + b"]", 3),
-    ],
-    ids=["field", "words", "in a list"],
-)
-def test_the_wait_in_the_body_of_google_is_read(body: bytes, seconds: float) -> None:
-    endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
-    error = refused(endpoint, endpoint.base_url, 429, {}, body)
-    assert (error.kind, error.retry_after_s) == (ErrorKind.RATE, seconds)
 
 
 def test_a_refusal_in_an_answer_of_status_200_has_the_kind_of_its_code() -> None:

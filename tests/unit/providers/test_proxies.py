@@ -1,20 +1,17 @@
-"""Proxies and certificates that the environment names."""
+"""Proxies that the environment names."""
 
 from __future__ import annotations
 
-import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from evalcore.errors import SettingsError
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply
-from evalcore.trust.network import CERTIFICATES, proxy_for
+from evalcore.model.exchange import Endpoint, ProviderError, Reply
+from evalcore.trust.network import proxy_for
 from tests.support.servers import free_port, serving
 from tests.unit.providers.asking import sent
 
@@ -25,7 +22,7 @@ NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*NAMES, *map(str.upper, NAMES), *CERTIFICATES):
+    for name in (*NAMES, *map(str.upper, NAMES)):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -82,19 +79,16 @@ def test_a_proxy_of_the_environment_is_asked(
     [
         ("corp.example", FAR, False),
         (".corp.example", FAR, False),
-        ("*.corp.example", FAR, False),
-        ("other, llm.corp.example:80", FAR, False),
+        ("other,llm.corp.example:80", FAR, False),
         ("llm.corp.example:8080", FAR, True),
         ("orp.example", FAR, True),
         ("*", FAR, False),
         ("", FAR, True),
-        ("10.0.0.0/8", "http://10.1.2.3/v1", False),
-        ("10.0.0.0/8", "http://11.1.2.3/v1", True),
         ("", "http://localhost:8000/v1", False),
         ("", "http://127.0.0.2/v1", False),
     ],
 )
-def test_no_proxy_names_hosts_domains_ports_and_networks(
+def test_no_proxy_names_hosts_domains_and_ports(
     monkeypatch: pytest.MonkeyPatch, excluded: str, url: str, is_asked: bool
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy:3128")
@@ -103,21 +97,13 @@ def test_no_proxy_names_hosts_domains_ports_and_networks(
     assert (proxy_for(url) is not None) is is_asked
 
 
-def test_an_empty_variable_means_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "proxy:3128")
-    monkeypatch.setenv("HTTPS_PROXY", "")
-
-    assert proxy_for("https://llm.corp.example/v1") is None
-    assert proxy_for(FAR) is not None
-
-
 @pytest.mark.parametrize("value", ["socks5://127.0.0.1:9", "http://", "http://h:port"])
 def test_what_is_no_http_proxy_is_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("ALL_PROXY", value)
 
-    with pytest.raises(SettingsError, match=r"ALL_PROXY: '.*' is no HTTP proxy"):
+    with pytest.raises(SettingsError, match="is no HTTP proxy"):
         proxy_for(FAR)
-    with pytest.raises(ProviderError, match="ALL_PROXY") as caught:
+    with pytest.raises(ProviderError, match="is no HTTP proxy") as caught:
         ask(FAR)
     assert not caught.value.retryable
 
@@ -132,7 +118,7 @@ def test_a_proxy_where_nobody_listens_is_named(
     with pytest.raises(ProviderError) as caught:
         ask(FAR.replace("http:", f"{scheme}:"))
 
-    assert f"no connection to the proxy http://{place} ({scheme}_proxy)" in caught.value.message
+    assert f"no connection to {place}, the proxy" in caught.value.message
     assert "secret-word" not in caught.value.message
     assert not caught.value.retryable
 
@@ -148,60 +134,9 @@ def test_a_proxy_that_refuses_to_connect_is_named(
             ask(FAR.replace("http:", "https:"))
 
     assert asked == ["llm.corp.example:443"]
-    refused = f"the proxy http://{place} (HTTPS_PROXY) refused the connection: {status} No way"
+    refused = f"the proxy refused: {status} No way"
     assert refused in caught.value.message
     assert caught.value.retryable is is_retried
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file with a certificate of its own authority for localhost, and its key."""
-    folder = tmp_path_factory.mktemp("certificate")
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    return folder / "cert.pem"
-
-
-@contextmanager
-def secure_server(certificate: Path) -> Iterator[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    with serving(type("Secure", (Server,), {"asked": []})) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        yield f"https://localhost:{server.server_port}/v1"
-
-
-@pytest.mark.parametrize("name", CERTIFICATES)
-def test_certificates_of_the_environment_are_trusted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificate: Path, name: str
-) -> None:
-    place = certificate
-    if name == "SSL_CERT_DIR":
-        place = tmp_path
-        (place / "cert.pem").write_bytes(certificate.read_bytes())
-        subprocess.run(["openssl", "rehash", str(place)], check=True, capture_output=True)
-    with secure_server(certificate) as address:
-        with pytest.raises(ProviderError) as caught:
-            ask(address)
-        monkeypatch.setenv(name, str(place))
-        assert ask(address).text == "Lima"
-
-    assert caught.value.kind == ErrorKind.REQUEST
-    assert "the certificate of localhost is not trusted: self" in caught.value.message
-    assert "SSL_CERT_FILE" in caught.value.message
-
-
-@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
-def test_certificates_that_cannot_be_read_are_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    monkeypatch.setenv(name, str(tmp_path / "none.pem"))
-
-    with pytest.raises(ProviderError, match=f"{name}: no certificates in .*none.pem") as caught:
-        ask("https://localhost:9/v1")
-    assert not caught.value.retryable
 
 
 def test_a_server_without_tls_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,17 +88,6 @@ def test_the_marks_are_the_decisions_and_what_changed() -> None:
     assert "model support" in text
 
 
-def test_what_changed_in_the_last_run_stands_left_of_its_line() -> None:
-    times = [FIRST + timedelta(days=number) for number in range(10)]
-    points = [
-        TrendPoint(f"run-{n}", time, "a", 0.5, 0.4, 0.6, "pass", ("model",) if n == 9 else ())
-        for n, time in enumerate(times)
-    ]
-    spec = trend_spec(Trend("support", Metric.SCORE, tuple(points)))
-    (label,) = (layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "text")
-    assert (label["align"], label["dx"]) == ("right", -3)
-
-
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ends in none of \.svg, \.png, \.html"):
         draw_chart(trend_spec(trend(2)), tmp_path / "trend.pdf")

@@ -110,12 +110,11 @@ def test_an_address_chooses_runs(client: TestClient, address: str, query: str, l
     assert rows.count('class="open"') == listed
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_trend_is_a_picture_and_a_chart_of_the_same_ground(
-    client: TestClient, address: str, theme: str
+    client: TestClient, address: str
 ) -> None:
-    picture = client.get(f"{address}/trend.svg?theme={theme}&metric=pass_rate")
-    chart = client.get(f"{address}/trend.json?theme={theme}&metric=pass_rate").json()
+    picture = client.get(f"{address}/trend.svg?metric=pass_rate")
+    chart = client.get(f"{address}/trend.json?metric=pass_rate").json()
     assert picture.headers["content-type"] == "image/svg+xml"
     assert f'fill="{chart["background"]}"' in picture.text
     assert chart["title"]["subtitle"] == "pass rate over 3 runs"
@@ -127,7 +126,6 @@ def test_a_trend_is_a_picture_and_a_chart_of_the_same_ground(
         ("?metric=speed", 400, "score, pass_rate"),
         ("?variant=nothing", 400, "the suite has"),
         ("?since=yesterday", 422, "since="),
-        ("/trend.svg?theme=blue", 400, "light, dark"),
     ],
 )
 def test_a_choice_that_there_is_not_is_refused(

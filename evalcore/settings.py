@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
+from itertools import accumulate
+from operator import truediv
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 import orjson
 from pydantic import (
@@ -43,8 +44,6 @@ LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PRICES = ("input", "output", *(price for price, _ in TOKEN_PRICES.values()))
 """The kinds of tokens that `[prices."MODEL"]` can price."""
-_ON = frozenset({"1", "true", "yes", "on"})
-_OFF = frozenset({"0", "false", "no", "off"})
 
 
 def parse_log(text: str) -> tuple[str, str] | None:
@@ -66,28 +65,11 @@ def _log(text: str) -> str:
     return text
 
 
-def _switch(value: object) -> object:
-    """Return what a word of an environment variable means."""
-    if not isinstance(value, str):
-        return value
-    word = value.strip().lower()
-    if word not in _ON | _OFF:
-        raise ValueError(f"{value!r} is neither on nor off: 1 or 0 would work")
-    return word in _ON
-
-
 def _list(value: object) -> object:
     """Return what stands between the commas of a variable, or in a list of the file."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
-
-
-def _seconds(value: object) -> object:
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError(f"{value!r} is no number of seconds, 0.1 to 3600") from None
 
 
 def _pattern(text: str) -> str:
@@ -105,13 +87,7 @@ def _lines(value: object) -> object:
 
 def _web_address(text: str) -> str:
     """Return an address that pages can be appended to."""
-    text = text.strip()
-    try:
-        parts = urlsplit(text)
-        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        sound = False
-    if not sound or parts.query or parts.fragment or parts.username or any(map(str.isspace, text)):
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", text := text.strip()):
         raise ValueError(f"{text!r} is no address such as https://evals.example.org/ui")
     return text.rstrip("/")
 
@@ -127,8 +103,8 @@ def _price(price: Mapping[str, float]) -> Mapping[str, float]:
 
 
 _Texts: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_list)]
-_Switch: TypeAlias = Annotated[bool, BeforeValidator(_switch)]
-_Seconds: TypeAlias = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=3600)]
+_Switch: TypeAlias = Annotated[bool, Field(strict=False)]
+_Seconds: TypeAlias = Annotated[float, Field(strict=False, ge=0.1, le=3600)]
 _Patterns: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_lines)
 ]
@@ -147,10 +123,10 @@ class Settings:
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
     (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans and metrics to OpenTelemetry
-    (EVALCORE_OTEL, else on where OpenTelemetry's own variables name a receiver); `otel_content`:
-    with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
-    of object stores below which a suite may name files of tests, beside those in the configured
-    store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
+    (EVALCORE_OTEL); `otel_content`: with inputs, outputs and messages of errors
+    (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses of object stores below which a suite may
+    name files of tests, beside those in the configured store (EVALCORE_ALLOW_DATASETS, separated by
+    commas). `lease_s`: after twice as many seconds
     without a renewal another machine may take over a run (EVALCORE_LEASE_S). `stall_s`: after so
     many seconds with nothing committed no Prefect server is waited for that does not answer
     (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
@@ -218,10 +194,6 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
         and environment.get(variable := f"EVALCORE_{each.name.upper()}")
     }
     values |= {name: environment[variable] for name, variable in variables.items()}
-    # OpenTelemetry's own variables are read by every program of a machine: our own word counts
-    # more, in the environment as in the file.
-    if "otel" not in values and _is_receiver_named(environment):
-        values["otel"] = True
     settings = _validated(values, path, variables) if values else DEFAULT_SETTINGS
     # Every process that executes or shows anything reads its settings first.
     PROCESS.learn_environment(environment, settings.readable_names)
@@ -262,30 +234,6 @@ def _validated(
 @cache
 def _reader() -> TypeAdapter[Settings]:
     return TypeAdapter(Settings)
-
-
-def _is_receiver_named(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables name a receiver, and what sends to it is installed.
-
-    They may be meant for other programs: without the extra nothing is sent, and nothing is wrong.
-    """
-    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    if not any(environment.get(name) for name in _RECEIVERS):
-        return False
-    from importlib.util import find_spec
-
-    try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except (ImportError, ValueError):
-        return False
-
-
-_RECEIVERS = (
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-)
 
 
 _MARK = ".git"
@@ -336,11 +284,11 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
             if not _is_file(path):
                 continue
             resolved = path.resolve()
-            reason = _first_reason(ancestor, name, owners)
-            if reason is None and not resolved.is_relative_to(root):
+            steps = [*accumulate(Path(name).parts, truediv, initial=ancestor)][1:]
+            reasons = (_reason(each, owners) for each in (*steps, resolved))
+            reason = next(filter(None, reasons), None)
+            if not resolved.is_relative_to(root):
                 reason = f"the link leads outside {root}"
-            if reason is None and resolved != path:
-                reason = _reason(resolved, owners)
             if reason is None:
                 return Upward(path, tuple(refused))
             refused.append(Refused(path, reason))
@@ -371,17 +319,6 @@ def _owners(folder: Path) -> frozenset[int]:
     with suppress(OSError):
         return frozenset({os.geteuid(), 0, folder.stat().st_uid})
     return frozenset({os.geteuid(), 0})
-
-
-def _first_reason(folder: Path, name: str, owners: frozenset[int]) -> str | None:
-    """Return why others may have put something at `place` / `name` or at a folder on the way."""
-    path = folder
-    for part in Path(name).parts:
-        path = path / part
-        reason = _reason(path, owners)
-        if reason is not None:
-            return reason
-    return None
 
 
 def _reason(path: Path, owners: frozenset[int]) -> str | None:

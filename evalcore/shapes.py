@@ -159,6 +159,8 @@ _EXPECTED = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "float_parsing": "a number",
     "dict_type": "a mapping",
     "list_type": "a list",
     "tuple_type": "a list",

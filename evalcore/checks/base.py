@@ -90,9 +90,8 @@ class CheckContext:
     asks its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
-    returns what people said of a content (`model.annotation.content_key`). `keeps_outputs` is
-    false where no output is stored, so that people cannot be shown one. `thread` runs checks that
-    take long where an event loop has others to serve.
+    returns what people said of a content (`model.annotation.content_key`). `thread`
+    runs checks that take long where an event loop has others to serve.
     """
 
     folder: Path
@@ -106,7 +105,6 @@ class CheckContext:
     absent_fields: frozenset[str] | None = None
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
-    keeps_outputs: bool = True
     thread: GradingThread | None = None
     passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False

@@ -78,8 +78,6 @@ class Human(Check):
 
     def check(self, subject: Subject) -> Verdict:
         """Look for labels of this output; the score is 1 or 0, of a scale, too."""
-        if not subject.context.keeps_outputs:
-            return broken("people cannot be asked: the suite keeps no outputs (evidence: none)")
         judged_text = self._judged_text(subject)
         if isinstance(judged_text, Verdict):
             return judged_text

@@ -7,8 +7,8 @@ suspends, so that it is driven without an event loop (`run_inline`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from evalcore.checks.base import CheckContext, no_labels
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.human import as_if_answered, is_human
-from evalcore.checks.registry import find_check
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.execution.row import (
     FinishedItem,
@@ -25,7 +24,6 @@ from evalcore.execution.row import (
     truncation,
     wall_clock_us,
     with_results,
-    without_outputs,
 )
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -210,8 +208,6 @@ class ItemRunner:
         """
         finished = await self._run(item, calls)
         self._grading.raise_store_fault()
-        if self._suite.evidence is EvidencePolicy.NONE:
-            return without_outputs(finished)
         return finished
 
     async def _run(self, item: WorkItem, calls: Calls | None) -> FinishedItem:
@@ -355,8 +351,6 @@ class ItemRunner:
             raise TargetError("timeout", f"no answer within {limit_s:g} s ({how})") from error
 
     async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
-        if running.calls is not None:
-            self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
         if (why := self._truncation(evidence)) is not None:  # cut, and so no answer; it is kept
             raise TargetError("truncated", why)
@@ -550,10 +544,8 @@ class ItemGrading:
             absent_fields=None if suite.absent_fields is None else frozenset(suite.absent_fields),
             workers=inputs.workers,
             labels_of=self._labels_of,
-            keeps_outputs=suite.evidence is not EvidencePolicy.NONE,
         )
         self._judges: RunJudges | None = None
-        self._warm: set[str] = set()
         self._awaited_scorers = False
         if suite.scorers:
             from evalcore.checks.scorers import is_awaited
@@ -574,22 +566,6 @@ class ItemGrading:
         """
         if self._store_fault is not None:
             raise self._store_fault
-
-    def warm_up(self, case: Case) -> None:
-        """Import what the case's checks need, before a provider is asked.
-
-        Each check that looks at the output alone judges a text once; what it says is dropped.
-        """
-        for assertion in _with_members(case.assertions):
-            if assertion.check in self._warm or is_human(assertion):
-                continue
-            self._warm.add(assertion.check)
-            with suppress(Exception):  # it is met again, and told, as the answer is graded
-                if waits((assertion,)):
-                    find_check(assertion.check).from_stored(assertion.params)
-                    self._run_judges()
-                else:
-                    run_inline(grade((assertion,), Evidence("{}"), case, self.context))
 
     def waits(self, item: WorkItem) -> bool:
         """Whether a check or a scorer of the item may suspend."""
@@ -689,13 +665,6 @@ class ItemGrading:
             inputs = self._inputs
             self._judges = RunJudges(self._suite, self.context, inputs.mode, inputs.calibrated)
         return self._judges
-
-
-def _with_members(assertions: Iterable[Assertion]) -> Iterator[Assertion]:
-    """Yield the assertions, and after a composite one its members."""
-    for assertion in assertions:
-        yield assertion
-        yield from _with_members(map(Assertion._make, assertion.params.get("members", ())))
 
 
 async def _grade_rest(

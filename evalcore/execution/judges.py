@@ -14,12 +14,8 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.judging.prompts import images_of
 from evalcore.model.exchange import (
-    ANTHROPIC_TOKENS,
-    BOUNDS,
     Complete,
     Cut,
-    ErrorKind,
-    ProviderError,
     Reply,
     Request,
     call_notes,
@@ -33,8 +29,6 @@ from evalcore.planning.expand import WorkItem
 from evalcore.targets.registry import build, kind_facts
 from evalcore.targets.work import Runnable, Work
 
-# How often a judge whose reply was cut is asked again.
-_MORE_ROOM: Final = 2
 _EMBEDDING_MODEL: Final = "text-embedding-3-small"
 # Models that think before they answer take no temperature.
 _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
@@ -196,29 +190,18 @@ def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:
 class _AsJudge:
     """Asks as a judge asks: at temperature 0, for JSON of a schema, where the target says nothing.
 
-    A provider that refuses either is asked again without (`providers.failures.Refusals`); a judge
-    whose reply was cut is asked again with more room.
+    A provider that refuses either is asked again without (`providers.failures.Refusals`).
     """
 
     def __init__(self, complete: Complete, schema: Mapping[str, Any]) -> None:
         self._send, self._schema = complete, schema
 
     async def _complete(self, request: Request) -> Reply:
-        """Return the reply; raise `TargetError` if it is cut with all the room that there is."""
+        """Return the reply; raise `TargetError` if it is cut."""
         reply = await self._send(request)
-        for _ in range(_MORE_ROOM):
-            if cut_of(reply.finish_reason) is not Cut.LENGTH:
-                return reply
-            request = _with_more_room(request)
-            try:
-                reply = (await self._send(request)).after(reply)
-            except ProviderError as error:
-                if error.kind != ErrorKind.REQUEST:
-                    raise
-                break  # so much room the model has not
         if cut_of(reply.finish_reason) is not Cut.LENGTH:
             return reply
-        reason = f"its reply was cut ({reply.finish_reason}), also with more room"
+        reason = f"its reply was cut ({reply.finish_reason}): raise max_tokens of the judge"
         raise TargetError("truncated", f"judge '{request.endpoint.provider}': {reason}")
 
     async def __call__(self, request: Request) -> Reply:
@@ -235,15 +218,6 @@ class _AsJudge:
             return await self._complete(request)
         added = request.added | {"response_schema"}
         return await self._complete(replace(request, response_schema=self._schema, added=added))
-
-
-def _with_more_room(request: Request) -> Request:
-    """Return a request whose answer may be four times as long, and as long as usual at least."""
-    parameters = request.parameters
-    name = next((name for name in BOUNDS if parameters.get(name) is not None), BOUNDS[0])
-    bound = parameters.get(name)
-    tokens = bound if isinstance(bound, int) else ANTHROPIC_TOKENS
-    return replace(request, parameters={**parameters, name: max(4 * tokens, ANTHROPIC_TOKENS)})
 
 
 def _thinks(model: str) -> bool:

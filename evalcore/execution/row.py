@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from math import fsum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -16,7 +16,6 @@ from evalcore.jsonvalues import storable
 from evalcore.model.annotation import AWAITING
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import (
-    COUNTS,
     UNMEASURED,
     Evidence,
     Metrics,
@@ -39,7 +38,6 @@ from evalcore.wording import shorten
 INLINE_BYTES = 64 * 1024
 # Of a text that is a blob the row keeps its beginning, for reports.
 _KEPT_CHARACTERS = 2_000
-_MAX_SHARED_RESULTS = 1_000
 
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
@@ -119,49 +117,22 @@ def storable_item(finished: FinishedItem) -> FinishedItem:
     )
 
 
-class RowEncoder:
-    """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
-
-    def __init__(self) -> None:
-        self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment | None]] = {}
-
-    def encode(self, finished: FinishedItem, blobs: dict[str, bytes]) -> bytes:
-        """Return the row as one line; add texts beyond `INLINE_BYTES` to `blobs`, by SHA-256."""
-        case, evidence = finished.item.case, finished.evidence
-        row = _item_fields(finished)
-        row["assertions"] = [self._result(result) for result in finished.results]
-        scores = finished.scores
-        for assertion in case.assertions:  # a third of the time of `any` with a generator
-            if assertion.metric:
-                scores = [*_metric_scores(case.assertions, finished.results), *scores]
-                break
-        if scores:
-            row["scores"] = scores
-        if unpriced := _unpriced(evidence, finished.results):
-            row["unpriced_models"] = unpriced
-        if evidence is not None:
-            _add_evidence(row, evidence, blobs)
-            if row.get("evidence_ref") is not None:
-                # Reports read the texts of blocks from the row, and the row has not got them.
-                results = (_with_text(result, evidence) for result in finished.results)
-                row["assertions"] = [self._result(result) for result in results]
-        return orjson.dumps(row, option=_OPTIONS)
-
-    def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
-        """Return the result's fields; from its second time on as text, made once."""
-        shared = self._fragments.get(id(result))
-        if shared is None or shared[0] is not result:
-            if result.outcome is Outcome.PASSED:
-                if len(self._fragments) >= _MAX_SHARED_RESULTS:
-                    self._fragments.clear()
-                # The entry keeps the object alive, so its id cannot be another's meanwhile.
-                self._fragments[id(result)] = (result, None)
-            return result_fields(result)
-        fragment = shared[1]
-        if fragment is None:
-            fragment = orjson.Fragment(orjson.dumps(result_fields(result)))
-            self._fragments[id(result)] = (result, fragment)
-        return fragment
+def encode_row(finished: FinishedItem, blobs: dict[str, bytes]) -> bytes:
+    """Return the row as one line; add texts beyond `INLINE_BYTES` to `blobs`, by SHA-256."""
+    assertions, evidence = finished.item.case.assertions, finished.evidence
+    results = finished.results
+    row = _item_fields(finished)
+    if evidence is not None:
+        _add_evidence(row, evidence, blobs)
+        if row.get("evidence_ref") is not None:
+            # Reports read the texts of blocks from the row, and the row has not got them.
+            results = [_with_text(result, evidence) for result in results]
+    row["assertions"] = list(map(result_fields, results))
+    if scores := [*_metric_scores(assertions, results), *finished.scores]:
+        row["scores"] = scores
+    if unpriced := _unpriced(evidence, results):
+        row["unpriced_models"] = unpriced
+    return orjson.dumps(row, option=_OPTIONS)
 
 
 def calls_of(evidence: Evidence | None) -> list[Mapping[str, Any]]:
@@ -401,70 +372,6 @@ def redacted_evidence(evidence: Evidence, redact: Callable[[str], str] | None = 
 def wall_clock_us() -> int:
     """Return the time in microseconds since the epoch."""
     return time.time_ns() // 1000
-
-
-NOT_KEPT: Final = "the reason is not kept (evidence: none)"
-# What decides is kept; what a judge or a program said may quote the output.
-_DECIDING_DETAILS: Final = (
-    "failed_required",
-    "advisory",
-    "prompt_sha256",
-    "token_usage",
-    "unpriced",
-)
-_CALL_MEASURES: Final = (
-    "provider",
-    "model",
-    "block",
-    "latency_ms",
-    "ttft_ms",
-    "cost_usd",
-    *COUNTS,
-    "attempts",
-    "recorded",
-    "finish_reason",
-    "truncated",
-    "unpriced",
-)
-
-
-def without_outputs(finished: FinishedItem) -> FinishedItem:
-    """Return an item with its scores, outcomes and measures, and without its texts.
-
-    Left out are the outputs, the state, the messages, and of assertions what they saw and said. An
-    item in error keeps its error.
-    """
-    return finished._replace(
-        evidence=None if finished.evidence is None else _measures(finished.evidence),
-        results=tuple(map(_bare_result, finished.results)),
-        scores=tuple(map(_bare_score, finished.scores)),
-    )
-
-
-def _measures(evidence: Evidence) -> Evidence:
-    details: dict[str, Any] = {}
-    if calls := evidence.details.get("calls"):
-        details["calls"] = [
-            {name: call[name] for name in _CALL_MEASURES if name in call} for call in calls
-        ]
-    return Evidence(
-        None, metrics=evidence.metrics, block_metrics=evidence.block_metrics, details=details
-    )
-
-
-def _bare_result(result: AssertionResult) -> AssertionResult:
-    passed = result.outcome is Outcome.PASSED
-    details = result.details or {}
-    deciding = {name: details[name] for name in _DECIDING_DETAILS if name in details}
-    return result._replace(
-        actual=None, message="" if passed else NOT_KEPT, details=deciding or None
-    )
-
-
-def _bare_score(score: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a scorer's entry whose raw value is a number, or nothing."""
-    raw = score.get("raw")
-    return score if isinstance(raw, int | float) else {**score, "raw": None}
 
 
 def ended_item(shard: int, finished: FinishedItem) -> ItemEnded:

@@ -27,7 +27,7 @@ from evalcore.execution.item import ItemRunner, run_inline
 from evalcore.execution.row import (
     FinishedItem,
     ItemEnd,
-    RowEncoder,
+    encode_row,
     ended_item,
     storable_item,
     without_evidence,
@@ -120,7 +120,6 @@ class RunShards:
         self.run, self.plan = run, plan
         self._reused = reused
         self._expander = Expander(run.definition)
-        self._encoder = RowEncoder()
         self._last_part: tuple[int, PlanPart] | None = None
         self._reading = threading.Lock()
 
@@ -161,18 +160,17 @@ class RunShards:
         `is_planned` says that all in it comes from the plan, which holds no secret in an encoded
         form.
         """
-        encode = self._encoder.encode
         try:
-            line = encode(finished, shard.blobs)
+            line = encode_row(finished, shard.blobs)
         except (TypeError, ValueError):
             # A check gave what JSON cannot hold: half of a surrogate pair, a foreign object.
             finished = storable_item(finished)
             try:
-                line = encode(finished, shard.blobs)
+                line = encode_row(finished, shard.blobs)
             except (TypeError, ValueError) as error:
                 reason = f"the evidence cannot be stored: {error}"
                 finished, is_planned = without_evidence(finished, reason), False
-                line = encode(finished, shard.blobs)
+                line = encode_row(finished, shard.blobs)
         self.keep(shard, position, PROCESS.line(line, encoded=not is_planned))
 
     def keep(self, shard: OpenShard, position: int, line: bytes) -> None:

@@ -176,7 +176,7 @@ class EvalcoreSection(TypedDict, total=False):
     annotation: AnnotationShape
     judge: Text
     require_calibrated: bool
-    evidence: Literal["full", "answers", "none"]
+    evidence: Literal["full", "answers"]
 
 
 class UniqueIds:

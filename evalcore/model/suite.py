@@ -78,7 +78,6 @@ class EvidencePolicy(StrEnum):
 
     FULL = "full"  # the answers, and the messages of each call
     ANSWERS = "answers"
-    NONE = "none"  # measures only
 
 
 class Case(NamedTuple):

@@ -24,7 +24,6 @@ from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.acceptance import sign_plan
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.reuse import (
-    check_kept_evidence,
     freeze_past_runs,
     kept_evidence_settings,
     prepare_reuse,
@@ -157,7 +156,6 @@ def plan_run(
         options = replace(options, reuse=HISTORY)
     check_observers()
     earlier = None if options.reuse in {None, HISTORY} else find_run(store, str(options.reuse))
-    check_kept_evidence(suite.definition, options.mode, earlier)
     definition = suite.definition
     if not options.is_stored:
         definition = with_code(suite, earlier)

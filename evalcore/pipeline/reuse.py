@@ -20,7 +20,6 @@ from evalcore.errors import (
     EvalError,
     ObjectNotFoundError,
     ResultsDroppedError,
-    UsageError,
 )
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
@@ -41,16 +40,11 @@ if TYPE_CHECKING:
 _RUNS_LOOKED_AT = 20
 
 
-def earlier_runs(
-    store: ObjectStore, suite: str, warn: Callable[[str], None]
-) -> tuple[StoredRun, ...]:
-    """Return those of the suite's last 20 completed runs that kept outputs, the newest first."""
+def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
+    """Return the suite's last 20 completed runs, the newest first."""
     completed = (run for run in list_runs(store, suite) if run.state is State.COMPLETED)
     latest = tuple(islice(completed, _RUNS_LOOKED_AT))
-    with_outputs = [run for run in latest if kept_evidence(run) is not EvidencePolicy.NONE]
-    if latest and not with_outputs:
-        warn("nothing is reused: the earlier runs kept no outputs (evidence: none)")
-    return tuple(open_run(store, suite, run.id) for run in with_outputs)
+    return tuple(open_run(store, suite, run.id) for run in latest)
 
 
 def prepare_reuse(
@@ -70,7 +64,7 @@ def prepare_reuse(
     if regraded:
         runs = (find_run(run.store, source),)
     else:
-        runs = earlier_runs(run.store, suite.definition.name, warn)
+        runs = earlier_runs(run.store, suite.definition.name)
     with ExitStack() as stack, temporary_folder("evalcore-reuse-") as folder:
         digests: dict[str, str] = {}
         parts = [_opened_parts(stack, earlier, warn, required=regraded) for earlier in runs]
@@ -147,27 +141,6 @@ def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
     if definition.evidence is EvidencePolicy.FULL:
         return {}
     return {_SETTING: str(definition.evidence)}
-
-
-def kept_evidence(manifest: Manifest) -> EvidencePolicy:
-    """Return what a run keeps of its items; of an earlier version's run it may be the answers."""
-    return EvidencePolicy(manifest.settings.get(_SETTING, EvidencePolicy.FULL))
-
-
-def check_kept_evidence(definition: SuiteDefinition, mode: str, graded: StoredRun | None) -> None:
-    """Raise `UsageError` for a mode that keeps what the suite does not, or if the run that is
-    `graded` again kept nothing.
-    """
-    if definition.evidence is EvidencePolicy.NONE and mode in {Mode.RECORD, Mode.AUTO}:
-        raise UsageError(
-            f"suite '{definition.name}' keeps no outputs (evidence: none), and mode {mode} stores "
-            "every answer as a recording; use mode live, or leave evidence out"
-        )
-    if graded is not None and kept_evidence(graded.manifest()) is EvidencePolicy.NONE:
-        raise UsageError(
-            f"run {graded.run_id} kept no outputs (evidence: none), so there is nothing to grade "
-            "again; run the suite instead"
-        )
 
 
 _PAST_FILES = ("past_runs", "past_cases")

@@ -314,7 +314,7 @@ class RunSession:
             objects=options.objects,
             ended=(lambda: limits is not None and limits.ended) if timed else None,
             decided=self._decided,
-            run_stores=None if definition.evidence is EvidencePolicy.NONE else run_store,
+            run_stores=run_store,
             calibrated=calibrated_judges(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),

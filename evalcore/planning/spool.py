@@ -164,17 +164,6 @@ def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
     return PlanPart(part, opened=opened).cases()
 
 
-def part_case(part: bytes, position: int) -> Case:
-    """Return one case of a plan part, at `position` from 0; the others are not decoded.
-
-    Raises `PlanPartError` if the part is torn or foreign, or has no such case.
-    """
-    cases = PlanPart(part).cases(slice(position, position + 1))
-    if not cases:
-        raise PlanPartError(f"holds no case {position}")
-    return cases[0]
-
-
 def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
     """Return the inputs of a plan part's cases (of those at `positions`, from 0), in their order.
 

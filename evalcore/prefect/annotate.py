@@ -46,7 +46,7 @@ from evalcore.wording import shorten
 _LONGEST_TEXT: Final = 4_000
 # A batch's pause is named by the contents that it asks about: after it is resumed the flow begins
 # anew, and has to find the answers of each batch.
-_BETWEEN: Final = "_"
+_BETWEEN: Final = "-"
 
 
 class AnnotateParameters(BaseModel):

@@ -148,6 +148,12 @@ def brought_along(execution: FlowExecution) -> Iterator[None]:
         _LOCAL.reset(token)
 
 
+def local_execution() -> FlowExecution | None:
+    """Return the execution that this process brought along; None in a deployment."""
+    # Flows are pickled with their globals for Dask and Ray, and a context variable cannot be.
+    return _LOCAL.get()
+
+
 def first_name() -> str:
     """Return the flow run's name as long as it has no run: what its parameters say of the suite."""
     parameters = runtime.flow_run.parameters
@@ -176,7 +182,7 @@ def _run_of(flow_run: FlowRun) -> StoredRun | None:
     if RUN_LABEL not in labels:
         return None
     run_id = str(labels[RUN_LABEL])
-    execution = _LOCAL.get()
+    execution = local_execution()
     if execution is not None and execution.run.run_id == run_id:
         return execution.run
     return find_run(permitted_store(str(labels[STORE_LABEL]), this_worker().settings), run_id)
@@ -198,7 +204,7 @@ def evaluate(**fields: Any) -> State[Any]:
             return _evaluate(EvaluateParameters(**fields))
     except EvalError as error:
         refused = states.refused(error)
-        if (execution := _LOCAL.get()) is not None:
+        if (execution := local_execution()) is not None:
             execution.refusal = error
         with best_effort("tell of the suite without a decision"):
             tell_refusal(first_name(), refused, this_worker().settings)
@@ -207,7 +213,7 @@ def evaluate(**fields: Any) -> State[Any]:
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     choice, clock = _runner(parameters), SteadyClock()
-    execution = _LOCAL.get() or _plan(parameters, now=clock.now())
+    execution = local_execution() or _plan(parameters, now=clock.now())
     with resumable(execution.run.run_id):
         return _carry_out(execution, choice, clock)
 
@@ -309,7 +315,7 @@ def _evaluate_shards(parameters: ShardsParameters) -> State[Any]:
 def _runner(parameters: EvaluateParameters) -> RunnerChoice:
     """Return the runner that was asked for; raise `UsageError`, `NotAllowedError`."""
     choice = parse_runner(parameters.runner)
-    return choice if _LOCAL.get() else permitted_runner(choice, this_worker().settings)
+    return choice if local_execution() else permitted_runner(choice, this_worker().settings)
 
 
 def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:

@@ -5,14 +5,12 @@ The texts stand in `parameters.input`; the reply's text is a JSON list of vector
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import orjson
+from pydantic import BaseModel, Field, FiniteFloat
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import nonsense, parsed_answer
 from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
     AnswerStream,
@@ -39,33 +37,25 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 
 
 class _Vectors(AnswerStream):
-    def whole_reply(self, received: Received) -> Reply:
-        endpoint, body = self.request.endpoint, received.body
-        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+    def take_whole(self, data: Any, received: Received) -> Reply:
         vectors = _vectors(data, len(self.request.parameters.get("input") or ()))
-        if vectors is None:
-            what = "the answer has no embedding of numbers for each text"
-            raise nonsense(endpoint, self.url, what, body)
         self.model, self.usage = str(data.get("model") or ""), usage_of(data.get("usage"))
         return self.whole(orjson.dumps(vectors).decode(), (), received.latency_ms, received.status)
 
 
-def _vectors(data: Any, count: int) -> list[list[float]] | None:
-    """Return the vectors in the order of their texts; None if they are not what was asked for."""
-    entries = data.get("data") if isinstance(data, Mapping) else None
-    if not isinstance(entries, list) or len(entries) != count:
-        return None
-    vectors: dict[int, list[float]] = {}
-    for position, entry in enumerate(entries):
-        vector = entry.get("embedding") if isinstance(entry, Mapping) else None
-        if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
-            return None
-        index = entry.get("index")
-        vectors[index if isinstance(index, int) else position] = [float(value) for value in vector]
-    if set(vectors) != set(range(count)):
-        return None
-    return [vectors[position] for position in range(count)]
+class _Embedding(BaseModel, strict=True, hide_input_in_errors=True):
+    embedding: Annotated[list[FiniteFloat], Field(min_length=1)]
+    index: int | None = None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+class _Embeddings(BaseModel, strict=True, hide_input_in_errors=True):
+    data: list[_Embedding]
+
+
+def _vectors(data: Any, count: int) -> list[list[float]]:
+    """Return the vectors in the order of their texts; raise `ValueError` for another shape."""
+    entries = _Embeddings.model_validate(data).data
+    positions = [at if entry.index is None else entry.index for at, entry in enumerate(entries)]
+    if sorted(positions) != list(range(count)):
+        raise ValueError("not an embedding of numbers for each text")
+    return [entries[positions.index(at)].embedding for at in range(count)]

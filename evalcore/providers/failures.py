@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 
 from evalcore.jsonvalues import parse, storable
-from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.redaction.redactor import PROCESS, redactor_of
 
@@ -189,11 +188,6 @@ def _without(request: Request, names: frozenset[str]) -> Request:
 
 # The host of a URL in which `${{ NAME }}` may stand.
 _WRITTEN_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
-_KEYS: Final = {
-    "anthropic": ("api.anthropic.com", "ANTHROPIC_API_KEY"),
-    "openai": ("api.openai.com", "OPENAI_API_KEY"),
-    "openai-embeddings": ("api.openai.com", "OPENAI_API_KEY"),
-}
 _TIMEOUTS: Final = (408, 504)
 _CONTENT: Final = re.compile(
     r"content[ _](?:filter|policy|management policy)|responsibleaipolicy|requires moderation"
@@ -208,9 +202,6 @@ _CREDIT_WORDS: Final = re.compile(
     r"|available credits|spending limit|billing (?:hard limit|is disabled|to be enabled)"
     r"|enable billing|payment required"
 )
-# Google says these words of a limit per minute, too, and then when to come back.
-_QUOTA_WORDS: Final = "exceeded your current quota"
-_COME_BACK: Final = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"|retry in ([0-9.]+) ?s')
 _STREAMED: Final = (
     ("rate_limit", ErrorKind.RATE),
     ("authentication", ErrorKind.AUTHENTICATION),
@@ -251,22 +242,20 @@ def refused(
 ) -> ProviderError:
     """Return the error that an answer of this status (300 or more) is."""
     reason = _reason(endpoint, body)
-    kind = kind_of_status(status, body, headers, is_model=endpoint.protocol != "http")
+    kind = kind_of_status(status, body, is_model=endpoint.protocol != "http")
     what = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
     error.retry_after_s = retry_after_s(headers, time.time())
-    if error.retry_after_s is None and kind is ErrorKind.RATE:
-        error.retry_after_s = _come_back_s(body)
     return error
 
 
 def check_key(endpoint: Endpoint, url: str) -> None:
     """Raise `ProviderError` if the provider's own server would be asked without a key."""
-    host, variable = _KEYS.get(endpoint.protocol, ("", ""))
-    if endpoint.api_key or endpoint.headers or not host or host_of(url) != host:
+    owner = endpoint.protocol.partition("-")[0]
+    if endpoint.api_key or endpoint.headers or host_of(url) != f"api.{owner}.com":
         return
-    what = f"no key: set the environment variable {variable}, or give the target"
+    what = f"no key: set the environment variable {owner.upper()}_API_KEY, or give the target"
     what = f"{what} '{endpoint.provider}' `api_key: ${{{{ NAME }}}}`"
     raise failed(endpoint, url, ErrorKind.AUTHENTICATION, what)
 
@@ -302,7 +291,7 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     code = error.get("code") if isinstance(error, Mapping) else None
     if isinstance(code, int) and 400 <= code < 600:  # the status that the answer should have had
         kind = kind_of_status(code, body)
-    if _is_about_credit(body, {}):
+    if _is_about_credit(body):
         kind = ErrorKind.CREDIT
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
@@ -322,27 +311,17 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _come_back_s(body: bytes) -> float | None:
-    """Return the seconds that the body of Google's 429 asks for."""
-    match = _COME_BACK.search(body.decode(errors="replace"))
-    return None if match is None else _bounded(float((match[1] or match[2]).strip(".") or "inf"))
-
-
 def _bounded(seconds: float) -> float | None:
     # NaN and infinity are no times.
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def kind_of_status(
-    status: int, body: bytes, headers: Mapping[str, str] = NOTHING, *, is_model: bool = True
-) -> ErrorKind:
+def kind_of_status(status: int, body: bytes, *, is_model: bool = True) -> ErrorKind:
     """Return what an answer of this status (300 or more) and body means.
 
     Of what is no model, only the status is known to speak of a call and not of the case.
     """
-    if status == _CREDIT_STATUS or (
-        is_model and 400 <= status < 500 and _is_about_credit(body, headers)
-    ):
+    if status == _CREDIT_STATUS or (is_model and 400 <= status < 500 and _is_about_credit(body)):
         return ErrorKind.CREDIT
     if status == 403 and _is_about_content(body):
         return ErrorKind.CONTENT
@@ -357,12 +336,10 @@ def kind_of_status(
     return ErrorKind.CONTENT if _is_about_content(body) else ErrorKind.REQUEST
 
 
-def _is_about_credit(body: bytes, headers: Mapping[str, str]) -> bool:
+def _is_about_credit(body: bytes) -> bool:
     """Whether an error says that nothing is left to pay with, or no call of this day."""
     named, said = _codes_and_words(body)
-    if _CREDIT_CODES.search(named) or _CREDIT_WORDS.search(said):
-        return True
-    return _QUOTA_WORDS in said and _come_back_s(body) is None and not headers.get("retry-after")
+    return bool(_CREDIT_CODES.search(named) or _CREDIT_WORDS.search(said))
 
 
 def _is_about_content(body: bytes) -> bool:

@@ -74,8 +74,6 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     yield None, "  " + ", ".join(_measured(report))
     if report.run.budget is not None:
         yield None, f"  {budget_line(report.run.budget)}"
-    if report.run.evidence == "none":
-        yield None, "  no outputs are kept (evidence: none)"
     if report.run.reused:
         yield style.line(f"  {_reused(report)}")
     if report.iterations is not None:

@@ -30,13 +30,12 @@ from evalcore.storage.store import ObjectStore
 LATEST: Final = "latest"
 NAMES_HELP: Final = (
     "an id or the beginning of one, `latest` (the newest run), `last` (the newest completed run of "
-    "the whole suite), `last-pass`, `main` or `branch:NAME` (the newest such run of a branch); "
+    "the whole suite), `last-pass` or `main` (the newest such run of that branch); "
     "SUITE/ before it chooses among the runs of a suite"
 )
 LAST: Final = "last"
 _LAST_PASS: Final = "last-pass"
 _MAIN: Final = "main"
-_BRANCH: Final = "branch:"
 _ID_START: Final = re.compile(r"\d{4,8}|\d{8}T\d{0,6}|\d{8}T\d{6}Z|\d{8}T\d{6}Z-[0-9a-f]{0,6}")
 _MOST_CANDIDATES: Final = 10
 
@@ -112,11 +111,8 @@ def branch_of(manifest: Manifest) -> str | None:
 
 def _split(name: str) -> tuple[str | None, str]:
     """Return the suite that a name begins with, if it does, and the rest."""
-    suite, slash, branch = f"/{name}".partition(f"/{_BRANCH}")
-    short = f"{_BRANCH}{branch}" if slash else ""
-    if not slash:
-        suite, _, short = f"/{name}".rpartition("/")
-    return suite.removeprefix("/") or None, short
+    suite, _, short = name.rpartition("/")
+    return suite or None, short
 
 
 def _condition(name: str) -> Callable[[Manifest], bool] | None:
@@ -127,9 +123,8 @@ def _condition(name: str) -> Callable[[Manifest], bool] | None:
         return _is_completed
     if name == _LAST_PASS:
         return lambda run: _is_completed(run) and run.decision == Decision.PASS
-    if name == _MAIN or name.startswith(_BRANCH):
-        branch = name.removeprefix(_BRANCH)
-        return lambda run: _is_completed(run) and branch_of(run) == branch
+    if name == _MAIN:
+        return lambda run: _is_completed(run) and branch_of(run) == name
     return None
 
 
@@ -174,7 +169,7 @@ def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest
         LAST: "no completed run of a whole suite",
         _LAST_PASS: "no run that passed",
         _MAIN: "no completed run of branch 'main'",
-    }.get(name, f"no completed run for {name!r}")
+    }[name]
     of = "" if suite is None else f" of suite '{suite}'"
     older = "" if before is None else f" before {before.id}"
     hint = "; `last` is the newest completed run" if name == _LAST_PASS else ""

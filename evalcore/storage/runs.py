@@ -27,7 +27,7 @@ from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, Plan, State
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
 from evalcore.model.summary import Counts
 from evalcore.model.tolerance import reaches
-from evalcore.planning.spool import PlanPart, PlanPartError, part_case, part_inputs
+from evalcore.planning.spool import PlanPart, PlanPartError, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document, unseal
 from evalcore.storage.layout import (
@@ -210,8 +210,7 @@ class StoredRun:
     def case(self, number: int, plan: Plan) -> Case:
         """Return one case by its number in the plan; raise `DamagedRunError`."""
         part, position = divmod(number, plan.part_cases)
-        with self.part_damage(part):
-            return part_case(self.plan_part(part), position)
+        return self.cases_of(part, self.opened_part(part, plan), slice(position, position + 1))[0]
 
     def inputs(self, number: int, positions: Collection[int] | None = None) -> list[Any]:
         """Return the inputs of the cases of one part of the plan, of those at `positions` from 0.
@@ -239,10 +238,6 @@ class StoredRun:
         """Return the shards that have a result object."""
         shards = (parse_shard_key(info.key) for info in self.store.list(self.keys.results_prefix))
         return frozenset(shard for shard in shards if shard is not None)
-
-    def has_result(self, shard: int) -> bool:
-        """Whether the shard has a result object."""
-        return self.store.exists(self.keys.result(shard))
 
     def is_decided(self) -> bool:
         """Whether a process has noted that the run's gates are decided."""

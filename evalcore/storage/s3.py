@@ -115,10 +115,9 @@ class S3Store:
     """An `ObjectStore` below `prefix` in a bucket, which must exist.
 
     boto3 repeats requests that fail on the way or with 5xx. A conditional write whose answer was
-    lost is settled by reading back: each write carries an id of its own, and where the server keeps
-    no metadata the bytes decide. (One case stays open: the own swap was lost sight of and its
-    object has been replaced since. None then means "not yours any more".) Objects of up to 5 GiB:
-    S3's limit for a request.
+    lost is settled by reading back: each write carries an id of its own. (One case stays
+    open: the own swap was lost sight of and its object has been replaced since. None then means
+    "not yours any more".) Objects of up to 5 GiB: S3's limit for a request.
 
     The ETag is the server's.
     """
@@ -280,32 +279,26 @@ class S3Store:
                     if not is_unmet and status < 500:
                         raise
                     # An attempt before may have been taken although its answer was lost.
-                    etag = self._etag_of_write(key, write_id, body) if repeated else None
+                    etag = self._etag_of_write(key, write_id) if repeated else None
                     if etag is None and not is_unmet:
                         raise
                     return etag
                 except BotoCoreError:
-                    etag = self._etag_of_write(key, write_id, body)
+                    etag = self._etag_of_write(key, write_id)
                     if etag is None:
                         raise
                     return etag
 
-    def _etag_of_write(self, key: str, write_id: str, body: bytes | BinaryIO) -> str | None:
+    def _etag_of_write(self, key: str, write_id: str) -> str | None:
         """Return the object's ETag if it is what the write of that id left there."""
         name = self._name(key)
         try:
             with self._explained(key):
                 answer = self._client.head_object(Bucket=self._bucket, Key=name)
-            written_by = answer["Metadata"].get(_WRITE_ID)
-            if written_by is not None:
-                return _unquoted(answer["ETag"]) if written_by == write_id else None
-            stored = self.get(key)
         except ObjectNotFoundError:
             return None
-        if not isinstance(body, bytes):
-            body.seek(0)
-            body = body.read()
-        return stored.etag if stored.data == body else None
+        is_own = answer["Metadata"].get(_WRITE_ID) == write_id
+        return _unquoted(answer["ETag"]) if is_own else None
 
     def _walk(self, start: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose names start with `start`, folder by folder.

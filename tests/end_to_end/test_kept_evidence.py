@@ -1,12 +1,10 @@
-"""What a suite keeps of its items: answers, the messages of calls, or measures only."""
+"""What a suite keeps of its items: answers, or the messages of calls, too."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from evalcore.sql.rows import read_item_rows
 from tests.support.model_server import SERVER_ERROR, ModelServer, model_server
@@ -97,56 +95,9 @@ def test_a_recorded_call_names_its_recording(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "recordings" / digest[:2] / digest).is_file()
 
 
-def test_without_evidence_a_run_is_graded_and_keeps_no_text_of_the_target(tmp_path: Path) -> None:
-    with model_server() as server:
-        write(tmp_path, server, "none")
-        report = json.loads(run(tmp_path).out)
-        regraded = run(tmp_path, "latest", command="regrade")
-        shown = evalcore("report", "latest", store=tmp_path / "store", cwd=tmp_path)
-    (item,) = report["cases"][0]["items"]
-    assert [each["outcome"] for each in item["assertions"]] == ["passed", "failed"]
-    assert item["metrics"]["input_tokens"] is not None
-    assert report["run"]["evidence"] == "none"
-    assert "the answer is" not in stored_texts(tmp_path)
-    assert "no outputs are kept (evidence: none)" in shown.out
-    # Nor can it be graded again.
-    assert (regraded.code, regraded.err.count("\n")) == (2, 1)
-    assert "kept no outputs (evidence: none)" in regraded.err
-    assert len(list((tmp_path / "store" / "runs" / "kept").iterdir())) == 1
-
-
-def test_nothing_is_reused_of_runs_without_outputs(tmp_path: Path) -> None:
-    with model_server() as server:
-        write(tmp_path, server, "none")
-        run(tmp_path)
-        ended = run(tmp_path, "--reuse")
-        assert server.stats().requests == 2
-    assert ended.err.count("nothing is reused: the earlier runs kept no outputs") == 1
-
-
-@pytest.mark.parametrize("mode", ["record", "auto"])
-def test_a_suite_that_keeps_no_outputs_is_not_recorded(tmp_path: Path, mode: str) -> None:
-    with model_server() as server:
-        write(tmp_path, server, "none")
-        ended = run(tmp_path, "--mode", mode)
-        assert server.stats().requests == 0
-    assert ended.code == 2
-    assert "use mode live" in ended.err
-    assert not (tmp_path / "store" / "runs").exists()
-
-
-def test_people_are_not_asked_about_outputs_that_are_not_kept(tmp_path: Path) -> None:
-    human = {"type": "human", "question": "Good?", "labels": ["yes", "no"], "expected": "yes"}
-    tests = [{"id": "x", "input": "hello", "assertions": [human]}]
-    with model_server() as server:
-        write(tmp_path, server, "none", tests=tests)
-        report = json.loads(run(tmp_path).out)
-    assert report["cases"][0]["items"][0]["assertions"][0]["outcome"] == "error"
-
-
 def test_an_unknown_word_is_refused_with_the_words_that_there_are(tmp_path: Path) -> None:
     with model_server() as server:
         write(tmp_path, server, "some")
         ended = run(tmp_path)
     assert ended.code == 2
-    assert "Known: answers, full, none" in ended.err
+    assert "Known: answers, full" in ended.err

@@ -81,11 +81,12 @@ def test_the_page_has_input_output_expected_and_actual(ran: Ran) -> None:
     assert found is not None
     good, bad = (json.loads(line) for line in found[1].splitlines())
     assert good[0] == "Say yes."
-    assert good[2][0][0][5] == "yes"
+    assert good[2][0][0]["output"] == "yes"
     assert json.loads(bad[0]) == {"question": "Say <b>yes</b>."}
     answer = bad[2][0][0]
-    assert (answer[1], answer[5]) == ("failed", "no </script>")
-    assert answer[10][0][7:9] == ["yes", "no </script>"]
+    assert (answer["outcome"], answer["output"]) == ("failed", "no </script>")
+    (assertion,) = answer["assertions"]
+    assert (assertion["expected"], assertion["actual"]) == ("yes", "no </script>")
 
 
 def test_junit_counts_what_the_report_counts(ran: Ran) -> None:

@@ -43,6 +43,7 @@ def test_a_run_is_one_tree_and_watched_to_its_decision_whoever_executes_it(
     with otlp_receiver() as receiver, model_server(latency_s=0.2) as server:
         suite = write_suite(tmp_path, server.base_url, CASES)
         env = {
+            "EVALCORE_OTEL": "1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
             "PREFECT_API_URL": running_prefect.url,
             "PREFECT_HOME": str(running_prefect.home),

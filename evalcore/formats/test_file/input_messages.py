@@ -150,7 +150,7 @@ def named_text(value: Any, origin: InputOrigin) -> Any:
             inner = _INNER_TEXTS
         return {
             key: named_text(each, origin.below(key))
-            if key in inner and not key.startswith("$")  # as a schema's `$ref`
+            if key in inner and not str(key).startswith("$")  # as a schema's `$ref`
             else each
             for key, each in value.items()
         }

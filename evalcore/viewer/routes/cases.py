@@ -11,8 +11,6 @@ from pydantic import BaseModel
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
-from evalcore.model.suite import EvidencePolicy
-from evalcore.pipeline.reuse import kept_evidence
 from evalcore.storage.layout import suite_key
 from evalcore.viewer.case_pages import CaseAddress, read_case_page
 from evalcore.viewer.rendering import case_url, render
@@ -105,7 +103,6 @@ def one_case(
         narrowed=narrowed,
         history=_history(site, run.suite, address),
         most_outcomes=_MOST_OUTCOMES,
-        keeps_no_outputs=kept_evidence(run) is EvidencePolicy.NONE,
     )
 
 

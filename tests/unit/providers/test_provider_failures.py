@@ -225,7 +225,6 @@ def json_error(status: int | str, message: str = "refused", **fields: object) ->
     [
         pytest.param(402, b"", ErrorKind.CREDIT, id="402"),
         pytest.param(429, json_error("insufficient_quota"), ErrorKind.CREDIT, id="openai"),
-        pytest.param(429, json_error("", OVER_QUOTA), ErrorKind.CREDIT, id="words of openai"),
         pytest.param(
             429, json_error("billing_hard_limit_reached"), ErrorKind.CREDIT, id="hard limit"
         ),
@@ -278,21 +277,6 @@ def test_an_application_may_answer_that_there_is_no_credit() -> None:
     endpoint = Endpoint("http", "m", "http://127.0.0.1:9/pay")
     body = json_error(400, "insufficient funds")
     assert refused(endpoint, endpoint.base_url, 400, {}, body).kind == ErrorKind.REQUEST
-
-
-@pytest.mark.parametrize(
-    ("body", "seconds"),
-    [
-        (json_error(429, OVER_QUOTA, details=[{"retryDelay": "34s"}]), 34),
-        (json_error(429, f"{OVER_QUOTA} Please retry in 2.5s."), 2.5),
-        (b"[" + json_error(429, details=[{"retryDelay": "3s"}]) + b"]", 3),
-    ],
-    ids=["field", "words", "in a list"],
-)
-def test_the_wait_in_the_body_of_google_is_read(body: bytes, seconds: float) -> None:
-    endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
-    error = refused(endpoint, endpoint.base_url, 429, {}, body)
-    assert (error.kind, error.retry_after_s) == (ErrorKind.RATE, seconds)
 
 
 def test_a_refusal_in_an_answer_of_status_200_has_the_kind_of_its_code() -> None:

@@ -41,8 +41,6 @@ def store(tmp_path: Path) -> LocalStore:
         ("Other/Suite/latest", OTHER),
         (f"s/{FIRST}", FIRST),
         ("main", FIRST),
-        ("branch:fix/it", BRANCH),
-        ("s/branch:fix/it", BRANCH),
         ("20260518", FIRST),
         ("20260519T11", OTHER),
         ("s/20260519", FAILED),
@@ -67,7 +65,6 @@ def test_the_candidates_of_an_ambiguous_beginning_are_listed(store: LocalStore) 
         ("", "no run ''"),
         ("*", r"no run '\*'"),
         ("unknown/latest", "no run of suite 'unknown' in file:"),
-        ("branch:gone", "no completed run for 'branch:gone'"),
         ("unknown/last-pass", "no run that passed of suite .*; `last` is the newest completed run"),
     ],
 )

@@ -106,14 +106,6 @@ def test_a_recording_that_was_deleted_is_said_to_be_gone(tmp_path: Path) -> None
     assert "is not in the store any more" in trace(tmp_path, run)
 
 
-def test_a_run_that_keeps_no_outputs_says_so(tmp_path: Path) -> None:
-    with model_server() as server:
-        run = run_suite(tmp_path, suite(server.base_url, evidence="none"))
-    with viewer(tmp_path / "store") as client:
-        text = client.get(f"/runs/{run}/cases/x").text
-    assert "This suite keeps no outputs" in text
-
-
 def test_calls_of_any_shape_that_a_python_target_lists_are_shown(tmp_path: Path) -> None:
     calls = [
         {"provider": 5, "latency_ms": "slow", "recording": "../../../x", "retries": [{}, 3]},

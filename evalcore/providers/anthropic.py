@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -16,16 +17,11 @@ from evalcore.model.exchange import (
     Reply,
     Request,
 )
-from evalcore.providers.failures import (
-    nonsense,
-    parsed_answer,
-)
 from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
     AnswerStream,
     Received,
     ServerSent,
-    ShapeError,
     ask,
     joined_url,
     parsed_arguments,
@@ -130,7 +126,7 @@ class AnthropicStream(AnswerStream):
     counted: dict[str, Any] = field(default_factory=dict)
 
     def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
-        """Take what an event holds; raise `ShapeError`."""
+        """Take what an event holds; raise `TypeError` or its likes for another shape."""
         kind = data.get("type") or sent.name
         if kind == "message_start":
             self.has_begun = True
@@ -139,9 +135,11 @@ class AnthropicStream(AnswerStream):
             self.take_usage(message.get("usage"))
         elif kind == "content_block_start":
             block = {**_mapping(data.get("content_block"))}
-            self.blocks[_index_of(data)] = {**block, "text": _piece(block, "text")}
+            self.blocks[index(data.get("index", 0))] = {**block, "text": _piece(block, "text")}
         elif kind == "content_block_delta":
-            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, sent.offset_ms)
+            self._take_delta(
+                self.blocks.setdefault(index(data.get("index", 0)), {}), data, sent.offset_ms
+            )
         elif kind == "message_delta":
             self.reason = _mapping(data.get("delta")).get("stop_reason") or self.reason
             self.take_usage(data.get("usage"))
@@ -174,18 +172,10 @@ class AnthropicStream(AnswerStream):
             text, calls = orjson.dumps(calls[0]["arguments"]).decode(), []
         return self.whole(text, calls, latency_ms, status)
 
-    def whole_reply(self, received: Received) -> Reply:
-        """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
-        endpoint, body = self.request.endpoint, received.body
-        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
-        blocks = data.get("content") if isinstance(data, dict) else None
-        if not isinstance(blocks, list):
-            raise nonsense(endpoint, self.url, "the answer has no content", body)
-        if not all(isinstance(block, dict) and _is_text(block.get("text")) for block in blocks):
-            what = "the answer's content is no list of blocks"
-            raise nonsense(endpoint, self.url, what, body)
+    def take_whole(self, data: Any, received: Received) -> Reply:
+        """Return the reply that the answer's JSON is; raise `TypeError` or its likes."""
         self.model, self.reason = str(data.get("model") or ""), data.get("stop_reason")
-        self.blocks = dict(enumerate(blocks))
+        self.blocks = dict(enumerate(data["content"]))
         self.has_begun = self.complete = True
         self.take_usage(data.get("usage"))
         return self.reply(received.latency_ms, received.status)
@@ -196,28 +186,14 @@ def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("id"), "name": str(block.get("name") or ""), "arguments": arguments}
 
 
-def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
 def _piece(fields: Mapping[str, Any], name: str) -> str:
-    """Return a piece of text, "" where there is none; raise `ShapeError`."""
+    """Return a piece of text, "" where there is none; raise `TypeError`."""
     piece = fields.get(name)
-    if not _is_text(piece):
-        raise ShapeError(f"has a '{name}' that is no text")
-    return piece or ""
+    return "" if piece is None else "" + piece
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _index_of(data: Mapping[str, Any]) -> int:
-    """Return the block that an event is about, the first where it does not say."""
-    index = data.get("index", 0)
-    if not isinstance(index, int):
-        raise ShapeError("has an 'index' that is no number")
-    return index
 
 
 def anthropic_messages(

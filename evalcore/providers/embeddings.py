@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import orjson
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import nonsense, parsed_answer
 from evalcore.providers.prices import usage_of
 from evalcore.providers.transport import (
     AnswerStream,
@@ -38,33 +37,25 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
 
 
 class _Vectors(AnswerStream):
-    def whole_reply(self, received: Received) -> Reply:
-        endpoint, body = self.request.endpoint, received.body
-        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+    def take_whole(self, data: Any, received: Received) -> Reply:
         vectors = _vectors(data, len(self.request.parameters.get("input") or ()))
-        if vectors is None:
-            what = "the answer has no embedding of numbers for each text"
-            raise nonsense(endpoint, self.url, what, body)
         self.model, self.usage = str(data.get("model") or ""), usage_of(data.get("usage"))
         return self.whole(orjson.dumps(vectors).decode(), (), received.latency_ms, received.status)
 
 
-class _Embedding(BaseModel, strict=True):
+class _Embedding(BaseModel, strict=True, hide_input_in_errors=True):
     embedding: Annotated[list[FiniteFloat], Field(min_length=1)]
     index: int | None = None
 
 
-class _Embeddings(BaseModel, strict=True):
+class _Embeddings(BaseModel, strict=True, hide_input_in_errors=True):
     data: list[_Embedding]
 
 
-def _vectors(data: Any, count: int) -> list[list[float]] | None:
-    """Return the vectors in the order of their texts; None if they are not what was asked for."""
-    try:
-        entries = _Embeddings.model_validate(data).data
-    except ValidationError:
-        return None
+def _vectors(data: Any, count: int) -> list[list[float]]:
+    """Return the vectors in the order of their texts; raise `ValueError` for another shape."""
+    entries = _Embeddings.model_validate(data).data
     positions = [at if entry.index is None else entry.index for at, entry in enumerate(entries)]
-    if len(entries) != count or sorted(positions) != list(range(count)):
-        return None
+    if sorted(positions) != list(range(count)):
+        raise ValueError("not an embedding of numbers for each text")
     return [entries[positions.index(at)].embedding for at in range(count)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.model.exchange import Reply, Request
-from evalcore.providers.failures import limit_name, nonsense, parsed_answer
+from evalcore.providers.failures import limit_name
 from evalcore.providers.prices import charged, usage_of
 from evalcore.providers.transport import (
     AnswerStream,
     Received,
     ServerSent,
-    ShapeError,
     ask,
     bearer,
     joined_url,
@@ -80,13 +79,12 @@ def _is_closed(schema: Any) -> bool:
     return all(_is_closed(value) for value in schema.values())
 
 
-def _first_choice(data: Any) -> Any:
-    choices = data.get("choices") if isinstance(data, dict) else None
-    return choices[0] if isinstance(choices, list) and choices else None
+def _first_choice(data: Mapping[str, Any]) -> Any:
+    return next(iter(data.get("choices") or ()), None)
 
 
 def _text_in(message: Mapping[str, Any], name: str) -> str:
-    """Return the text of a field, "" where there is none; raise `ShapeError`."""
+    """Return the text of a field, "" where there is none; raise `TypeError`."""
     content = message.get(name)
     if content is None:
         return ""
@@ -95,15 +93,7 @@ def _text_in(message: Mapping[str, Any], name: str) -> str:
     if isinstance(content, list):
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))
-    raise ShapeError(f"has a '{name}' that is no text")
-
-
-def _calls_in(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the tool calls of a message or of a piece of one; raise `ShapeError`."""
-    calls = message.get("tool_calls") or ()
-    if not isinstance(calls, list | tuple) or not all(isinstance(call, dict) for call in calls):
-        raise ShapeError("has 'tool_calls' that are no list of objects")
-    return calls
+    raise TypeError(f"has a '{name}' that is no text")
 
 
 def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +129,7 @@ class OpenAIStream(AnswerStream):
         self.cost_usd = charged(usage, "cost") if isinstance(usage, dict) else None
 
     def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
-        """Take what an event holds; raise `ShapeError`."""
+        """Take what an event holds; raise `TypeError` or its likes for another shape."""
         self.model = self.model or str(data.get("model") or "")
         if data.get("usage"):
             self.take_usage(data)
@@ -157,7 +147,7 @@ class OpenAIStream(AnswerStream):
             return
         self.has_begun = True
         text, refusal = _text_in(delta, "content"), _text_in(delta, "refusal")
-        calls = _calls_in(delta)
+        calls = delta.get("tool_calls") or ()
         self.texts.append(text)
         self.refusals.append(refusal)
         for position, part in enumerate(calls):
@@ -193,19 +183,12 @@ class OpenAIStream(AnswerStream):
         ]
         return self.whole("".join(self.texts) or "".join(self.refusals), calls, latency_ms)
 
-    def whole_reply(self, received: Received) -> Reply:
-        """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
-        endpoint, body = self.request.endpoint, received.body
-        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
-        choice = _first_choice(data)
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise nonsense(endpoint, self.url, "the answer has no choices[0].message", body)
-        try:
-            calls = [_call_of(call) for call in _calls_in(message)]
-            text = _text_in(message, "content") or _text_in(message, "refusal")
-        except ShapeError as error:
-            raise nonsense(endpoint, self.url, f"the answer {error}", body) from error
+    def take_whole(self, data: Any, received: Received) -> Reply:
+        """Return the reply that the answer's JSON is; raise `TypeError` or its likes."""
+        choice = data["choices"][0]
+        message = choice["message"]
+        calls = [_call_of(call) for call in message.get("tool_calls") or ()]
+        text = _text_in(message, "content") or _text_in(message, "refusal")
         self.model = str(data.get("model") or "")
         self.take_usage(data)
         self.reason = choice.get("finish_reason")

@@ -354,8 +354,8 @@ async def ask(
     return answer.whole_reply(received)
 
 
-class ShapeError(Exception):
-    """What a part of an answer does not have; an answer is never guessed from it."""
+# What reading a part raises that has another shape; an answer is never guessed from it.
+_OTHER_SHAPE: Final = (AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(slots=True)
@@ -382,12 +382,12 @@ class AnswerStream:
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
         try:
             self.take_data(data, sent)
-        except ShapeError as error:
-            what = f"an event of the answer {error}"
+        except _OTHER_SHAPE as error:
+            what = "an event of the answer has another shape"
             raise nonsense(endpoint, self.url, what, sent.data) from error
 
     def take_data(self, data: Mapping[str, Any], sent: ServerSent) -> None:
-        """Take what an event holds; raise `ShapeError`."""
+        """Take what an event holds; raise `TypeError` or its likes for another shape."""
         raise NotImplementedError
 
     def reply(self, latency_ms: float) -> Reply:
@@ -396,6 +396,16 @@ class AnswerStream:
 
     def whole_reply(self, received: Received) -> Reply:
         """Return the reply that an answer without events is; raise `ProviderError`."""
+        endpoint, body = self.request.endpoint, received.body
+        data = parsed_answer(endpoint, self.url, body, "the answer", received.charset)
+        try:
+            return self.take_whole(data, received)
+        except _OTHER_SHAPE as error:
+            what = "the answer has another shape"
+            raise nonsense(endpoint, self.url, what, body) from error
+
+    def take_whole(self, data: Any, received: Received) -> Reply:
+        """Return the reply that the answer's JSON is; raise `TypeError` or its likes."""
         raise NotImplementedError
 
     def whole(

@@ -111,14 +111,12 @@ def _question_text(value: Any) -> str | None:
         users = [each for each in value if each.get("role") == "user"]
         content = (users or list(value))[-1].get("content")
         if content is not None:
-            return _content_text(content)
+            value = content
+            if isinstance(content, list):
+                parts = (
+                    part.get("text") if isinstance(part, Mapping) else part for part in content
+                )
+                value = " ".join(part for part in parts if isinstance(part, str))
+            if isinstance(value, str):
+                return value
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-
-
-def _content_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-        return " ".join(part for part in parts if isinstance(part, str))
-    return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS, default=str).decode()

@@ -43,24 +43,19 @@ def answered(message: dict[str, Any], *, stream: bool) -> Reply:
 
 @BOTH
 @pytest.mark.parametrize(
-    ("message", "said"),
+    "message",
     [
-        ({"content": 5}, "'content' that is no text"),
-        ({"content": {"text": "hello"}}, "'content' that is no text"),
-        ({"refusal": True}, "'refusal' that is no text"),
-        ({"content": "hello", "tool_calls": "look_up"}, "'tool_calls' that are no list of objects"),
-        (
-            {"content": "hello", "tool_calls": {"id": "a"}},
-            "'tool_calls' that are no list of objects",
-        ),
-        ({"content": "hello", "tool_calls": 5}, "'tool_calls' that are no list of objects"),
-        ({"content": "hello", "tool_calls": [None]}, "'tool_calls' that are no list of objects"),
+        {"content": 5},
+        {"content": {"text": "hello"}},
+        {"refusal": True},
+        {"content": "hello", "tool_calls": "look_up"},
+        {"content": "hello", "tool_calls": {"id": "a"}},
+        {"content": "hello", "tool_calls": 5},
+        {"content": "hello", "tool_calls": [None]},
     ],
 )
-def test_a_message_of_another_shape_is_no_answer(
-    message: dict[str, Any], said: str, stream: bool
-) -> None:
-    with pytest.raises(ProviderError, match=said) as caught:
+def test_a_message_of_another_shape_is_no_answer(message: dict[str, Any], stream: bool) -> None:
+    with pytest.raises(ProviderError, match="has another shape") as caught:
         answered(message, stream=stream)
 
     assert caught.value.kind == ErrorKind.SERVER
@@ -149,7 +144,7 @@ def streamed_by_anthropic(*events: dict[str, Any]) -> Reply:
 def test_content_that_is_no_list_of_blocks_is_no_answer(content: list[Any]) -> None:
     received = Received(200, {}, orjson.dumps({"content": content}), None, 1.0)
 
-    with pytest.raises(ProviderError, match="content is no list of blocks") as caught:
+    with pytest.raises(ProviderError, match="has another shape") as caught:
         AnthropicStream(REQUEST, URL).whole_reply(received)
 
     assert caught.value.kind == ErrorKind.SERVER
@@ -164,16 +159,16 @@ def delta(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    "event",
     [
-        (block("1", type="text", text="b"), "has an 'index' that is no number"),
-        (block(type="text", text=5), "has a 'text' that is no text"),
-        (delta("text_delta", text=5), "has a 'text' that is no text"),
-        (delta("input_json_delta", partial_json={}), "has a 'partial_json' that is no text"),
+        block("1", type="text", text="b"),
+        block(type="text", text=5),
+        delta("text_delta", text=5),
+        delta("input_json_delta", partial_json={}),
     ],
 )
-def test_an_event_of_another_shape_is_no_answer(event: dict[str, Any], said: str) -> None:
-    with pytest.raises(ProviderError, match=said) as caught:
+def test_an_event_of_another_shape_is_no_answer(event: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError, match="has another shape") as caught:
         streamed_by_anthropic(STARTED, event, STOPPED)
 
     assert caught.value.kind == ErrorKind.SERVER
